@@ -25,8 +25,6 @@ class Assertion:
     finding: Finding
     #: what was asked; where several rules ask the same, with what tells them apart
     asked: str
-    #: the person (as a keyed hash), label or attack that the figure belongs to; empty if to none
-    where: str
     #: what is allowed, and what was measured with its interval
     threshold: str
     value: str
@@ -60,7 +58,7 @@ class Assertion:
 def of(doc: ReportDocument) -> list[Assertion]:
     """Return one a finding: what must hold first, then rules, each worst first."""
     held = preconditions(doc)
-    told = [Assertion(f, title(f), "", "", "", say(f"result.{f.outcome}"), capital(prose(f.message))) for f in held]
+    told = [Assertion(f, title(f), "", "", say(f"result.{f.outcome}"), capital(prose(f.message))) for f in held]
     return [*told, *of_rules(rules(doc), doc.evidence.measurements)]
 
 
@@ -76,23 +74,13 @@ def _of_rule(f: Finding, asked: str, m: Measurement | None) -> Assertion:
     if _audit(f) and not math.isnan(f.low):  # it shows a leak, and never that there is no more
         value = say("at_least", figure=figures.figure(f.low, unit(f), against=f.limit))
     quiet = value == say("not_measured") or (_audit(f) and f.outcome is Outcome.INCONCLUSIVE)
-    behind = BehindClaim.of(None if m is None else m.behind)
-    audited = behind.delta if behind.audit is None else behind.audit.delta
-    delta = audited if m is None else m.request.option("delta", audited)
-    at = (
-        say("at_delta", delta=figures.number(delta))
-        if delta and unit(f) == "epsilon" and not math.isnan(f.limit)
-        else ""
-    )
-    return Assertion(
-        finding=f,
-        asked=asked,
-        where=plain(m.where, 60) if m and not quiet else "",
-        threshold=limit(f) + at,
-        value=value,
-        result=say(f"result.{f.outcome}"),
-        consequence=capital(prose(f.message if quiet else f.meaning or f.message)),
-    )
+    behind = BehindClaim.of(m.behind if m else None)
+    delta = behind.audit.delta if behind.audit else behind.delta
+    delta = m.request.option("delta", delta) if m else delta
+    named = delta and unit(f) == "epsilon" and not math.isnan(f.limit)
+    at = say("at_delta", delta=figures.number(delta)) if named else ""
+    told = capital(prose(f.message if quiet else f.meaning or f.message))
+    return Assertion(f, asked, limit(f) + at, value, say(f"result.{f.outcome}"), told)
 
 
 def _audit(f: Finding) -> bool:
@@ -120,13 +108,10 @@ def limit(finding: Finding | RuleChange) -> str:
 
 def condition(name: str) -> str:
     """Return a precondition's name in words."""
-    if name.startswith("certificate_"):
-        theorem = plain(name.removeprefix("certificate_").replace("_", " "), 40)
-        return say("condition.certificate", name=theorem)
-    if name.startswith("suite:"):
-        return say("condition.suite", name=plain(name.removeprefix("suite:"), 60))
-    if name.startswith("recheck_"):
-        return say("condition.recheck", name=plain(name.removeprefix("recheck_").replace("_", " "), 40))
+    for start, key in (("certificate_", "certificate"), ("suite:", "suite"), ("recheck_", "recheck")):
+        if name.startswith(start):
+            what = name.removeprefix(start)
+            return say(f"condition.{key}", name=plain(what if key == "suite" else what.replace("_", " "), 60))
     return capital(known(f"condition.{name}") or plain(name.replace("_", " "), 60))
 
 
@@ -150,12 +135,8 @@ def _titles(findings: Iterable[Finding], asked: Mapping[str, Mapping[str, Any]])
     for (shared, _), found in by_title.items():
         options = [asked.get(f.request, {}) for f in found]
         apart = next((o for o in _APART if len({str(given.get(o)) for given in options}) == len(found)), "")
-        for f, given in zip(found, options, strict=True):
-            value = given.get(apart)
-            said = (
-                known(f"scope.{value}") or say("scope.other", option=apart.replace("_", " "), value=plain(value, 30))
-                if apart
-                else plain(f.rule, 40)
-            )
+        for f, value in zip(found, [given.get(apart) for given in options], strict=True):
+            other = say("scope.other", option=apart.replace("_", " "), value=plain(value, 30))
+            said = (known(f"scope.{value}") or other) if apart else plain(f.rule, 40)
             made[f.rule] = shared if len(found) == 1 else f"{shared}, {said}"
     return made

@@ -223,7 +223,9 @@ def section(doc: ReportDocument) -> Section | None:
             # the direct figure is drawn too, where it says something else
             both: dict[FigureName, FigureSummary] = {n: units.figures[n] for n in dict.fromkeys((figure, _FIGURES[0]))}
             drawn = [n for n in both if n == figure or both[n] != both[figure]]
-            blocks += [facts(_describe(units)), *(_histogram(n, both[n], units, limit) for n in drawn)]
+            above = {f"{NAMES[row.figure]}: above {fold(row.limit)}": _lie_above(row) for row in units.above}
+            blocks.append(facts({"People or records measured": number(units.n), **above}.items()))
+            blocks += [_histogram(n, both[n], units, limit) for n in drawn]
         elif coverage and coverage.not_computed:
             told = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
             said = f"The verdict was decided before everybody was measured: {told}, so no distribution is shown."
@@ -247,20 +249,6 @@ def _lie_above(row: AboveLimit) -> str:
     if row.count is None:
         return "suppressed" if row.between is None else " to ".join(number(v) for v in row.between)
     return number(row.count)
-
-
-def _describe(units: UnitsSummary) -> list[tuple[str, str]]:
-    def few(nats: float) -> str:
-        return "unlimited" if math.isinf(nats) else f"{fold(nats)} ({number(nats)} nats)"
-
-    told = [("People or records measured", number(units.n))]
-    for name, figure in units.figures.items():
-        middle, most = figure.quantiles["0.5"], figure.quantiles["1.0"]
-        half = "half change nothing" if middle == 0 else f"half are below {few(middle)}"
-        said = "no limit known for most" if math.isinf(middle) else f"{half}, the worst is {few(most)}"
-        told.append((NAMES[name], said))
-    above = [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in units.above]
-    return [*told, *((name, f"{some} of {number(units.n)}") for name, some in above)]
 
 
 def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit: float) -> Chart:

@@ -190,8 +190,8 @@ def _achieved(ranked: Sequence[Ran]) -> Block:
     told = [p for p in rates if any(r.fpr == p and not r.problem for _, f in ranked for r in f.tpr_at_fpr)]
     rows = []
     for a, f in ranked:
-        found = {r.fpr: _rate(r, r.problem) for r in f.tpr_at_fpr}
-        rows.append((title(a), a.scope, f.auc, _rate(f.accuracy), *(found.get(p, "not measured") for p in told)))
+        found = {r.fpr: _estimate(r) for r in f.tpr_at_fpr}
+        rows.append((title(a), a.scope, f.auc, _estimate(f.accuracy), *(found.get(p, "not measured") for p in told)))
     columns = ("Attack", "Against", "AUC (0.5 is guessing)", "Accuracy (50 % is guessing)")
     coarse = " or ".join(percent(p) for p in rates if p not in told)
     why = f"; too few people to resolve {coarse} false accusations" if coarse else ""
@@ -199,16 +199,15 @@ def _achieved(ranked: Sequence[Ran]) -> Block:
     return table(f"What each attack achieved, strongest first{why}", heads, rows)
 
 
-def _rate(found: Estimate, problem: str = "") -> str:
-    if problem:
+def _estimate(found: Estimate | None, show: Callable[[float], str] = percent) -> str:
+    """Return a figure with its interval, as far as either is known."""
+    found = found or Estimate(value=None)
+    ends = "" if found.low is None or found.high is None else f"{show(found.low)} to {show(found.high)}"
+    if found.problem:
         return "not resolvable with this sample"
     if found.value is None or math.isnan(found.value):
-        return "not measured"
-    return f"{percent(found.value)}{_limits(found) or ', no interval'}"
-
-
-def _limits(found: Estimate) -> str:
-    return "" if found.low is None or found.high is None else f" ({percent(found.low)} to {percent(found.high)})"
+        return ends or "not measured"
+    return f"{show(found.value)} ({ends})" if ends else f"{show(found.value)}, no interval"
 
 
 def _tested(test: SelfTest) -> str:
@@ -233,7 +232,7 @@ def draw_curves(ranked: Sequence[Ran]) -> list[Block]:
     drawn = [r for r in ranked if r[1].roc][:_CURVES]
     if not drawn:
         return []
-    resolved = [(r.fpr, -r.value, i, _rate(r)) for i, (_, f) in enumerate(ranked) for r in f.tpr_at_fpr
+    resolved = [(r.fpr, -r.value, i, _estimate(r)) for i, (_, f) in enumerate(ranked) for r in f.tpr_at_fpr
                 if r.value is not None and not r.problem]  # fmt: skip
     said = f"The strongest attack is {title(drawn[0][0])}; the closer to the dotted line, the closer to guessing"
     if resolved:
@@ -296,36 +295,28 @@ def accuracy_over_pdtp(found: AgainstPdtp) -> list[Block]:
     ]
 
 
+_DIFFERENCE = "Difference, with its interval"
+
+
 def _robustness(part: RobustPart | None) -> list[Block]:
     if part is None:
         return []
-    columns = (
-        "Who guesses",
-        "Radius",
-        "Members called members",
-        "Others called members",
-        "Difference, with its interval",
-    )
+    columns = ("Who guesses", "Radius", "Members called members", "Others called members", _DIFFERENCE)
     rows = [
-        (a.title, "" if a.radius is None else a.radius, percent(a.inside), percent(a.outside), _difference(a.advantage))
+        (a.title, "" if a.radius is None else a.radius, percent(a.inside), percent(a.outside), _estimate(a.advantage))
         for a in part.adversaries
     ]
     return [Heading("Robustness"), table(f"Distance to the nearest wrong answer, {plain(part.how, 60)}", columns, rows)]
 
 
-def _difference(found: Estimate) -> str:
-    limits = _limits(found)
-    return limits.strip(" ()") or "not known" if found.value is None else f"{percent(found.value)}{limits}"
-
-
 def _features(part: AttributesPart | None) -> list[Block]:
     """Return one table a feature: what is guessed of members, of others, and by anybody without the model."""
     made: list[Block] = [Heading("Sensitive features")] if part else []
-    columns = ("Who guesses", "Of members", "Of candidates", "Difference, with its interval")
+    columns = ("Who guesses", "Of members", "Of candidates", _DIFFERENCE)
     for found in part.attributes if part else ():
         name = plain(found.name, 60)
         told, by_value = (
-            [(g.title, shown(g.inside, percent), shown(g.outside, percent), _difference(g.advantage)) for g in rows]
+            [(g.title, shown(g.inside, percent), shown(g.outside, percent), _estimate(g.advantage)) for g in rows]
             for rows in ((*found.adversaries, found.without_model), found.by_value)
         )
         caption = f"{name}: who knows everything else about somebody and asks the model with every value"
@@ -382,11 +373,9 @@ def dp(doc: ReportDocument) -> Section | None:
 
 def _bound(b: GuaranteeBound) -> tuple[float | str, ...]:
     show = percent if 0 <= b.bound <= 1 else number
-    found = b.measured or Estimate(value=None)
-    ends = "" if found.low is None or found.high is None else f" ({show(found.low)} to {show(found.high)})"
-    told = "not measured" if found.value is None else f"{show(found.value)}{ends}"
     prior = "any" if b.prior is None else percent(b.prior)
-    return b.name, b.epsilon, b.delta, prior, show(b.bound), told, "; ".join(b.assumptions)
+    measured = _estimate(b.measured, show)
+    return b.name, b.epsilon, b.delta, prior, show(b.bound), measured, "; ".join(b.assumptions)
 
 
 def _tradeoff(doc: ReportDocument, part: ClaimsPart) -> list[Block]:

@@ -1,34 +1,26 @@
 """A real headless Chromium, and the reports of real runs opened in it from disk."""
 
-import importlib.util
 import shutil
-import sys
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
 from privgate import report
+from tests.report import real_runs
 
 #: runs whose reports are opened
 SHOWN = ("refuted", "direct", "attacked", "undecided", "screened", "stopped", "private")
 ARGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
-def chromium():
-    """Return an installed Chromium; skip, saying why, without one."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if found := shutil.which(name):
-            return found
-    pytest.skip("no Chromium found: install one, for example with apt-get install chromium")
-
-
 @pytest.fixture(scope="session")
 def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is part of privgate[dev]")
-    path = chromium()
+    found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
+    if not found:
+        pytest.skip("no Chromium found: install one, for example with apt-get install chromium")
     with playwright.sync_playwright() as p:
-        started = p.chromium.launch(executable_path=path, args=list(ARGS))
+        started = p.chromium.launch(executable_path=found[0], args=list(ARGS))
         yield started
         started.close()
 
@@ -37,18 +29,6 @@ def browser():
 def axe_source():
     pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is part of privgate[dev]")
     return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="session")
-def runs():
-    """The module that reads the goldens of real runs."""
-    name = "real_runs"
-    if name not in sys.modules:
-        path = Path(__file__).parents[1] / "report" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 def crowded(doc, comparison):
@@ -76,11 +56,10 @@ def crowded(doc, comparison):
 
 
 @pytest.fixture(scope="session")
-def pages(runs, tmp_path_factory):
+def pages(tmp_path_factory):
     """Every page that privgate writes, on disk: name -> path."""
     folder = tmp_path_factory.mktemp("pages")
-    docs = {k: runs.document(k) for k in SHOWN}
-    docs["compared"] = runs.compared()
+    docs = {k: real_runs.document(k) for k in SHOWN} | {"compared": real_runs.compared()}
     docs["crowded"] = crowded(docs["attacked"], docs["compared"]["comparison"])
     made = {k: report.render(d, "html") for k, d in docs.items()}
     made["comparison"] = report.render(docs["compared"]["comparison"], "html")

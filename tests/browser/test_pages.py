@@ -6,6 +6,9 @@ import re
 
 import pytest
 
+from privgate import report
+from tests.report import real_runs
+
 pytestmark = pytest.mark.browser
 
 REPORTS = ("compared", "refuted", "direct", "attacked", "undecided", "screened", "stopped", "private", "crowded")
@@ -61,25 +64,16 @@ SIZES = """() => [...document.querySelectorAll("#page-one *:not(svg *)")]
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("screen", SCREENS)
 @pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_no_violation(opened, axe_source, name, screen):
+def test_axe_finds_no_violation_the_console_is_silent_and_nothing_is_fetched(opened, pages, axe_source, name, screen):
     page = opened(name, **SCREENS[screen])
-    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    page.wait_for_timeout(100)
+    assert (page.heard, page.asked) == ([], [pages[name].as_uri()])
 
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     page.evaluate(axe_source)
     found = page.evaluate(AXE)  # what is asked for alone: all that axe knows of a page is megabytes
-
     assert found["told"] == [], json.dumps(found["told"], indent=1)
     assert found["passed"] > 20
-
-
-@pytest.mark.quick(2)
-@pytest.mark.parametrize("name", PAGES)
-def test_the_console_is_silent_and_nothing_is_fetched(opened, pages, name):
-    page = opened(name)
-    page.wait_for_timeout(100)
-
-    assert page.heard == []
-    assert page.asked == [pages[name].as_uri()]
 
 
 @pytest.mark.quick(2)
@@ -134,41 +128,31 @@ def test_everything_can_be_reached_by_keyboard_in_reading_order(opened, name):
     assert all(outline != "none" for _, _, outline, _ in seen)
 
 
-def test_a_folded_table_opens_by_keyboard(opened):
-    page = opened("attacked")
-    summary = page.locator("summary").first
-    summary.focus()
-
-    page.keyboard.press("Enter")
-
-    assert page.locator("details").first.get_attribute("open") is not None
-
-
-def test_the_skip_link_leads_past_page_one(opened):
+def test_a_folded_table_opens_by_keyboard_and_the_skip_link_leads_past_page_one(opened):
     page = opened("attacked", viewport={"width": 1280, "height": 900})
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-
     assert page.evaluate("document.querySelector('#evidence').getBoundingClientRect().top") < 50
+
+    page.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("details").first.get_attribute("open") is not None
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("name", PAGES)
 def test_reads_the_same_without_javascript_and_in_a_sandboxed_frame(browser, pages, name):
-    html = pages[name].read_text(encoding="utf-8")
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(pages[name].as_uri())
     heading = page.locator("h1").inner_text()
     context.close()
 
-    context = browser.new_context()
-    page = context.new_page()
+    page = browser.new_page()
     page.set_content("<iframe sandbox style='width:900px;height:900px'></iframe>")
-    page.evaluate("html => document.querySelector('iframe').srcdoc = html", html)
-    inside = page.frame_locator("iframe")
-    assert inside.locator("h1").inner_text() == heading
-    context.close()
+    page.evaluate("html => document.querySelector('iframe').srcdoc = html", pages[name].read_text(encoding="utf-8"))
+    assert page.frame_locator("iframe").locator("h1").inner_text() == heading
+    page.close()
 
 
 def test_light_dark_and_print_differ_where_they_should(opened):
@@ -194,27 +178,21 @@ def test_the_verdict_needs_no_colour(opened, name):
 
 
 def test_headings_descend_one_step_at_a_time(opened):
-    page = opened("attacked")
+    levels = opened("attacked").evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
 
-    levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
-
-    assert levels[0] == 1
-    assert levels.count(1) == 1
+    assert levels[0] == levels.count(1) == 1
     assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
 
 
-def test_hostile_names_run_nothing_in_the_browser(browser, runs, tmp_path):
-    from privgate import report
-
+def test_hostile_names_run_nothing_in_the_browser(browser, tmp_path):
     hostile = "<img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>\u202e</title>"
-    doc = runs.document("attacked")
+    doc = real_runs.document("attacked")
     doc["subject"]["name"] = hostile
     for attack in doc["evidence"]["membership"]["attacks"]:
         attack["title"] = hostile
     path = tmp_path / "hostile.html"
     path.write_text(report.render(doc, "html"), encoding="utf-8")
-    page = browser.new_context().new_page()
-    dialogs = []
+    page, dialogs = browser.new_page(), []
     page.on("dialog", lambda d: dialogs.append(d.message))
 
     page.goto(path.as_uri())
@@ -223,4 +201,4 @@ def test_hostile_names_run_nothing_in_the_browser(browser, runs, tmp_path):
     assert dialogs == []
     assert page.title().startswith("Refused: <img")
     assert page.locator("img, script").count() == 0
-    page.context.close()
+    page.close()

@@ -35,17 +35,8 @@ _BARE = re.compile(rf"{_ALONE}(?P<count>[1-9])(?P<noun> (?:are|were)\b| labels? 
 
 
 def sentence(text: str, totals: Iterable[int] = ()) -> str:
-    """Return a sentence with every small count of people in it as a range.
+    """Return a sentence with every small count of people in it as a range; ``totals`` are numbers everybody knows.
 
-    Parameters
-    ----------
-    text : str
-        One of ours: "4 of 1000 are above the limit now".
-    totals : iterable of int
-        How many people and records there are, which everybody knows.
-
-    Examples
-    --------
     >>> sentence("4 of 1000 are above the limit now; 996 people are not", [1000])
     '1 to 9 of 1000 are above the limit now; 991 to 999 people are not'
     >>> sentence("1 label of one person only; 3 records (0.3 %) are alike")
@@ -60,7 +51,7 @@ def sentence(text: str, totals: Iterable[int] = ()) -> str:
         return ""
 
     def part(m: re.Match[str]) -> str:
-        count, total = _int(m["part"]), _int(m["total"])
+        count, total = (int(m[key].replace(",", "")) for key in ("part", "total"))
         # of a few there is no part to tell, and how many they are is hidden itself
         few = ranged(total, *known)
         if not few and _SAMPLE.search(text, 0, m.start()):
@@ -72,15 +63,11 @@ def sentence(text: str, totals: Iterable[int] = ()) -> str:
         return m[0] if not told and not few else f"{told or m['part']} of {of}"
 
     def count(m: re.Match[str]) -> str:
-        told = ranged(_int(m["count"]), *known)
+        told = ranged(int(m["count"].replace(",", "")), *known)
         return f"{told}{m['noun']}" if told else m[0]
 
     text = _PART.sub(part, text)
     return _BARE.sub(count, _COUNT.sub(count, text))
-
-
-def _int(digits: str) -> int:
-    return int(digits.replace(",", ""))
 
 
 def told(value, totals):

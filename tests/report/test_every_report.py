@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from privgate import report
 from privgate.errors import SubjectError
 from privgate.report import assertions, report_schema
-from privgate.report.text import markdown, plain, prose
+from privgate.report.text import plain, prose
 
 KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
          "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
@@ -82,55 +82,25 @@ def _rank(finding):
     return ("failed", "inconclusive", "warned", "passed").index(finding["outcome"])
 
 
-@pytest.mark.quick(10)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("format_", ["html", "markdown"])
-def test_no_report_calls_a_model_what_it_cannot_show(documents, rendered, kind, format_):
-    text = text_of(rendered(kind, format_))
-
-    assert not re.search(BANNED, text, flags=re.IGNORECASE)
-
-
 @pytest.mark.quick(5)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_page_fetches_nothing_and_runs_nothing(documents, rendered, kind):
+def test_the_page_runs_nothing_claims_nothing_it_cannot_show_and_its_charts_are_told(rendered, kind):
     html = rendered(kind)
 
+    for text in (html, rendered(kind, "markdown")):
+        assert not re.search(BANNED, text_of(text), flags=re.IGNORECASE)
     assert not re.search(r"<(script|iframe|object|embed|img|audio|video|base|form|input)\b", html, flags=re.IGNORECASE)
     assert not re.search(r"(src|srcset|action|formaction|ping)\s*=", html, flags=re.IGNORECASE)
     assert not re.search(r"url\((?!#)|@import", html, flags=re.IGNORECASE)
     assert set(re.findall(r'href="([^"#]*)', html)) <= {"", "data:,"}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_chart_has_title_description_reading_and_numbers(documents, rendered, kind):
-    html = rendered(kind)
-
+    ids = re.findall(r'\bid="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', html)) <= set(ids)
     for figure in re.findall(r"<figure>.*?</figure>", html, flags=re.DOTALL):
         assert re.search(r'role="img" aria-labelledby="([^"]+)-title \1-desc"', figure)
         assert re.search(r"<title[^>]*>[^<]+</title><desc[^>]*>[^<]+</desc>", figure)
         assert re.search(r"<figcaption><strong>[^<]+</strong> <bdi>[^<]+\.</bdi></figcaption>", figure)
         assert "<caption>" in figure
-
-
-@pytest.mark.quick(5)
-@pytest.mark.parametrize("kind", KINDS)
-def test_ids_are_unique_and_links_lead_somewhere(documents, rendered, kind):
-    html = rendered(kind)
-    ids = re.findall(r'\bid="([^"]+)"', html)
-
-    assert len(ids) == len(set(ids))
-    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', html)) <= set(ids)
-
-
-def test_attacks_of_one_name_in_several_scopes_have_ids_of_their_own(documents):
-    doc = json.loads(json.dumps(documents["attacked"]))
-    attacks = doc["evidence"]["membership"]["attacks"]
-    doc["evidence"]["membership"]["attacks"] = [{**attacks[0], "scope": s} for s in ("model", "class", "ü")]
-
-    ids = re.findall(r'\bid="([^"]+)"', report.render(doc, "html"))
-
-    assert len(ids) == len(set(ids))
 
 
 def poisoned(doc):
@@ -173,32 +143,23 @@ def _restore(made, doc, place):
 
 
 class Elements(HTMLParser):
-    def __init__(self):
+    def __init__(self, page):
         super().__init__()
-        self.found = []
+        self.tags, self.attributes = set(), set()
+        self.feed(page)
 
     def handle_starttag(self, tag, attrs):
-        self.found.append((tag, sorted(k for k, _ in attrs)))
-
-
-def elements(html):
-    parser = Elements()
-    parser.feed(html)
-    return parser.found
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", WRITTEN)
-def test_hostile_text_adds_no_element_and_no_attribute_to_the_page(documents, rendered, kind):
-    clean = [e for k in KINDS for e in elements(rendered(k))]
-    told = {t for t, _ in clean}
-    attributes = {a for _, names in clean for a in names}
+def test_hostile_text_adds_no_element_and_no_attribute_to_the_page(rendered, kind):
+    clean, html = [Elements(rendered(k)) for k in KINDS], rendered(kind, hostile=True)
 
-    html = rendered(kind, hostile=True)
-
-    found = elements(html)
-    assert {t for t, _ in found} <= told
-    assert {a for _, names in found for a in names} <= attributes
+    assert Elements(html).tags <= set().union(*(page.tags for page in clean))
+    assert Elements(html).attributes <= set().union(*(page.attributes for page in clean))
     assert len(html) < 1_000_000
     html.encode("utf-8")
 
@@ -212,9 +173,9 @@ def test_hostile_text_never_commands_a_log_or_a_terminal(documents, rendered, ki
 
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069\u200e\u200f\ud800-\udfff]", text)
     assert not re.search(r"^\s*::", outside_style, flags=re.MULTILINE)
-    if format_ != "html":
-        assert "::" not in text
-        assert "##[" not in text
+    assert format_ == "html" or not re.search(r"::|##\[", text)
+    if format_ == "junit":
+        assert len(list(ET.fromstring(text).iter("testcase"))) == len(documents[kind]["findings"])
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
@@ -231,19 +192,6 @@ def test_hostile_text_stays_within_its_markdown_cell(documents, rendered, kind):
     assert all(line.startswith(("## ", "**", "- **", "|", "<", "*", "All", "")) for line in text.splitlines())
 
 
-@pytest.mark.parametrize("kind", WRITTEN)
-def test_hostile_text_leaves_junit_well_formed(documents, rendered, kind):
-    tree = ET.fromstring(rendered(kind, "junit", hostile=True))
-
-    assert len(list(tree.iter("testcase"))) == len(documents[kind]["findings"])
-
-
 def test_markdown_is_one_page(rendered):
     for kind in KINDS:  # two lines a question, and one policy asks all of them
         assert len(rendered(kind, "markdown").splitlines()) < 62
-
-
-def test_markdown_escapes_what_a_reader_would_obey():
-    assert (
-        markdown("a|b\n::error ##[x] <b> @me") == "a&#124;b &#58;&#58;error &#35;&#35;&#91;x&#93; &#60;b&#62; &#64;me"
-    )

@@ -1,4 +1,7 @@
+"""The overview of every model, and what a CI server reads of one."""
+
 import re
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -16,7 +19,7 @@ def rows_of(html):
     return re.findall(r'<tr><th scope="row">.*?</tr>', html, flags=re.DOTALL)
 
 
-def test_shows_verdict_policy_expiry_worst_unit_and_last_check(documents):
+def test_shows_verdict_policy_expiry_worst_person_and_last_check(documents):
     told_at = documents["certified"]["decided_at"][:16].replace("T", " ")
     (row,) = rows_of(report.index([{**documents["certified"], "expires": "2027-02-01T00:00:00Z"}], now=NOW))
 
@@ -24,66 +27,79 @@ def test_shows_verdict_policy_expiry_worst_unit_and_last_check(documents):
         assert told in row
 
 
-def test_what_needs_attention_comes_first(documents):
-    html = report.index(
-        [
-            documents["certified"],
-            {"document": documents["refuted"], "name": "b"},
-            {"document": None, "name": "never"},
-            {"document": {**documents["certified"], "expires": "2026-11-21T09:59:59Z"}, "name": "late"},
-        ],
-        now=NOW,
-    )
+def test_what_needs_attention_comes_first_in_any_order_of_rows(documents):
+    rows = [
+        documents["certified"],
+        {"document": documents["refuted"], "name": "b"},
+        {"document": None, "name": "never"},
+        {"document": {**documents["certified"], "expires": "2026-11-21T09:59:59Z"}, "name": "late"},
+    ]
+    html = report.index(rows, now=NOW)
 
-    names = [re.search(r"<bdi>(\w+)", r)[1] for r in rows_of(html)]
-    assert names == ["never", "b", "late", "credit"]
+    assert [re.search(r"<bdi>(\w+)", r)[1] for r in rows_of(html)] == ["never", "b", "late", "credit"]
     assert "Approved, with 1 warning, expired" in html
     assert "3 not approved, expired or never checked" in html
-
-
-def test_an_unreadable_expiry_is_over(documents):
-    assert "expired" in rows_of(report.index([{**documents["certified"], "expires": "soon"}], now=NOW))[0]
-
-
-def test_without_a_date_the_page_says_that_expiry_was_not_checked(documents):
-    assert "Expiry was not checked" in report.index([documents["certified"]])
-
-
-def test_a_report_of_another_model_is_unusable(documents):
-    html = report.index([{"document": documents["certified"], "name": "other", "problem": "belongs to another model"}])
-
-    assert "Report unusable" in html
-    assert "Approved" not in html
+    assert report.index(rows[::-1], now=NOW) == html
 
 
 @pytest.mark.parametrize(
-    "href", ["javascript:alert(1)", "//evil.test/", "/etc/passwd", "../up.html", "http://evil.test"]
-)
-def test_links_lead_only_to_reports_beside_the_page(documents, href):
-    assert "<a " not in rows_of(report.index([{"document": documents["certified"], "href": href}]))[0]
+    ("row", "said", "never"),
+    [
+        ({"expires": "soon"}, "expired", "no statement"),  # what cannot be read is over
+        ({"name": "other", "problem": "belongs to another model"}, "Report unusable", "Approved"),
+        ({"href": 'a b"/report.html'}, 'href="a%20b%22/report.html"', "a b"),
+        *(({"href": href}, "credit", "<a ") for href in
+          ("javascript:alert(1)", "//evil.test/", "/etc/passwd", "../up.html", "http://evil.test")),
+        ({"document": None, "name": "<script>alert(1)</script>\u202e", "alias": "<b>", "problem": "<i>"},
+         "Report unusable", "<script|<b>|\u202e"),
+    ],
+)  # fmt: skip
+def test_a_row_says_what_is_wrong_and_holds_nothing_foreign(documents, row, said, never):
+    doc = documents["certified"] | {k: row[k] for k in row if k == "expires"}
+    (shown,) = rows_of(report.index([{"document": doc, **{k: v for k, v in row.items() if k != "expires"}}], now=NOW))
+
+    assert said in shown
+    assert not re.search(never, shown)
 
 
-def test_a_link_with_odd_characters_is_encoded(documents):
-    html = report.index([{"document": documents["certified"], "href": 'a b"/report.html'}])
-
-    assert 'href="a%20b%22/report.html"' in html
-
-
-def test_an_empty_registry_is_said_to_be_empty():
+def test_a_page_without_a_date_or_without_models_says_so(documents):
+    assert "Expiry was not checked" in report.index([documents["certified"]])
     assert "No model version was found." in report.index([])
 
 
-def test_the_same_rows_give_the_same_bytes_in_any_order(documents):
-    rows = list(documents.values())
-
-    assert report.index(rows, now=NOW) == report.index(rows[::-1], now=NOW)
+def suite(doc):
+    return ET.fromstring(report.render(doc, "junit"))
 
 
-def test_hostile_names_stay_text(documents):
-    html = report.index(
-        [{"document": None, "name": "<script>alert(1)</script>\u202e", "alias": "<b>", "problem": "<i>"}]
-    )
+def cases(doc):
+    return {c.get("name"): [child.tag for child in c] for c in suite(doc).iter("testcase")}
 
-    assert "<script" not in html
-    assert "<b>" not in html
-    assert "\u202e" not in html
+
+def test_each_outcome_has_its_own_element_in_junit(runs):
+    doc = runs.document("attacked")
+
+    found = cases(doc)
+    assert [found[k] for k in ("dtp", "deletion_capacity", "attack_tpr", "generalization_gap")] == [
+        ["failure"], ["error"], ["system-out"], [],
+    ]  # fmt: skip
+    counts = [suite(doc).get(k) for k in ("tests", "failures", "errors", "skipped")]
+    assert counts == ["20", "2", "2", "0"]
+
+
+def test_a_rule_that_does_not_apply_is_skipped_and_nothing_judged_is_an_error(runs):
+    doc = runs.document("certified")
+    doc["findings"][-1]["applies"] = False
+
+    assert cases(doc)["dtp"] == ["skipped"]
+    assert suite(doc | {"findings": []}).get("errors") == "1"
+
+
+def test_a_failed_precondition_is_a_failure_of_its_own(runs):
+    doc = runs.document("stopped")
+    assert cases(doc)["precondition:depends_on_data"] == ["error"]
+
+    doc["outcome"] = "failed"
+    for finding in doc["findings"]:
+        finding["outcome"] = "failed" if finding["rule"] == "precondition:depends_on_data" else finding["outcome"]
+    assert cases(doc)["precondition:depends_on_data"] == ["failure"]
+    assert "The recipe depends on its data" in report.render(doc, "markdown")
