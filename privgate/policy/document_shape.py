@@ -2,17 +2,17 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, Field, PositiveInt, StringConstraints, ValidationError, model_validator
 
-from privgate.policy import policy_part, rules
-from privgate.policy.policy_part import Audit, Part
+from privgate.policy import rules
 from privgate.policy.problems import Place, PolicyFileError, Problem, Tree, dotted, nearest
 from privgate.policy.rules import AnyRule
-from privgate.policy.rules.rule_base import Rule, wrong
+from privgate.policy.rules.rule_base import Audit, Part, Rule, wrong
 from privgate.run.needs import Need
 
 # What a policy file may say; the JSON Schema for editors is made from these models.
@@ -65,9 +65,10 @@ class Waiver(Part):
     @model_validator(mode="after")
     def _two_people_and_a_date(self) -> Self:
         for key in ("requester", "approver"):
-            if why := policy_part.unfit(getattr(self, key)):
-                raise wrong(key, f"{key} {why}; write the person's name in plain letters")
-        if policy_part.same(self.requester, self.approver):
+            if unseen := next((c for c in getattr(self, key) if not c.isprintable()), ""):
+                text = f"{key} holds U+{ord(unseen):04X}, which nobody sees; write the person's name in plain letters"
+                raise wrong(key, text)
+        if _fold_name(self.requester) == _fold_name(self.approver):
             raise wrong("approver", "requester and approver are the same person; somebody else must approve")
         if self.expires < self.granted:
             raise wrong("expires", f"expires on {self.expires}, before it is granted on {self.granted}")
@@ -85,6 +86,11 @@ class Waiver(Part):
     def key(self) -> str:
         """Name of the waiver in reports and statements."""
         return f"{self.rule}@{self.model}@{self.version[7:19]}"
+
+
+def _fold_name(name: str) -> str:
+    """Return a person's name without case, spaces and compatibility forms: what is equal then is one person."""
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 class Document(Part):

@@ -21,9 +21,9 @@ from privgate.evidence import (
     RunPart,
     SeedControl,
 )
-from privgate.policy.policy_part import Part
 from privgate.policy.problems import read
 from privgate.policy.resolved_policy import Policy
+from privgate.policy.rules.rule_base import Part
 from privgate.verdict import Outcome, Verdict
 
 # Tests of a policy without training: evidence in, expected verdict beside it.

@@ -9,8 +9,7 @@ from typing import Any
 from privgate.evidence import BehindMembership, Count, Evidence, Measurement, Precondition, RunPart
 from privgate.evidence.telling import sampled
 from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
-from privgate.policy.policy_part import Audit
-from privgate.policy.rules.rule_base import Cause, Rule, next_step
+from privgate.policy.rules.rule_base import Audit, Rule, next_step
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING
 from privgate.verdict import Finding, Outcome, worst
@@ -198,7 +197,7 @@ def _withheld(finding: Finding, why: str) -> Finding:
 
 
 #: a precondition that may block -> what stands in the way; those of claims begin with dp_, all others are of the data
-CAUSES: Mapping[str, Cause] = {
+CAUSES: Mapping[str, str] = {
     "answers": "influence",
     "coins": "seed",
     "depends_on_data": "recipe",
@@ -215,7 +214,7 @@ CAUSES: Mapping[str, Cause] = {
     "served": "serving",
 }
 #: words of a message -> its cause, whichever control asked: no training, no answer, too few people to leave out
-_ENDED: Mapping[str, Cause] = {
+_ENDED: Mapping[str, str] = {
     "training raised": "error",
     "prediction raised": "error",
     "training did not end": "place",
@@ -228,7 +227,7 @@ _SAYS_ITS_STEP = frozenset({"attacked", "dp_extra", "mode", "opened_files", "peo
 #: words of a recipe that gives no model, or one that cannot be asked; no seed mends that
 _NO_ANSWERS = " on its own complete data"
 #: word of a shortfall -> its cause
-_MISSING: Mapping[str, Cause] = {" candidates ": "people", "isolation": "isolation"}
+_MISSING: Mapping[str, str] = {" candidates ": "people", "isolation": "isolation"}
 
 
 def _precondition(found: Precondition) -> Finding:

@@ -15,8 +15,8 @@ from privgate.membership import NAMES
 from privgate.policy import document_shape
 from privgate.policy import problems as locate
 from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
-from privgate.policy.policy_part import ISOLATIONS
 from privgate.policy.problems import Place, PolicyFileError, Problem, Tree, dotted, nearest, read
+from privgate.policy.rules.rule_base import ISOLATIONS
 
 # ``extends``: a policy laid over another; what the result says more weakly than the other is refused.
 

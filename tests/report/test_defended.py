@@ -10,8 +10,7 @@ import pytest
 
 import privgate
 from privgate.evidence import BehindClaim, Measurement, Request
-from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
-from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
+from privgate.policy.rules.claims import DpAttackAccuracyBound, DpEpsilonLowerBound
 from privgate.report import front, plain_formats, sentences, what_was_asked
 from privgate.report.report_schema import read
 

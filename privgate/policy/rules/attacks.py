@@ -14,10 +14,9 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 from privgate.evidence import Measurement
 from privgate.evidence.figures import percent
 from privgate.evidence.measurement import BehindMembership
-from privgate.policy.policy_part import Audit, Fraction, OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import WAY_OUT, Rule, next_step, points, wrong
+from privgate.policy.rules.rule_base import WAY_OUT, Audit, Fraction, OpenFraction, Rule, next_step, points, wrong
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING, least_nonmembers
 from privgate.verdict import Finding, Outcome
@@ -50,13 +49,11 @@ class CandidatesRule(Rule):
         confidence: float  # each rule's own field, whose place in reports it keeps
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Name what would settle or lower the number."""
         if measurement.problem:
             return self.lacking
         return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
 
     def remarks(self, audit: Audit) -> Iterator[str]:
-        """Add what a confidence and a limit cannot do."""
         yield from super().remarks(audit)
         yield from unsure(self.confidence)
         if self.limit == self.about.guessing:
@@ -108,7 +105,6 @@ class MembershipRule(ScopedRule):
         return self
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Add how many candidates would decide it, where the interval alone leaves it open."""
         said = super().advice(measurement, outcome)
         early = self.level is not None and BehindMembership.of(measurement.behind).shadow_models < min(APPROVING)
         if outcome is not Outcome.INCONCLUSIVE or measurement.problem or early:  # another rule was broken before
@@ -150,7 +146,6 @@ class MembershipRule(ScopedRule):
         return "any attack that was run" if self.attack == "any" else f"the attack {self.attack!r}"
 
     def remarks(self, audit: Audit) -> Iterator[str]:
-        """Add that one attack is not the best of all."""
         yield from super().remarks(audit)
         if self.attack != "any":
             yield f"only the attack {self.attack!r} is judged, and some answers blind it; 'any' judges the best of all"
@@ -196,7 +191,6 @@ class AttackAccuracy(MembershipRule):
     )
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the accuracy as a percentage of right guesses."""
         return (
             f"{self.who()}, {self.what()} tells members from others in {self.deciding(measurement, percent)} of "
             "cases; tossing a coin is right in 50 %"
@@ -228,7 +222,6 @@ class AttackAdvantage(MembershipRule):
     max: Fraction = Field(description="Largest TPR - FPR allowed; 0 is guessing.")
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the advantage as percentage points."""
         return (
             f"{self.who()}, {self.what()} flags members {self.deciding(measurement, points)} more "
             "often than people who were not in the data"
@@ -262,7 +255,6 @@ class AttackTpr(MembershipRule):
     max: Fraction = Field(description="Largest true-positive rate allowed; guessing reaches at_fpr.")
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the rate in people."""
         return (
             f"{self.who()}, {self.what()} finds {self.deciding(measurement, percent)} of the members while wrongly "
             f"accusing {100 * self.at_fpr:g} % of everybody else"
@@ -277,7 +269,6 @@ class AttackTpr(MembershipRule):
         return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / (2 * looks))
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        """Return why no measurement could break this rule."""
         if self.at_fpr >= rule_reach.BLIND_RATE:
             return (
                 f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
@@ -286,7 +277,6 @@ class AttackTpr(MembershipRule):
         return super().vacuous(facts)
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        """Say that the sample cannot resolve the false-positive rate, or that guessing alone is above the limit."""
         count = facts.get("candidates", 0)
         if count and count < self.least:
             return (
@@ -296,7 +286,6 @@ class AttackTpr(MembershipRule):
         return super().cannot_conclude(facts)
 
     def remarks(self, audit: Audit) -> Iterator[str]:
-        """Add what no finite sample can show."""
         yield from super().remarks(audit)
         if self.max <= self.at_fpr:
             yield f"can never approve: guessing finds {self.at_fpr:g} of the members, which reaches max {self.max:g}"
@@ -340,12 +329,10 @@ class GeneralizationGap(ScopedRule):
     scope: Literal["model", "class", "group"] = Field(default="model", description="Over whom; the worst one counts.")
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        """Return why no measurement could break this rule."""
         del facts
         return rule_reach.sureness(self.max) if self.loss == "zero_one" else rule_reach.nats(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the gap in words."""
         if self.loss == "zero_one":
             gap = f"right {self.deciding(measurement, points)} more often"
         else:
@@ -353,7 +340,6 @@ class GeneralizationGap(ScopedRule):
         return f"{self.who()}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
 
     def remarks(self, audit: Audit) -> Iterator[str]:
-        """Add that no gap of a sample is surely 0."""
         yield from super().remarks(audit)
         if self.max == 0:
             yield "can never approve: the upper confidence limit of a gap lies above 0"
@@ -397,7 +383,6 @@ class AttributeAdvantage(CandidatesRule):
     confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the difference as percentage points."""
         what = "any sensitive feature" if self.attribute is None else f"{self.attribute!r}"
         return (
             f"who knows everything else about somebody guesses {what} {self.deciding(measurement, points)} "
@@ -405,7 +390,6 @@ class AttributeAdvantage(CandidatesRule):
         )
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        """Say that without a sensitive feature there is nothing to infer."""
         if "sensitive" in facts and not facts["sensitive"]:
             return f"rule {self.name!r} can never approve here: no feature is sensitive; pass sensitive=(column, …)"
         return super().cannot_conclude(facts)
@@ -454,7 +438,6 @@ class RobustAdvantage(CandidatesRule):
     confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the advantage as percentage points."""
         return (
             "who has the model and somebody's record, and looks how far the nearest wrong answer is, calls members "
             f"{self.deciding(measurement, points)} more of the training people than of others"
