@@ -158,6 +158,11 @@ class Rule(Part, ABC):
         """The rule's id."""
         return self.id or self.metric
 
+    @classmethod
+    def purpose(cls) -> str:
+        """Return what the rule demands, the first sentence of its page."""
+        return " ".join((cls.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
+
     @property
     def title(self) -> str:
         """Plain name of what is judged, for the report."""
