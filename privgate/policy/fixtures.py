@@ -26,8 +26,6 @@ from privgate.policy.resolved_policy import Policy
 from privgate.policy.rules.rule_base import Part
 from privgate.verdict import Outcome, Verdict
 
-# Tests of a policy without training: evidence in, expected verdict beside it.
-#
 # A file of cases (YAML, strict)::
 #
 # schema: privgate/policy-test/v1 cases: - name: a certified model passes measurements: {dtp: {low: 0.4, high: 0.9}}

@@ -14,12 +14,10 @@ from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING
 from privgate.verdict import Finding, Outcome, worst
 
-# Waivers: dated exceptions up to a ceiling; one that does not apply is reported, never silently dropped.
-
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """What became of one waiver."""
+    """What became of one waiver, a dated exception up to a ceiling; one that does not apply is reported, too."""
 
     waiver: Waiver
     #: ``applied``, ``not needed``, ``above ceiling``, ``expired``, ``not yet``, ``other model``

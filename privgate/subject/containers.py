@@ -286,7 +286,7 @@ SEVERAL = (
 
 
 def plain(values: Any, what: str) -> NDArray[Any]:
-    """Return an array without objects; what is missing or mixes text and numbers is refused: as text 1 and "1" are one."""
+    """Return an array without objects; refuse what is missing, and text among numbers: as text 1 and "1" are one."""
     if isinstance(values, list | tuple) and any(isinstance(v, set | frozenset | dict) for v in values):
         raise SubjectError(SEVERAL.format(what=what))
     array = np.asarray(values)

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import itertools
 import re
 import site
 import sys
@@ -146,8 +147,7 @@ def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> d
 
 
 def _parents(module: str) -> list[str]:
-    parts = module.split(".")[:-1]
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
+    return list(itertools.accumulate(module.split(".")[:-1], "{}.{}".format))
 
 
 def imported_names(snapshot: Mapping[str, bytes]) -> set[str]:

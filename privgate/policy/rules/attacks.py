@@ -83,7 +83,11 @@ class MembershipRule(ScopedRule):
 
     ``scope`` says against whom: ``model`` is the registered model, trials over its records and the candidates;
     ``class`` and ``group`` the worst of them; ``record`` the worst single record, over models trained on random
-    subsets of the pool.
+    subsets of the pool. **Blocks** if the lower confidence limit exceeds ``max`` (Holm over all that was searched),
+    **passes** if the upper limit is within it, else **inconclusive**. A fraction.
+
+    A request names attack (catalogue key or "any"), scope and confidence; level and sensitive column where the policy
+    names them.
     """
 
     narrow_it = "more candidates or more shadow models narrow the interval"
@@ -112,7 +116,7 @@ class MembershipRule(ScopedRule):
         needed = self.needed(measurement)
         if needed is None:
             return f"{said}; at this figure none are enough: {self.lower_it}"
-        if self._open(measurement):
+        if measurement.high >= self.about.worst:
             return "no upper limit was found: let every attack run and, at a level, every shadow model be trained"
         drawn = measurement.n < measurement.population and self.scope != "record"
         more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
@@ -120,26 +124,23 @@ class MembershipRule(ScopedRule):
 
     def finding(self, outcome: Outcome, message: str, measurement: Measurement) -> Finding:
         """Return the finding; that no upper limit was found is no figure, and is said instead of one."""
-        made = super().finding(outcome, message, measurement)
-        if measurement.problem or outcome in (Outcome.PASSED, Outcome.FAILED) or not self._open(measurement):
-            return made
+        finding = super().finding(outcome, message, measurement)
+        open_ = measurement.high >= self.about.worst
+        if measurement.problem or outcome in (Outcome.PASSED, Outcome.FAILED) or not open_:
+            return finding
         said = f"{self.who()}, how well {self.what()} tells members from others was not decided"
-        return replace(made, meaning=f"{said}: no upper limit was found")
-
-    def _open(self, measurement: Measurement) -> bool:
-        return measurement.high >= self.about.worst
+        return replace(finding, meaning=f"{said}: no upper limit was found")
 
     def needed(self, measurement: Measurement) -> int | None:
         """Return how many candidates bring the upper limit to what is allowed; None where the figure itself is above.
 
         An interval narrows with the root of their number.
         """
-        m, behind = measurement, BehindMembership.of(measurement.behind)
-        room, wide = self.limit - m.value, m.high - m.value
-        if behind.candidates is None or not room > 0:
+        candidates = BehindMembership.of(measurement.behind).candidates
+        room, wide = self.limit - measurement.value, measurement.high - measurement.value
+        if candidates is None or not room > 0:
             return None
-        times = max(1.0, wide / room) ** 2
-        return math.ceil(float(behind.candidates) * times / 100) * 100
+        return math.ceil(candidates * max(1.0, wide / room) ** 2 / 100) * 100
 
     def what(self) -> str:
         """Return which attacks the number speaks about."""
@@ -151,11 +152,10 @@ class MembershipRule(ScopedRule):
             yield f"only the attack {self.attack!r} is judged, and some answers blind it; 'any' judges the best of all"
 
 
+_share = partial(Metric, unit="fraction", worst=1.0)
 _attack = partial(
-    Metric,
+    _share,
     question="membership",
-    unit="fraction",
-    worst=1.0,
     needs=frozenset({Need.SHADOWS, Need.CANDIDATES}),
     answers=ANY_ANSWERS,
     limits_attacks=True,
@@ -165,11 +165,9 @@ _attack = partial(
 class AttackAccuracy(MembershipRule):
     """No attack may be right much more often than guessing.
 
-    Limit ``max`` in [0.5, 1], the balanced accuracy (TPR + TNR) / 2. **Blocks** if the lower confidence limit exceeds
-    it (Holm over all that was searched), **passes** if the upper limit is within it, else **inconclusive**.
+    Limit ``max`` in [0.5, 1], the balanced accuracy (TPR + TNR) / 2; see ``MembershipRule``.
 
-    Request: ``attack_accuracy(attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
-    confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
+    Request: ``attack_accuracy(attack="any", scope="model", confidence=0.95, level=…, group=…)``.
 
         - metric: attack_accuracy
           max: 0.6
@@ -200,11 +198,10 @@ class AttackAccuracy(MembershipRule):
 class AttackAdvantage(MembershipRule):
     """No attack may flag members much more often than others.
 
-    Limit ``max`` in [0, 1]. Advantage is 2 x balanced accuracy - 1 (Yeom et al., 2020, definition 4). **Blocks** if the
-    lower confidence limit exceeds it, **passes** if the upper limit is within it, else **inconclusive**.
+    Limit ``max`` in [0, 1]. Advantage is 2 x balanced accuracy - 1 (Yeom et al., 2020, definition 4); see
+    ``MembershipRule``.
 
-    Request: ``attack_advantage(attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
-    confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
+    Request: ``attack_advantage(attack="any", scope="model", confidence=0.95, level=…, group=…)``.
 
         - metric: attack_advantage
           max: 0.2
@@ -233,10 +230,9 @@ class AttackTpr(MembershipRule):
 
     Limit ``max`` in [0, 1] on the true-positive rate at a false-positive rate of at most ``at_fpr`` (fractions). Two
     thresholds, one for blocking and one for approving; a false-positive rate that the sample cannot resolve is
-    inconclusive. **Blocks** if the lower limit exceeds it, **passes** if the upper limit is within it.
+    inconclusive; see ``MembershipRule``.
 
-    Request: ``attack_tpr(at_fpr=…, attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
-    confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
+    Request: ``attack_tpr(at_fpr=…, attack="any", scope="model", confidence=0.95, level=…, group=…)``.
 
         - metric: attack_tpr
           at_fpr: 0.01
@@ -329,7 +325,6 @@ class GeneralizationGap(ScopedRule):
     scope: Literal["model", "class", "group"] = Field(default="model", description="Over whom; the worst one counts.")
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        del facts
         return rule_reach.sureness(self.max) if self.loss == "zero_one" else rule_reach.nats(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
@@ -362,14 +357,12 @@ class AttributeAdvantage(CandidatesRule):
           max: 0.2
     """
 
-    about = Metric(
+    about = _share(
         "attribute_advantage",
         "A sensitive feature guessed oftener of members (no difference: 0)",
         measured_by="membership.sensitive:advantage",
         reaches="0 (members' features are guessed as often as others') to 1 (all of members, none of others)",
-        unit="fraction",
         guessing=0.0,
-        worst=1.0,
         needs=frozenset({Need.CANDIDATES}),
         answers=ANY_ANSWERS,
     )
@@ -416,15 +409,13 @@ class RobustAdvantage(CandidatesRule):
           max: 0.2
     """
 
-    about = Metric(
+    about = _share(
         "robust_advantage",
         "Members told by how far the nearest wrong answer is",
         measured_by="membership.distance:advantage",
         reaches="0 (members' records lie no farther from a wrong answer than others') to 1 (all of them, none of "
         "others)",
-        unit="fraction",
         guessing=0.0,
-        worst=1.0,
         needs=frozenset({Need.CANDIDATES}),
     )
     lacking = "pass candidates=(X, y), people from the same population who were not trained on"

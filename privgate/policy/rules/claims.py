@@ -48,18 +48,16 @@ class GuaranteeRule(Rule):
     )
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
-        del outcome
         if self.accept_declared_claims and BehindClaim.of(measurement.behind).declared_only:
             return "DECLARED ONLY: accept_declared_claims is set and nobody observed this guarantee"
         return ""
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        del outcome  # a rule that only warns warns of the same
         if not measurement.applicable:
             return next_step("claim")
         if measurement.problem:
             return next_step("guarantee")
-        if self.broken(measurement):
+        if self.broken(measurement):  # a rule that only warns warns of the same
             return "add noise, sample smaller batches or train fewer steps; then check again"
         return "let the check observe a rerun of the recipe, so that the guarantee can be recomputed"
 
@@ -243,7 +241,6 @@ class DpEpsilonLowerBound(Rule):
         return judged.finding(outcome, judged.sentence(measurement, outcome), measurement)
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
-        del measurement
         return "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else "the claim does not hold"
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:

@@ -84,7 +84,6 @@ class LeaveOneOutRule(Rule):
         return (self.threshold or 0.0) if self.aggregate == "share_above" else self.max
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        del facts
         return rule_reach.nats(self.judged_at) or rule_reach.share_of_people(self.covers)
 
     @property
@@ -356,7 +355,6 @@ class Sensitivity(LeaveOneOutRule):
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule: so large a shift is beyond doubt even behind the error."""
-        del facts
         if why := rule_reach.nats(self.judged_at**2 / 2):
             return f"behind normal errors a shift of {self.judged_at:g} deviations is {why}"
         return rule_reach.share_of_people(self.covers)

@@ -201,7 +201,6 @@ class Rule(Part, ABC):
 
         ``facts`` is what is known of the subject: ``n_units``.
         """
-        del facts
         worst = self.about.worst
         return rule_reach.nats(self.limit) if math.isinf(worst) else rule_reach.sureness(self.limit, worst)
 
@@ -227,15 +226,11 @@ class Rule(Part, ABC):
         if measurement.problem:
             return self.finding(Outcome.INCONCLUSIVE, measurement.problem, measurement)
         low, high = measurement.low, measurement.high
-        if self.direction == "min":
-            good, bad = low >= self.limit, high < self.limit
-        else:
-            good, bad = high <= self.limit, low > self.limit
-        if np.isnan(low) or np.isnan(high) or measurement.kind == "point":
-            outcome = Outcome.INCONCLUSIVE
-        else:
+        good = low >= self.limit if self.direction == "min" else high <= self.limit
+        outcome = Outcome.INCONCLUSIVE
+        if not (np.isnan(low) or np.isnan(high) or measurement.kind == "point"):
             doubt = Outcome.WARNED if self.bound == "lower" else Outcome.INCONCLUSIVE
-            outcome = Outcome.PASSED if good else (Outcome.FAILED if bad else doubt)
+            outcome = Outcome.PASSED if good else (Outcome.FAILED if self.broken(measurement) else doubt)
         return self.finding(outcome, self.sentence(measurement.told, outcome), measurement)
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
@@ -250,7 +245,6 @@ class Rule(Part, ABC):
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return what belongs to the assertion and is none of its figures; usually nothing."""
-        del measurement, outcome
         return ""
 
     def broken(self, measurement: Measurement) -> bool:
@@ -265,7 +259,6 @@ class Rule(Part, ABC):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return what would change the outcome; empty if it passed."""
-        del measurement, outcome
         return ""
 
     def finding(self, outcome: Outcome, message: str, measurement: Measurement) -> Finding:
@@ -346,7 +339,6 @@ class Rule(Part, ABC):
 
     def remarks(self, audit: Audit) -> Iterator[str]:
         """Yield what is allowed here and yet probably not what the policy's owner wants, one sentence each."""
-        del audit
         if self.mode == "enforce" and not self.reason:
             yield "no 'reason' says why this limit; somebody will have to defend it"
         if self.mode == "enforce" and not self.source:
