@@ -9,13 +9,12 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, PositiveInt, StringConstraints, ValidationError, model_validator
 
+from privgate.documents.strict_yaml import Place
 from privgate.policy import rules
-from privgate.policy.problems import Place, PolicyFileError, Problem, Tree, dotted, nearest
+from privgate.policy.problems import PolicyFileError, Problem, Tree, dotted, nearest
 from privgate.policy.rules import AnyRule
 from privgate.policy.rules.rule_base import Audit, Part, Rule, wrong
 from privgate.run.needs import Need
-
-# What a policy file may say; the JSON Schema for editors is made from these models.
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 NAME = r"^[a-z0-9][a-z0-9._-]*$"

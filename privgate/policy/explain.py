@@ -13,8 +13,6 @@ from privgate.policy.resolved_policy import Policy
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import Rule
 
-# What is allowed in a policy and yet probably not what its owner wants.
-
 
 @dataclass(frozen=True, slots=True)
 class Remark:
@@ -81,8 +79,6 @@ def _together(policy: Policy) -> Iterator[str]:
             yield f"rules {asked[key]!r} and {rule.name!r} ask the same question; only the stricter limit matters"
         asked.setdefault(key, rule.name)
 
-
-# What a policy means in plain words, and where each of its numbers comes from.
 
 _QUIET = frozenset({"metric", "id", "reason", "source"})
 #: keys of every rule, told only where a file sets them

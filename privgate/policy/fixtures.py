@@ -26,15 +26,6 @@ from privgate.policy.resolved_policy import Policy
 from privgate.policy.rules.rule_base import Part
 from privgate.verdict import Outcome, Verdict
 
-# A file of cases (YAML, strict)::
-#
-# schema: privgate/policy-test/v1 cases: - name: a certified model passes measurements: {dtp: {low: 0.4, high: 0.9}}
-# expect: {outcome: passed, rules: {dtp: passed}} - name: what happened in March evidence: reports/credit-3.json today:
-# 2026-03-20 expect: {outcome: failed}
-#
-# ``evidence`` is a report.json, or an evidence payload; ``measurements`` are numbers by rule id, for what the rule
-# asks; enough effort stands behind them unless the case says otherwise.
-
 Word = Literal["passed", "warned", "inconclusive", "failed"]
 
 
@@ -60,7 +51,10 @@ class Expected(Part):
 
 
 class Case(Part):
-    """One case."""
+    """One case: ``evidence`` is a report.json or a payload, ``measurements`` are numbers by rule id.
+
+    Enough effort stands behind such numbers unless the case says otherwise.
+    """
 
     name: str
     evidence: str | None = None
@@ -163,9 +157,6 @@ def _made(policy: Policy, case: Case) -> Evidence:
 def _first(*values: float | str | None) -> float:
     """Return the first number that was given, NaN where none was."""
     return next((float(v) for v in values if v is not None), float("nan"))
-
-
-# Two versions of a policy: what they ask for differently, and which past verdicts would change.
 
 
 @dataclass(frozen=True, slots=True)

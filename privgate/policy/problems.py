@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from privgate.documents import DocumentError, strict_json, strict_yaml
-from privgate.documents.strict_yaml import Key, Place
+from privgate.documents.strict_yaml import Place
 from privgate.errors import PolicyError
-
-# What is wrong with a policy file, said so that a person can mend it: line, key, what was expected, nearest name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +92,6 @@ def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
     if not path.is_file():
         raise PolicyFileError(Problem(text, 0, "", "no such file", f"a policy file, or one of {', '.join(shipped())}"))
     return path
-
-
-# A policy file's values, each with its file and line: strict YAML (``privgate.documents``) in policies' words.
-
-__all__ = ["Key", "Mark", "Place", "Tree", "dotted", "parse", "read"]
 
 
 class Mark(NamedTuple):

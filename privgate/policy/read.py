@@ -10,12 +10,13 @@ from typing import Any, Generic, TypeVar
 
 from privgate.controls import suites
 from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.documents.strict_yaml import Place
 from privgate.errors import PolicyError
 from privgate.membership import NAMES
 from privgate.policy import document_shape
 from privgate.policy import problems as locate
 from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
-from privgate.policy.problems import Place, PolicyFileError, Problem, Tree, dotted, nearest, read
+from privgate.policy.problems import PolicyFileError, Problem, Tree, dotted, nearest, read
 from privgate.policy.rules.rule_base import ISOLATIONS
 
 # ``extends``: a policy laid over another; what the result says more weakly than the other is refused.
@@ -166,8 +167,6 @@ def _move(merged: Tree, source: Tree, old: Place, new: Place) -> None:
         if place[: len(old)] == old:
             merged.marks[(*new, *place[len(old) :])] = mark
 
-
-# From a file to a resolved document: what it extends laid under it, suites read in, every mistake named by line.
 
 D = TypeVar("D", bound=Document)
 _DEEPEST = 8  # files that extend one another; more is a mistake

@@ -276,8 +276,6 @@ def _column(column: Any) -> list[Any]:
     return [kind, [cell(v) if kind == "object" else None if v is None else str(v) for v in values]]
 
 
-# Labels, targets, names and groups: arrays of one type, in which nothing is nobody's.
-
 #: several labels a record, in a container of their own
 SEVERAL = (
     "{what} holds lists or sets: several labels a record are not judged together; log one model a label, each with its "

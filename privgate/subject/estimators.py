@@ -229,11 +229,17 @@ def references(value: Any) -> list[str]:
     return [] if isinstance(inner, str) else [r for v in inner for r in references(v)]
 
 
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every mapping within an encoded value, those around others first."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _nodes(inner)
+
+
 def keeps_state(value: Any) -> bool:
     """Whether ``decode`` would set attributes of an object by name, and not only call constructors."""
-    if isinstance(value, dict):
-        return value.get("!") == "instance" or any(keeps_state(v) for v in value.values())
-    return isinstance(value, list) and any(keeps_state(v) for v in value)
+    return any(node.get("!") == "instance" for node in _nodes(value))
 
 
 def names_files(value: Any) -> bool:
@@ -242,14 +248,9 @@ def names_files(value: Any) -> bool:
     ``memory=`` of pipelines and clusterings is a folder whose pickles are loaded and written; vectorizers of
     ``input="filename"`` take records for names of files.
     """
-    if isinstance(value, list):
-        return any(names_files(v) for v in value)
-    if not isinstance(value, dict):
-        return False
-    given = value.get("params") if value.get("!") == "estimator" else None
-    if isinstance(given, dict) and (given.get("memory") is not None or given.get("input", "content") != "content"):
-        return True
-    return any(names_files(v) for v in value.values())
+    given = [node.get("params") for node in _nodes(value) if node.get("!") == "estimator"]
+    held = [params for params in given if isinstance(params, dict)]
+    return any(p.get("memory") is not None or p.get("input", "content") != "content" for p in held)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,11 +42,7 @@ class Units(Sequence[Index]):
         made[self.order] = np.repeat(np.arange(len(self)), np.diff(self.bounds))
         return made
 
-    @overload
-    def __getitem__(self, k: int) -> Index: ...
-    @overload
-    def __getitem__(self, k: slice) -> Sequence[Index]: ...
-    def __getitem__(self, k: int | slice) -> Index | Sequence[Index]:
+    def __getitem__(self, k: Any) -> Any:
         if isinstance(k, slice):
             return [self[j] for j in range(*k.indices(len(self)))]
         if not -len(self) <= k < len(self):

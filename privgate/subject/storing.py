@@ -193,8 +193,6 @@ def _objects(texts: Any, kinds: Any) -> Any:
     return made
 
 
-# Training data that stay in the file they come from: recorded is where it lies, how it is read, and a digest.
-
 #: what of pandas' readers may be recorded: how text becomes values, nothing that runs or names another place
 _CSV = frozenset(
     (

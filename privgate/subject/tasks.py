@@ -109,9 +109,6 @@ def asked(y: NDArray[Any], *, classifier: bool = False) -> str:
 QUESTION = "are they numbers (declare Recipe(..., task='regression')) or labels (task='classification')?"
 
 
-# What a model answers with, checked and put in order: one column a class, or one number a record.
-
-
 def aligned(raw: NDArray[np.float64], own: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
     """Return probabilities with one column a class of ``classes``; see ``Recipe.probabilities``."""
     if raw.ndim == 1:
