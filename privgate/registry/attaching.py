@@ -131,8 +131,8 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     where an approval speaks of all questions that rules ask, 1 of those near people's own records, 2 of those at them.
     """
     d = verdict.decision
-    told = {"outcome": d.outcome.rank, "scope": SCOPES.index(d.scope), "warnings": d.warnings, "observed": d.observed}
-    told = {f"privgate/{name}": float(value) for name, value in told.items()}
+    facts = {"outcome": d.outcome.rank, "scope": SCOPES.index(d.scope), "warnings": d.warnings, "observed": d.observed}
+    told = {f"privgate/{name}": float(value) for name, value in facts.items()}
     for f in verdict.findings:
         name = f"privgate/{layout.path_part(f'{f.rule}{f.suffix}')}"
         if f.metric and not math.isnan(f.value):

@@ -116,8 +116,8 @@ def reason(doc: ReportDocument) -> str:
         a, more = decided[0], len(decided) - 1
         key = f"reason.{a.outcome}" if a.measured else "reason.message"
         title = say("row.title", title=a.asked) if a.condition else a.asked
-        told = _stop(whole(say(key, title=title, message=prose(a.finding.message)), _ROOM["reason"]))
-        return f"{told} {say('reason.more', count=more)}" if more else told
+        said = _stop(whole(say(key, title=title, message=prose(a.finding.message)), _ROOM["reason"]))
+        return f"{said} {say('reason.more', count=more)}" if more else said
     every = [a for a in assertions.of(doc) if a.outcome is Outcome.WARNED]
     warned = [say("row.title", title=a.asked) if a.condition else a.asked for a in every if not a.finding.waiver]
     told = [say("reason.scope")] if words.decide(doc).scope else []
@@ -244,7 +244,8 @@ def _bar(f: Finding) -> Bar | None:
     right = min(1.0, right) if f.unit == "fraction" else right
     start = guessing(f)  # whoever guesses has nothing of the model
     shares = ((v - start) / (right - start or 1.0) for v in (low, high, f.value, f.limit))
-    return Bar(*(round(1000 * min(max(share, 0.0), 1.0)) for share in shares), math.isinf(high))
+    places = [round(1000 * min(max(share, 0.0), 1.0)) for share in shares]
+    return Bar(places[0], places[1], places[2], places[3], math.isinf(high))
 
 
 def guessing(f: Finding) -> float:

@@ -49,7 +49,7 @@ def _draw_influence(doc: ReportDocument) -> Picture:
         return Picture(title, "", say("picture.numbers" if numbers else "picture.no_people"))
     if not units.everybody:
         shown = [getattr(w, figure) for w in units.worst]
-        steps = [(k, v) for k, v in enumerate([*shown, shown[-1]])]
+        steps = [(float(k), v) for k, v in enumerate([*shown, shown[-1]])]
         caption = say("picture.worst", count=len(shown), total=number(units.n))
     else:
         steps = _rank(units, figure)

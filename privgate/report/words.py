@@ -10,7 +10,7 @@ from privgate.evidence.measurement import BehindInfluence
 from privgate.outcome import Decision
 from privgate.policy.judging import find_scope, met_for_everybody
 from privgate.policy.rules import about
-from privgate.report.blocks import Facts, List, Section, Text
+from privgate.report.blocks import Block, Facts, List, Section, Text
 from privgate.report.report_schema import ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain
@@ -30,7 +30,11 @@ def particulars(doc: ReportDocument) -> list[Section]:
     public = "; ".join(f"{plain(name, 40)} ({plain(origin, 120)})" for name, origin in stated.items())
     limits += [say("limits.public", names=public)] if public else []
     limits += filter(None, [no_attack_limited(doc)])
-    judged = [Facts(facts(doc)), Text(accuracy(doc)), *map(Text, dict.fromkeys(_hedges(doc)))]
+    judged: list[Block] = [
+        Facts(facts(doc)),
+        Text(accuracy(doc)),
+        *(Text(said) for said in dict.fromkeys(_hedges(doc))),
+    ]
     return [
         Section("judged", say("judged"), judged),
         Section("limits", say("not_shown"), [List([*limits, *map(say, _NOT_SHOWN)])]),

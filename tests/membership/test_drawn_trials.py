@@ -11,7 +11,7 @@ from privgate.check.gate import evaluate
 from privgate.check.prepare import prepare
 from privgate.evidence import Request
 from privgate.membership import board as boards
-from privgate.policy.policy_part import Audit
+from privgate.policy.rules.rule_base import Audit
 from privgate.report import page_one, report_document
 from privgate.run import pool as pools
 from privgate.run.run import TRIALS, Budget, Run

@@ -31,6 +31,8 @@ def told(runs, *findings, **kw):
     return report.document(verdict, hash_key=runs.KEY)
 
 
+#: what an approval covers where no rule on everybody at all questions is met
+OWN = "approved for questions about a person's own record only"
 SHARE = {"unit": "fraction", "request": "dtp(aggregate=share_above, threshold=1.0)"}
 
 
@@ -38,11 +40,11 @@ SHARE = {"unit": "fraction", "request": "dtp(aggregate=share_above, threshold=1.
     ("findings", "decision", "level"),
     [
         ([("dtp", "passed")], "approved", "DTP-1"),
-        ([("pdtp", "passed")], "approved for questions about a person's own record only", ""),
+        ([("pdtp", "passed")], OWN, ""),
         ([("pdtp", "passed"), ("dtp", "passed")], "approved", "DTP-1"),
         (
             [("pdtp", "passed"), ("dtp", "warned")],
-            "approved for questions about a person's own record only, with 1 warning",
+            f"{OWN}, with 1 warning",
             "",
         ),
         ([("dtp", "passed"), ("attack_accuracy", "failed")], "refused", ""),
@@ -50,10 +52,10 @@ SHARE = {"unit": "fraction", "request": "dtp(aggregate=share_above, threshold=1.
         ([("attack_accuracy", "passed")], "approved", ""),
         ([], "undecided", ""),
         # a rule that leaves people out reaches no level
-        ([("dtp", "passed", SHARE), ("pdtp", "passed")], "approved for questions about a person's own record only", ""),
+        ([("dtp", "passed", SHARE), ("pdtp", "passed")], OWN, ""),
         ([("dtp", "passed", {"request": "dtp(aggregate=quantile, q=0.99)"}), ("pdtp", "passed")],
-         "approved for questions about a person's own record only", ""),
-        ([("dtp", "passed", {"waiver": "pilot"}), ("pdtp", "passed")], "approved for questions about a person's own record only", ""),
+         OWN, ""),
+        ([("dtp", "passed", {"waiver": "pilot"}), ("pdtp", "passed")], OWN, ""),
         ([("dtp", "warned", {"waiver": "pilot until May"})], "approved, with 1 warning", ""),
     ],
 )  # fmt: skip
@@ -61,11 +63,8 @@ def test_the_decision_says_what_was_approved_and_no_more(runs, findings, decisio
     doc = told(runs, *(judged(metric, outcome, **dict(*more)) for metric, outcome, *more in findings))
 
     assert (doc["decision"], doc["level"]) == (decision, level)
-    assert (
-        "waiver" not in str(findings)
-        or decision != "approved, with 1 warning"
-        or "pilot until May" in report.render(doc, "markdown")
-    )
+    if doc["decision"] == "approved, with 1 warning":
+        assert "pilot until May" in report.render(doc, "markdown")
 
 
 def test_observing_decides_nothing(runs):
