@@ -1,10 +1,18 @@
 """Every page, in a real browser: what it fetches, says to a screen reader, prints and how it fits."""
 
+import importlib.util
 import itertools
 import json
 import re
+from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from privgate import report
+
+ROOT = Path(__file__).parents[2]
 
 from privgate import report
 from tests.report import real_runs
@@ -202,3 +210,19 @@ def test_hostile_names_run_nothing_in_the_browser(browser, tmp_path):
     assert page.title().startswith("Refused: <img")
     assert page.locator("img, script").count() == 0
     page.close()
+
+
+@pytest.mark.parametrize("name", ["approved", "refused"])
+def test_the_pictures_that_are_kept_show_the_page_as_it_is(browser, runs, tmp_path, name):
+    """``python docs/images/page_one.py --all docs/images/pages`` makes them again."""
+    spec = importlib.util.spec_from_file_location("page_one", ROOT / "docs/images/page_one.py")
+    drawing = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(drawing)
+    (tmp_path / "page.html").write_text(report.render(runs.document(drawing.ENDINGS[name]), "html"), encoding="utf-8")
+    drawing.picture(browser, tmp_path / "page.html", tmp_path / "made.png")
+
+    kept, made = (Image.open(p) for p in (ROOT / f"docs/images/pages/{name}-wide.png", tmp_path / "made.png"))
+    assert abs(kept.height - made.height) <= 0.03 * kept.height
+    kept, made = (np.asarray(picture.convert("L").resize((110, 100)), dtype=float) for picture in (kept, made))
+    assert np.abs(kept - made).mean() < 4  # of 255: letters of another machine's font
+    assert np.abs(kept - kept[::-1]).mean() > 8
