@@ -11,11 +11,9 @@ import pytest
 from PIL import Image
 
 from privgate import report
+from tests.report import real_runs
 
 ROOT = Path(__file__).parents[2]
-
-from privgate import report
-from tests.report import real_runs
 
 pytestmark = pytest.mark.browser
 
@@ -213,12 +211,14 @@ def test_hostile_names_run_nothing_in_the_browser(browser, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["approved", "refused"])
-def test_the_pictures_that_are_kept_show_the_page_as_it_is(browser, runs, tmp_path, name):
+def test_the_pictures_that_are_kept_show_the_page_as_it_is(browser, tmp_path, name):
     """``python docs/images/page_one.py --all docs/images/pages`` makes them again."""
     spec = importlib.util.spec_from_file_location("page_one", ROOT / "docs/images/page_one.py")
     drawing = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(drawing)
-    (tmp_path / "page.html").write_text(report.render(runs.document(drawing.ENDINGS[name]), "html"), encoding="utf-8")
+    (tmp_path / "page.html").write_text(
+        report.render(real_runs.document(drawing.ENDINGS[name]), "html"), encoding="utf-8"
+    )
     drawing.picture(browser, tmp_path / "page.html", tmp_path / "made.png")
 
     kept, made = (Image.open(p) for p in (ROOT / f"docs/images/pages/{name}-wide.png", tmp_path / "made.png"))
