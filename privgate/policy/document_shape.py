@@ -169,17 +169,13 @@ _OBSERVE = "observing is the operator's setting, `privgate check --observe`"
 _WORDS = {
     "too_short": "at least one; a policy without rules would approve everything",
     "float_type": "a number",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
+    **dict.fromkeys(("int_type", "int_from_float"), "a whole number"),
     "bool_type": "true or false",
     "string_type": "text in quotes",
     "string_too_short": "some text",
     "tuple_type": "a list",
-    "model_type": "keys with values",
-    "model_attributes_type": "keys with values",
-    "dict_type": "keys with values",
-    "date_type": "a date, for example 2026-11-21",
-    "date_from_datetime_parsing": "a date, for example 2026-11-21",
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "keys with values"),
+    **dict.fromkeys(("date_type", "date_from_datetime_parsing"), "a date, for example 2026-11-21"),
 }
 _PATTERNS = {
     NAME: "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",

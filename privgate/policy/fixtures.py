@@ -186,11 +186,10 @@ def settings(old: Policy, new: Policy) -> Iterator[str]:
             yield from _keys(f"rule {name}", mine[name].model_dump(), theirs[name].model_dump())
     for part in ("audit", "data"):
         yield from _keys(part, getattr(old, part).model_dump(), getattr(new, part).model_dump())
-    before, after = ({k: p.resolved[k] for k in ("applies_to", "valid_days", "never_waivable")} for p in (old, new))
-    before, after = {**before, "file": old.file}, {**after, "file": new.file}
+    named = ("applies_to", "valid_days", "never_waivable")
+    before, after = ({**{k: p.resolved[k] for k in named}, "file": p.file} for p in (old, new))
     yield from _keys("policy", before, after)
-    kept = {w.key: w for w in old.waivers}
-    now = {w.key: w for w in new.waivers}
+    kept, now = ({w.key: w for w in p.waivers} for p in (old, new))
     yield from (f"waiver {k}: removed" for k in kept if k not in now)
     yield from (f"waiver {k}: added" for k in now if k not in kept)
     yield from (f"waiver {k}: changed" for k in now if k in kept and kept[k] != now[k])

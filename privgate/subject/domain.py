@@ -110,9 +110,8 @@ class Domain:
             raise ValueError("domain: queries must be a table of finite numbers, one row a question")
         object.__setattr__(self, "queries", tuple(tuple(q) for q in table.tolist()))
         if self.box is None and self.categories is None:
-            object.__setattr__(
-                self, "box", tuple(zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True))
-            )
+            ends = zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True)
+            object.__setattr__(self, "box", tuple(ends))
 
     @classmethod
     def of(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":

@@ -165,7 +165,8 @@ class _Part:
         elif _is_plain(value):
             self._constant(name, value)
         elif (home := _home(value)) is not None:
-            self.imports.add(f"from {home} import {value.__qualname__}{_as(name, value.__qualname__)}")
+            alias = "" if name == value.__qualname__ else f" as {name}"
+            self.imports.add(f"from {home} import {value.__qualname__}{alias}")
         elif getattr(value, "__module__", None) == "__main__" and getattr(value, "__qualname__", "") == name:
             self._own(name, value)
         else:
@@ -183,13 +184,12 @@ class _Part:
         self.constants.append(f"{name} = {written}")
 
     def _own(self, name: str, value: Any) -> None:
-        found = self._definition(name, value)
-        if found is None and any(name in bound(s) for s in self.body):  # made by a call: a namedtuple
+        if (found := self._definition(name, value)) is not None:
+            self._add(*found)
+        elif any(name in bound(s) for s in self.body):  # made by a call: a namedtuple
             self._made(name)
-            return
-        if found is None:
+        else:
             raise SubjectError(f"the text of {name} is not known here; move it to a module to register it")
-        self._add(*found)
 
     def _add(self, text: str, code: CodeType) -> None:
         tree = ast.parse(text)
@@ -276,10 +276,6 @@ class _Part:
                     self.reach(name)
                 self._submodules(statement)
                 self.settled.append(text)
-
-
-def _as(name: str, known: str) -> str:
-    return "" if name == known else f" as {name}"
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:

@@ -46,29 +46,23 @@ def judged(policy, numbers, **subject):
     return {f.rule: f.outcome.value for f in made.findings}, together(made.findings)
 
 
-def test_the_harder_rule_is_enough_where_a_theorem_speaks(load):
-    policy = load(TWO)
-    found, all_ = judged(policy, {"everybody": 0.5, "people": 0.4, "attack_accuracy": 0.5}, theorems=["t"])
-    assert (found["everybody"], found["people"], all_) == ("passed", "passed", Outcome.PASSED)
-
-    found, all_ = judged(policy, {"everybody": 3.0, "people": 0.4, "attack_accuracy": 0.5}, theorems=["t"])
-    assert (found["everybody"], found["people"], all_) == ("not needed", "passed", Outcome.PASSED)
-
-    found, all_ = judged(policy, {"everybody": 3.0, "people": 3.0, "attack_accuracy": 0.5}, theorems=["t"])
-    assert (found["everybody"], found["people"], all_) == ("failed", "failed", Outcome.FAILED)
+THEOREM, NUMBERS = {"theorems": ["t"]}, {"task": "regression"}
 
 
-def test_without_a_theorem_the_other_rule_has_to_answer(load):
-    found, all_ = judged(load(TWO), {"people": 0.4, "attack_accuracy": 0.5})
-    assert (found["everybody"], found["people"], all_) == ("not needed", "passed", Outcome.PASSED)
-
-    found, all_ = judged(load(TWO), {"attack_accuracy": 0.5})
-    assert (found["everybody"], found["people"], all_) == ("not needed", "inconclusive", Outcome.INCONCLUSIVE)
-
-
-def test_a_question_of_which_no_rule_is_about_the_model_is_open(load):
-    found, all_ = judged(load(TWO), {"people": 0.4, "attack_accuracy": 0.5}, task="regression")
-    assert (found["everybody"], found["people"], all_) == ("not needed", "inconclusive", Outcome.INCONCLUSIVE)
+@pytest.mark.parametrize(
+    ("numbers", "subject", "everybody", "people", "all_"),
+    [
+        ({"everybody": 0.5, "people": 0.4}, THEOREM, "passed", "passed", "passed"),
+        ({"everybody": 3.0, "people": 0.4}, THEOREM, "not needed", "passed", "passed"),  # the other rule is enough
+        ({"everybody": 3.0, "people": 3.0}, THEOREM, "failed", "failed", "failed"),
+        ({"people": 0.4}, {}, "not needed", "passed", "passed"),  # without a theorem the other rule has to answer
+        ({}, {}, "not needed", "inconclusive", "inconclusive"),
+        ({"people": 0.4}, NUMBERS, "not needed", "inconclusive", "inconclusive"),  # no rule is about such a model
+    ],
+)
+def test_one_rule_of_a_question_is_enough_where_it_is_about_the_model(load, numbers, subject, everybody, people, all_):
+    found, whole = judged(load(TWO), {"attack_accuracy": 0.5, **numbers}, **subject)
+    assert (found["everybody"], found["people"], whole.value) == (everybody, people, all_)
 
 
 def test_what_a_report_says_of_theorems_cannot_make_a_yes(load):

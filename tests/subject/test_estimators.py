@@ -133,7 +133,7 @@ def test_no_folder_of_a_recipe_is_opened_in_the_process_that_checks(tmp_path, in
     first = make_pipeline(StandardScaler(), memory=str(tmp_path)) if inner else StandardScaler()
     pipeline = make_pipeline(first, LogisticRegression(), memory=None if inner else str(tmp_path))
     recipe = recorded(estimators.encode(pipeline))
-    subject = Subject.local(recipe, TrainingData(X, (X[:, 0] > 0).astype(int), one_record_each=True))
+    subject = Subject.local(recipe, TrainingData(X, (X[:, 0] > 0).astype(int)))
     assert recipe.library_estimator is None
     assert seen(subject).steps == ()
     assert all(e.supports(subject) for e in catalogue.CLOSED_FORMS)

@@ -49,7 +49,7 @@ def test_the_task_is_read_off_an_estimator_and_survives_being_recorded(estimator
     recipe = Recipe(estimator)
     back = Recipe.read(recipe.payload, None)
 
-    assert Subject.local(recipe, TrainingData(X, np.arange(10) % 2, one_record_each=True)).task == task
+    assert Subject.local(recipe, TrainingData(X, np.arange(10) % 2)).task == task
     assert (back.task or "classification") == task
     assert recipe.refusal == back.refusal == ""
     assert ("task" in recipe.payload) == (task == "regression")
@@ -82,12 +82,8 @@ def test_what_is_not_judged_says_why_in_one_sentence(estimator, said):
 
 def test_what_gives_probabilities_after_all_is_judged():
     stacked = StackingClassifier([("a", LinearSVC()), ("b", RidgeClassifier())])
-    for estimator in (
-        SVC(probability=True),
-        CalibratedClassifierCV(LinearSVC()),
-        SGDClassifier(loss="log_loss"),
-        stacked,
-    ):
+    fine = (SVC(probability=True), CalibratedClassifierCV(LinearSVC()), SGDClassifier(loss="log_loss"), stacked)
+    for estimator in fine:
         assert Recipe(estimator).refusal == ""
         assert Recipe(make_pipeline(StandardScaler(), estimator)).refusal == ""
     assert "gives no probabilities" in Recipe(StackingClassifier([("a", SVC())], final_estimator=LinearSVC())).refusal
@@ -132,13 +128,13 @@ def test_a_classifier_of_many_labels_is_asked_only_where_they_have_hardly_anybod
 
 def test_several_columns_are_refused():
     with pytest.raises(SubjectError, match="3 columns"):
-        TrainingData(X, np.zeros((10, 3)), one_record_each=True)
+        TrainingData(X, np.zeros((10, 3)))
 
 
 def test_a_release_fits_its_task():
     data, labels = (
-        TrainingData(X, np.arange(10.0), one_record_each=True),
-        TrainingData(X, np.arange(10) % 2, one_record_each=True),
+        TrainingData(X, np.arange(10.0)),
+        TrainingData(X, np.arange(10) % 2),
     )
 
     with pytest.raises(SubjectError, match="no probabilities to release as 'rounded'"):
@@ -146,7 +142,7 @@ def test_a_release_fits_its_task():
     with pytest.raises(SubjectError, match="trains a classifier"):
         Subject.local(Recipe(LogisticRegression()), labels, release=Release(noise=Laplace(1.0)))
     with pytest.raises(SubjectError, match="no numbers"):
-        Subject.local(Recipe(Ridge()), TrainingData(X, np.array(list("abcdefghij")), one_record_each=True))
+        Subject.local(Recipe(Ridge()), TrainingData(X, np.array(list("abcdefghij"))))
     for release in (Release(), Release(noise=Laplace(0.5)), Release(noise=Gaussian(2.0))):
         assert Release.from_payload(release.payload()) == release
     assert "noise" not in Release().payload()
@@ -156,6 +152,6 @@ def test_a_release_fits_its_task():
 
 
 def test_targets_of_one_value_or_too_large_are_no_traceback():
-    assert Subject.local(Recipe(Ridge()), TrainingData(X, np.ones(10), one_record_each=True)).scale == (1.0, 1.0)
+    assert Subject.local(Recipe(Ridge()), TrainingData(X, np.ones(10))).scale == (1.0, 1.0)
     with pytest.raises(SubjectError, match="another unit"):
-        _ = Subject.local(Recipe(Ridge()), TrainingData(X, np.tile([1.7e308, -1.7e308], 5), one_record_each=True)).scale
+        _ = Subject.local(Recipe(Ridge()), TrainingData(X, np.tile([1.7e308, -1.7e308], 5))).scale
