@@ -53,7 +53,7 @@ WORDS: Mapping[str, str] = {
     "decision.failed": "refused",
     "decision.observed": "observed only, nothing enforced (the rules would say {decision})",
     "covers.direct": "{decision} for questions about a person's own record only",
-    "covers.beside": "{decision} for questions at or near a person's own record only",
+    "covers.beside": "{decision} for questions at or beside a person's own record only",
     "warnings.one": "{decision}, with 1 warning",
     "warnings.some": "{decision}, with {count} warnings",
 }
