@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privgate.evidence import Count, Measurement, NextStep
-from privgate.evidence.figures import figure, fold, number, percent_at_most, sure
+from privgate.evidence.figures import figure, fold, number, percent, percent_at_most, sure
 from privgate.evidence.measurement import BehindInfluence, BehindMembership
 from privgate.policy.rules import about
 from privgate.policy.rules.metric import QUESTIONS
@@ -77,13 +77,14 @@ def view(doc: ReportDocument) -> dict[str, Any]:
     decision = words.decide(doc).text
     word = re.split(r"\W", decision, maxsplit=1)[0]
     shown = tiles(doc)
-    asked = [t.question for t in shown if t.outcome is not Outcome.NOT_NEEDED]
+    asked = [t.question for t in shown if t.outcome is not Outcome.NOT_NEEDED and (t.question != "claim" or t.value)]
     return {
         "tone": "watch" if doc.observed else TONES[doc.outcome],
         "decision": capital(decision),
         "word": capital(word),
         "covers": decision.removeprefix(word).strip(),
-        "subject": subject(doc.subject),
+        "subject": subject(doc.subject)
+        + (say("owned", owner=owner) if (owner := plain(doc.context.owner, 40)) else ""),
         "reason": reason(doc),
         "facts": list(_facts(doc)),
         "next": steps(doc, _ROOM["step"])[0],
@@ -109,20 +110,25 @@ def policy(doc: ReportDocument) -> str:
 
 def reason(doc: ReportDocument) -> str:
     """Return what an approval warns of or leaves out, and what blocked anything else: a sentence or two."""
-    decided = deciding(doc)
+    decided, every = deciding(doc), assertions.of(doc)
     if not decided:
         return say("reason.no_rule")
     if not doc.outcome.releases:
-        a, more = decided[0], len(decided) - 1
+        a = decided[0]
+        others = [
+            b.asked
+            for b in every
+            if b.finding.rule != a.finding.rule and b.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
+        ]
         key = f"reason.{a.outcome}" if a.measured else "reason.message"
         title = say("row.title", title=a.asked) if a.condition else a.asked
         said = _stop(whole(say(key, title=title, message=prose(a.finding.message)), _ROOM["reason"]))
-        return f"{said} {say('reason.more', count=more)}" if more else said
-    every = [a for a in assertions.of(doc) if a.outcome is Outcome.WARNED]
-    warned = [say("row.title", title=a.asked) if a.condition else a.asked for a in every if not a.finding.waiver]
+        return f"{said} {say('reason.more', titles='; '.join(others[:3]))}" if others else said
+    doubted = [a for a in every if a.outcome is Outcome.WARNED]
+    warned = [say("row.title", title=a.asked) if a.condition else a.asked for a in doubted if not a.finding.waiver]
     told = [say("reason.scope")] if words.decide(doc).scope else []
     told += [say("reason.warned", titles="; ".join(warned[:3]))] if warned else []
-    waived = ((a.asked, whole(prose(a.finding.waiver), 120)) for a in every if a.finding.waiver)
+    waived = ((a.asked, whole(prose(a.finding.waiver), 120)) for a in doubted if a.finding.waiver)
     return " ".join([*told, *(_stop(say("reason.waived", title=title, why=why)) for title, why in waived)])
 
 
@@ -194,12 +200,20 @@ def _value(a: Assertion, m: Measurement) -> str:
     """Return the figure that a tile shows large: of a share of people the count, of others the point."""
     f, unit = a.finding, assertions.unit(a.finding)
     if _is_share(f) and m.n and not math.isnan(f.value):
-        return say("count", count=Count(round(f.value * m.n), m.n), total=number(m.n))
-    point = f.low if math.isinf(f.high) and math.isfinite(f.low) and f.direction == "max" else f.value
-    if math.isnan(point):
+        return say("count", count=_count(f, m), total=number(m.n))
+    if math.isnan(f.value):
         return a.value
-    shown = fold(point) if unit == "nats" else figure(point, unit)
-    return say("at_least", figure=shown) if point != f.high == math.inf else shown
+    shown = fold(f.value) if unit == "nats" else figure(f.value, unit)
+    return say("tile.seen", figure=shown) if f.value != f.high == math.inf else shown
+
+
+def _count(f: Finding, m: Measurement) -> str:
+    """Return how many people of all a share is; of a hidden count what its interval leaves, which is told as well."""
+    count = Count(round(f.value * m.n), m.n)
+    if not count.hidden or m.kind == "confidence":
+        return str(count)
+    low, high = max(count.ends[0], math.ceil(f.low * m.n - 1e-9)), min(count.ends[1], math.floor(f.high * m.n + 1e-9))
+    return say("span", low=low, high=high) if low < high else str(count)
 
 
 def _told(a: Assertion, m: Measurement) -> str:
@@ -216,6 +230,8 @@ def _told(a: Assertion, m: Measurement) -> str:
     elif math.isinf(f.high) and math.isfinite(f.low):
         parts.append(say("tile.no_limit"))
     parts.append(say("tile.limit", limit=a.threshold))
+    if guess := guessing(f):
+        parts.append(say("tile.guess", share=percent(guess)))
     return _stop("; ".join([*parts, *_sample(m), sure(m)]))
 
 
@@ -301,6 +317,7 @@ def _open(doc: ReportDocument) -> Iterator[str]:
     """Yield what was not tested, in a few words each."""
     if words.decide(doc).scope:
         yield say("open.questions")
+    yield from (t.title for t in tiles(doc) if t.outcome is Outcome.NOT_NEEDED and t.question != "claim")
     tested = words.kinds_tested(doc)
     if missing := [say(f"kind.{kind}") for kind in words.ATTACK_KINDS if kind not in tested]:
         yield ", ".join(missing)
@@ -317,7 +334,7 @@ def _signing(doc: ReportDocument) -> Iterator[tuple[str, str]]:
         since = say("sign.since") if approved else say("sign.since_version", version=plain(old.version, 20))
         yield since, whole(_stop(plain(doc.comparison.summary)), 120)
     else:
-        yield say("sign.since"), say("none")
+        yield say("sign.since"), say("sign.first")
 
 
 def verify(doc: ReportDocument) -> str:
