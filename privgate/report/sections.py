@@ -4,22 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from privgate import vocabulary
-from privgate.evidence import (
-    AgainstPdtp,
-    ArtifactPart,
-    AttackFigures,
-    AttackResult,
-    AttributesPart,
-    ClaimsPart,
-    Estimate,
-    GuaranteeBound,
-    InfluencePart,
-    MembershipPart,
-    RobustPart,
-    RunTrace,
-    SelfTest,
-)
+from privgate import evidence, vocabulary
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
 from privgate.report import assertions, charts, front, methods, people, two_reports, words
@@ -31,7 +16,7 @@ from privgate.report.text import moment, plain, prose, shown
 from privgate.run.needs import Need
 
 #: an attack that ran, with what it achieved
-Ran = tuple[AttackResult, AttackFigures]
+Ran = tuple[evidence.AttackResult, evidence.AttackFigures]
 
 
 def findings(doc: ReportDocument) -> Section:
@@ -117,7 +102,7 @@ def _file(doc: ReportDocument) -> list[Block]:
     return made
 
 
-def _carried(part: ArtifactPart, ruled: str) -> str:
+def _carried(part: evidence.ArtifactPart, ruled: str) -> str:
     what = "stored file" if part.judged == "file" else "model that the recipe trains (no file is stored)"
     decided = f"The rule {ruled} judges this."
     if not ruled:
@@ -151,7 +136,7 @@ def attacks(doc: ReportDocument) -> Section | None:
     return Section("attacks", "Attacks", [*blocks, table("Kinds of attack", ("Kind", "In this run"), rows)])
 
 
-def _membership(part: MembershipPart | None) -> list[Block]:
+def _membership(part: evidence.MembershipPart | None) -> list[Block]:
     if part is None or not part.attacks:
         return []
     ranked, blocks = rank_attacks(part.attacks), list[Block]()
@@ -171,7 +156,7 @@ def _membership(part: MembershipPart | None) -> list[Block]:
     return [*blocks, Heading("Could not run"), List(failed)] if failed else blocks
 
 
-def rank_attacks(attacks: Iterable[AttackResult]) -> list[Ran]:
+def rank_attacks(attacks: Iterable[evidence.AttackResult]) -> list[Ran]:
     """Return the attacks that ran, strongest first: by the larger of AUC and accuracy."""
 
     def strength(attack: Ran) -> float:
@@ -180,7 +165,7 @@ def rank_attacks(attacks: Iterable[AttackResult]) -> list[Ran]:
     return sorted(((a, a.figures) for a in attacks if a.figures), key=strength, reverse=True)
 
 
-def title(attack: AttackResult) -> str:
+def title(attack: evidence.AttackResult) -> str:
     """Return an attack's plain name."""
     return plain(attack.title or attack.name, 60)
 
@@ -199,9 +184,9 @@ def _achieved(ranked: Sequence[Ran]) -> Block:
     return table(f"What each attack achieved, strongest first{why}", heads, rows)
 
 
-def _estimate(found: Estimate | None, show: Callable[[float], str] = percent) -> str:
+def _estimate(found: evidence.Estimate | None, show: Callable[[float], str] = percent) -> str:
     """Return a figure with its interval, as far as either is known."""
-    found = found or Estimate(value=None)
+    found = found or evidence.Estimate(value=None)
     ends = "" if found.low is None or found.high is None else f"{show(found.low)} to {show(found.high)}"
     if found.problem:
         return "not resolvable with this sample"
@@ -210,7 +195,7 @@ def _estimate(found: Estimate | None, show: Callable[[float], str] = percent) ->
     return f"{show(found.value)} ({ends})" if ends else f"{show(found.value)}, no interval"
 
 
-def _tested(test: SelfTest) -> str:
+def _tested(test: evidence.SelfTest) -> str:
     if test.problem:
         return f"failed: {plain(test.problem, 120)}"
     kinds = {"in probabilities": test.planted, "in shares of votes": test.votes, "in labels": test.labels}
@@ -241,7 +226,7 @@ def draw_curves(ranked: Sequence[Ran]) -> list[Block]:
             drawn[-1] = ranked[i]
         said = (f"The attack that finds most, {title(ranked[i][0])}, finds {share} of the people in the data when "
                 f"{percent(fpr)} of the candidates are wrongly accused")  # fmt: skip
-    curves = [(title(a), _thin(f.roc)) for a, f in drawn]
+    curves = [(title(a), f.roc) for a, f in drawn]
     least = min((p[0] for _, points in curves for p in points if p[0] > 0), default=0.01)
     floor = max(1e-4, 10.0 ** math.floor(math.log10(least)))
     return [_roc("roc", "Members found against people wrongly accused", f"{said}.", curves, floor)]
@@ -259,11 +244,6 @@ def _at(curve: Curve, rate: float) -> str:
     return "too fine for the sample" if rate < finest else percent(max(p[1] for p in curve if p[0] <= rate))
 
 
-def _thin(curve: Curve, most: int = 200) -> Curve:
-    step = max(1, -(-len(curve) // most))
-    return [p for i, p in enumerate(curve) if i % step == 0 or i == len(curve) - 1]
-
-
 def accuracy_by_cell(ranked: Sequence[Ran]) -> list[Block]:
     """Return the attacks' accuracy for each label and group; a column that has only a number is called one."""
     found = [(title(a), c) for a, f in ranked for c in (*f.classes, *f.groups)[:12]]
@@ -275,7 +255,7 @@ def accuracy_by_cell(ranked: Sequence[Ran]) -> list[Block]:
     return [table(name, ("Attack", "Label or group", "Accuracy", "Low", "High"), rows, name)] if rows else []
 
 
-def accuracy_over_pdtp(found: AgainstPdtp) -> list[Block]:
+def accuracy_over_pdtp(found: evidence.AgainstPdtp) -> list[Block]:
     """Return the best attack's accuracy on each record over its PDTP: point estimates, from models that took turns."""
     rows = [(x, percent(y)) for x, y in found.points if math.isfinite(x) and math.isfinite(y)]
     if len(rows) < 2:
@@ -298,7 +278,7 @@ def accuracy_over_pdtp(found: AgainstPdtp) -> list[Block]:
 _DIFFERENCE = "Difference, with its interval"
 
 
-def _robustness(part: RobustPart | None) -> list[Block]:
+def _robustness(part: evidence.RobustPart | None) -> list[Block]:
     if part is None:
         return []
     columns = ("Who guesses", "Radius", "Members called members", "Others called members", _DIFFERENCE)
@@ -309,7 +289,7 @@ def _robustness(part: RobustPart | None) -> list[Block]:
     return [Heading("Robustness"), table(f"Distance to the nearest wrong answer, {plain(part.how, 60)}", columns, rows)]
 
 
-def _features(part: AttributesPart | None) -> list[Block]:
+def _features(part: evidence.AttributesPart | None) -> list[Block]:
     """Return one table a feature: what is guessed of members, of others, and by anybody without the model."""
     made: list[Block] = [Heading("Sensitive features")] if part else []
     columns = ("Who guesses", "Of members", "Of candidates", _DIFFERENCE)
@@ -351,7 +331,7 @@ _WORDS = {
 
 def dp(doc: ReportDocument) -> Section | None:
     """Return the claim, the bounds that follow with their hypotheses, and the measurements beside them."""
-    part, claim = doc.evidence.claims or ClaimsPart(), doc.subject.recipe and doc.subject.recipe.dp
+    part, claim = doc.evidence.claims or evidence.ClaimsPart(), doc.subject.recipe and doc.subject.recipe.dp
     if not part.bounds and not claim:
         return None
     stated = {label: getattr(claim, key, None) for key, label in _CLAIM.items()}
@@ -371,26 +351,26 @@ def dp(doc: ReportDocument) -> Section | None:
     return Section("dp", "Differential privacy", [*blocks, *_tradeoff(doc, part), Text(f"{alone} conditions listed.")])
 
 
-def _bound(b: GuaranteeBound) -> tuple[float | str, ...]:
+def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
     show = percent if 0 <= b.bound <= 1 else number
     prior = "any" if b.prior is None else percent(b.prior)
     measured = _estimate(b.measured, show)
     return b.name, b.epsilon, b.delta, prior, show(b.bound), measured, "; ".join(b.assumptions)
 
 
-def _tradeoff(doc: ReportDocument, part: ClaimsPart) -> list[Block]:
+def _tradeoff(doc: ReportDocument, part: evidence.ClaimsPart) -> list[Block]:
     """Return what any attack can reach under the guarantee, with what attacks did reach."""
     if part.curve is None:
         return []
     limit: Curve = [*zip(part.curve.fpr, part.curve.tpr, strict=True)]
-    drawn = [(title(a), _thin(f.roc)) for a, f in rank_attacks(words.attacks(doc)) if f.roc][:2]
+    drawn = [(title(a), f.roc) for a, f in rank_attacks(words.attacks(doc)) if f.roc][:2]
     # a point is held against the bound at the next larger rate for which that was computed
     over = [name for name, curve in drawn
             if any(tpr > min((t for f, t in limit if f >= fpr), default=1.0) for fpr, tpr in curve)]  # fmt: skip
     said = "Nothing that was measured lies above the bound" if drawn else "The bound alone: no attack was run beside it"
     if over:
         said = f"{', '.join(over)}: single points lie above the bound; whether that is chance is judged by the audit"
-    curves = [("no attack can exceed this", _thin(limit)), *drawn]
+    curves = [("no attack can exceed this", limit), *drawn]
     return [_roc("tradeoff", "What any attack can reach, and what these reached", f"{said}.", curves, 1e-4)]
 
 
@@ -440,7 +420,7 @@ def coverage(doc: ReportDocument) -> Section | None:
     return Section("coverage", "Coverage and limits", blocks) if blocks else None
 
 
-def _covered(influence: InfluencePart) -> list[Block]:
+def _covered(influence: evidence.InfluencePart) -> list[Block]:
     coverage = influence.coverage
     if coverage is None:
         return []
@@ -452,7 +432,7 @@ def _covered(influence: InfluencePart) -> list[Block]:
 
 def trace(doc: ReportDocument) -> Section:
     """Return everything needed to check or repeat this run."""
-    found, policy = doc.evidence.run.trace or RunTrace(), doc.policy
+    found, policy = doc.evidence.run.trace or evidence.RunTrace(), doc.policy
     digests = {**doc.subject.digests, **found.digests}
     named = [(f"Digest of the {plain(k, 40)}", v) for k, v in digests.items()]
     seeds = ", ".join("none" if v is None else str(v) for v in found.seeds)
