@@ -83,8 +83,8 @@ kinds: $(STAMP) ## every common kind of model through the gate, about an hour of
 	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m kinds $(KINDS) --most-minutes $(MINUTES) --table docs/kinds.md
 
 UTILITY ?= --people 8 --seeds 3 --shadows 16 --targets 2 --at-most 2000 --limit 600
-utility: $(STAMP) ## what guarantees cost in accuracy, attacks and time; writes the table of docs/any-model.md
-	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m utility $(UTILITY) --most-minutes $(MINUTES) --table docs/any-model.md
+utility: $(STAMP) ## what guarantees cost in accuracy, attacks and time; writes the table of docs/utility.md
+	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m utility $(UTILITY) --most-minutes $(MINUTES) --table docs/utility.md
 
 TRUTH ?=
 truth: $(STAMP) ## two hundred models of which the truth is known, through release-1; writes docs/truth.md

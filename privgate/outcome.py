@@ -1,9 +1,9 @@
 """How rules end, and what of many decides: every yes rests on this."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class Outcome(StrEnum):
@@ -34,13 +34,60 @@ class Outcome(StrEnum):
         return self in (Outcome.PASSED, Outcome.WARNED)
 
 
-#: what people read in place of a stored value; docs/words.md
+#: what people read in place of a stored value; docs/reference.md
 _WORDS: Mapping[Outcome, str] = {
     Outcome.PASSED: "approved",
     Outcome.WARNED: "approved with a warning",
     Outcome.INCONCLUSIVE: "undecided",
     Outcome.FAILED: "refused",
 }
+
+
+#: of which questions an approval speaks: all that rules ask, those at or near people's own records, those at them alone
+SCOPES = ("", "beside", "direct")
+#: the decision in words, which a translator translates
+WORDS: Mapping[str, str] = {
+    "decision.passed": "approved",
+    "decision.warned": "approved",
+    "decision.inconclusive": "undecided",
+    "decision.failed": "refused",
+    "decision.observed": "observed only, nothing enforced (the rules would say {decision})",
+    "covers.direct": "{decision} for questions about a person's own record only",
+    "covers.beside": "{decision} for questions at or near a person's own record only",
+    "warnings.one": "{decision}, with 1 warning",
+    "warnings.some": "{decision}, with {count} warnings",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided: page, terminal, tag, metrics and summaries print these four facts, and decide nothing."""
+
+    outcome: Outcome
+    #: of ``SCOPES``
+    scope: str
+    #: rules and conditions that warn, waived ones among them
+    warnings: int
+    #: nothing was enforced
+    observed: bool
+
+    @classmethod
+    def of(cls, findings: Iterable[Any], *, scope: str, observed: bool) -> Self:
+        """Return the decision on ``Finding``s; only an approval has a scope and warnings."""
+        made = list(findings)
+        outcome = together(made)
+        warnings = sum(f.outcome is Outcome.WARNED for f in made)
+        return cls(outcome, scope, warnings, observed) if outcome.releases else cls(outcome, "", 0, observed)
+
+    @property
+    def text(self) -> str:
+        """The decision in one line, lower case: outcome, scope, warnings, and whether it is enforced."""
+        said = WORDS[f"decision.{self.outcome}"]
+        said = WORDS[f"covers.{self.scope}"].format(decision=said) if self.scope else said
+        if self.warnings:
+            key = "warnings.one" if self.warnings == 1 else "warnings.some"
+            said = WORDS[key].format(decision=said, count=self.warnings)
+        return WORDS["decision.observed"].format(decision=said) if self.observed else said
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:

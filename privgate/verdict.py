@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from privgate.errors import ExitCode
 from privgate.evidence import Evidence, Number, encode
-from privgate.outcome import Outcome, approves, together, worst
+from privgate.outcome import Decision, Outcome, approves, together, worst
 
 __all__ = ["Finding", "Outcome", "Verdict", "together", "worst"]
 
@@ -112,9 +112,8 @@ class Verdict:
         what = f"{about.get('name') or 'local model'} {about.get('version') or ''}".strip()
         decided = [f.rule for f in self.findings if f.outcome is self.outcome]
         named = ", ".join(decided[:3]) + (f" and {len(decided) - 3} more" if len(decided) > 3 else "")
-        observed = ", observed only" if self.observed else ""
         by = self.policy.get("name", "?")
-        return f"<Verdict {self.outcome.word}{observed}: {what} by policy {by}; {named or 'no rule was judged'}>"
+        return f"<Verdict {self.decision.text}: {what} by policy {by}; {named or 'no rule was judged'}>"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: one row a rule, and one a condition that does not hold."""
@@ -146,6 +145,11 @@ class Verdict:
     def outcome(self) -> Outcome:
         """The worst finding; no rules judged is inconclusive."""
         return together(self.findings)
+
+    @property
+    def decision(self) -> Decision:
+        """What every surface shows: outcome, scope, warnings, and whether it is enforced."""
+        return Decision.of(self.findings, scope=str(self.detail.get("scope", "")), observed=self.observed)
 
     @property
     def limits(self) -> dict[str, list[float]]:

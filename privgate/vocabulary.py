@@ -1,6 +1,6 @@
 """The words of privgate: what people read everywhere, and what those words are not called.
 
-``docs/words.md`` is this table; ``tests/docs/test_words.py`` holds pages, messages and reports against it.
+``docs/reference.md`` is this table; ``tests/docs/test_words.py`` holds pages, messages and reports against it.
 """
 
 from typing import NamedTuple
@@ -99,7 +99,7 @@ SENSITIVITY = Word(
 
 
 def table() -> str:
-    """Return the words as a table in Markdown, as docs/words.md holds it."""
+    """Return the words as a table in Markdown, as docs/reference.md holds it."""
     rows = [f"| **{w.name}** | {w.meaning} | {', '.join(w.instead_of)} |" for w in WORDS]
     more = [f"| {w.name} | {w.meaning} |" for w in (*TERMS, SENSITIVITY)]
     first = ["| word | meaning | we do not say |", "| --- | --- | --- |", *rows]

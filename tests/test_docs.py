@@ -174,8 +174,21 @@ def test_every_target_of_make_every_extra_and_every_module_that_is_shown_exists(
     assert [m for m in modules if find_spec(m) is None] == []
 
 
+def test_every_flag_of_mlflow_that_is_shown_exists():
+    from mlflow.cli import cli as mlflow_cli
+
+    lines = [re.sub(r"[<>…]", "", line) for _, line, _ in _commands("mlflow") if "mlflow …" not in line]
+    shown = [shlex.split(line) for line in lines]
+    assert len(shown) > 2
+    for _, name, *words in shown:
+        command = mlflow_cli.commands[name]
+        command = command.commands.get(words[0], command) if isinstance(command, click.Group) and words else command
+        flags = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= flags, (name, words)
+
+
 def test_the_shell_completes_what_the_page_says():
-    page = PAGES["docs/installing.md"]
+    page = PAGES["docs/tutorial.md"]
 
     assert "_PRIVGATE_COMPLETE=bash_source privgate" in page
     source = BashComplete(cli, {}, "privgate", "_PRIVGATE_COMPLETE").source()

@@ -39,7 +39,7 @@ from privgate.file import measure as file
 from privgate.influence import left_out, person_table, published
 from privgate.membership import attack_measures, distance, rotated, sensitive
 from privgate.membership import board as boards
-from privgate.policy import Policy
+from privgate.policy import Policy, judging
 from privgate.policy.document_shape import WITHHELD
 from privgate.policy.rules import METRICS, about
 from privgate.run.needs import Need
@@ -224,6 +224,7 @@ def judged(
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),
         "waivers": [w.payload() for w in judged.waivers],
+        "scope": judging.find_scope(judged.findings),
     }
     if not verdict.outcome.releases:
         detail["next_steps"] = [step.payload() for step in evidence.run.next_steps]

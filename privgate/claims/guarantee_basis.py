@@ -138,7 +138,7 @@ def claimed_epsilon(claim: Claim, records: int) -> float:
     return GuaranteeBasis(claim, None, 1, records).guarantee(float(claim.delta or 0.0)).epsilon
 
 
-# What a rerun contradicts: the five contradictions of docs/privacy-claims.md, and warnings of the library itself.
+# What a rerun contradicts: the five contradictions of docs/measuring.md, and warnings of the library itself.
 
 
 def describe_missing_noise(seen: Observation) -> str:

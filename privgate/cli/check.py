@@ -105,7 +105,7 @@ def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: flo
         settings["nonce"] = settings["nonce"] or secrets.token_hex(16)
     verdict, subject = _checked(uri, attach=True, settings=settings, alias=alias)
     if not verdict.approved:
-        why = "the run only observes" if verdict.observed else f"the verdict is {verdict.outcome.value}"
+        why = "the run only observes" if verdict.observed else f"the verdict is {verdict.decision.text}"
         click.echo(f"not promoted: {why}; @{alias} is unchanged", err=True)
         return int(verdict.exit_code)
     try:

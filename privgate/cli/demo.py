@@ -99,7 +99,7 @@ def _judged(name: str, shown: Any, data: Any, folder: Path, store: str, *, fleet
     verdict = with_context(verdict, subject, fleet, STATED)
     report.write(verdict, place, hash_key=options.hash_key(str(folder / "hash.key")))
     document = json.loads((place / "report.json").read_text(encoding="utf-8"))
-    options.print_decision(document, place / "report.html", reasons=True)
+    options.print_decision(document, place / "report.html")
     registry.attach(subject, place, verdict, tracking_uri=store)
     if verdict.approved:
         registry.promote(subject, "production", tracking_uri=store)

@@ -299,13 +299,13 @@ def print_plan(run: CheckInputs) -> int:
     return 0
 
 
-def print_decision(document: Mapping[str, Any], where: Path, *, reasons: bool = False) -> None:
-    """Print the decision, one line a finding, worst first, or only ``reasons`` for it, and where the report is.
+def print_decision(document: Mapping[str, Any], where: Path) -> None:
+    """Print one screen: the decision, a line a question, what to do next, and where the report is.
 
     Everything comes from the report document, in which people are keyed hashes: a CI log is read by many.
     """
     found = read(document)
     click.secho(console.wrapped(console.plain(plain_formats.headline(found))), fg=_COLORS[found.outcome], bold=True)
-    for line in plain_formats.reasons(found) if reasons else plain_formats.lines(found):
+    for line in plain_formats.lines(found):
         console.say(line)
     click.echo(f"  report: {where}")

@@ -24,6 +24,17 @@ WORDS: Mapping[str, str] = {
     "nats": "{count} nats",
     "nats.one": "1 nat",
     "limit.none": "none",
+    "sure.counted": "counted",
+    "sure.certificate": "by certificate",
+    "sure.refits": "seen in refits",
+    "sure.errors": "within error bounds",
+    "sure.exact": "exact",
+    "sure.estimate": "estimate",
+    "sure.point": "point estimate",
+    "sure.searched": "searched",
+    "sure.in": "in {where}",
+    "sure.level": "{level} % confidence",
+    "sure.certain": "certain",
 }
 
 
@@ -155,24 +166,24 @@ def threshold(limit: float, *, unit: str, direction: str) -> str:
     return say("at_least" if direction == "min" else "at_most", figure=figure(limit, unit))
 
 
-def limited_by(m: Measurement) -> str:
-    """Return what the two ends of an interval come from: what spoke, never what the rule asked for."""
-    if m.unit == "records":
-        return "counted"
-    if not isinstance(m.behind, BehindInfluence):
-        return "by certificate"
-    if math.isinf(m.high) or m.behind.why_no_certificate:
-        return "seen in refits"
-    direct = any(text.startswith("direct queries only") for text in m.assumptions)
-    return "within error bounds" if direct else "by certificate"
-
-
 def sure(m: Measurement) -> str:
-    """Return how certain a figure is."""
+    """Return how certain a figure is, and what the ends of its interval come from."""
     if m.problem:
         return say("not_measured")
     if m.kind == "search":  # what was not found is not certain
-        return f"in {m.assumptions[0]}" if m.assumptions else "searched"
-    kind = {"bound": limited_by(m), "confidence": "estimate", "point": "point estimate"}.get(m.kind, m.kind)
-    certain = f"{number(100 * m.confidence)} % confidence" if m.confidence else "certain"
+        return say("sure.in", where=m.assumptions[0]) if m.assumptions else say("sure.searched")
+    kind = say({"bound": _limited_by(m), "confidence": "sure.estimate"}.get(m.kind, f"sure.{m.kind}"))
+    certain = say("sure.level", level=number(100 * m.confidence)) if m.confidence else say("sure.certain")
     return kind if m.kind == "point" else f"{kind}, {certain}"
+
+
+def _limited_by(m: Measurement) -> str:
+    """Return the key of what the two ends of an interval come from: what spoke, never what the rule asked for."""
+    if m.unit == "records":
+        return "sure.counted"
+    if not isinstance(m.behind, BehindInfluence):
+        return "sure.certificate"
+    if math.isinf(m.high) or m.behind.why_no_certificate:
+        return "sure.refits"
+    direct = any(text.startswith("direct queries only") for text in m.assumptions)
+    return "sure.errors" if direct else "sure.certificate"

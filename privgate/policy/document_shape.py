@@ -2,20 +2,19 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, PositiveInt, StringConstraints, ValidationError, model_validator
+from pydantic import Field, PositiveInt, StringConstraints, ValidationError, model_validator
 
-from privgate.policy import policy_part, rules
-from privgate.policy.policy_part import Audit, Part
-from privgate.policy.problems import Place, PolicyFileError, Problem, Tree, dotted, nearest
+from privgate.documents.strict_yaml import Place
+from privgate.policy import rules
+from privgate.policy.problems import PolicyFileError, Problem, Tree, dotted, nearest
 from privgate.policy.rules import AnyRule
-from privgate.policy.rules.rule_base import Rule, wrong
+from privgate.policy.rules.rule_base import Audit, Part, Rule, wrong
 from privgate.run.needs import Need
-
-# What a policy file may say; the JSON Schema for editors is made from these models.
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 NAME = r"^[a-z0-9][a-z0-9._-]*$"
@@ -65,9 +64,10 @@ class Waiver(Part):
     @model_validator(mode="after")
     def _two_people_and_a_date(self) -> Self:
         for key in ("requester", "approver"):
-            if why := policy_part.unfit(getattr(self, key)):
-                raise wrong(key, f"{key} {why}; write the person's name in plain letters")
-        if policy_part.same(self.requester, self.approver):
+            if unseen := next((c for c in getattr(self, key) if not c.isprintable()), ""):
+                text = f"{key} holds U+{ord(unseen):04X}, which nobody sees; write the person's name in plain letters"
+                raise wrong(key, text)
+        if _fold_name(self.requester) == _fold_name(self.approver):
             raise wrong("approver", "requester and approver are the same person; somebody else must approve")
         if self.expires < self.granted:
             raise wrong("expires", f"expires on {self.expires}, before it is granted on {self.granted}")
@@ -85,6 +85,11 @@ class Waiver(Part):
     def key(self) -> str:
         """Name of the waiver in reports and statements."""
         return f"{self.rule}@{self.model}@{self.version[7:19]}"
+
+
+def _fold_name(name: str) -> str:
+    """Return a person's name without case, spaces and compatibility forms: what is equal then is one person."""
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 class Document(Part):
@@ -140,11 +145,7 @@ class Document(Part):
     def withheld(self, rule: Rule, stated: str = "") -> str:
         """Return why a rule warns at most here: it is about a file that nobody can get; empty if it can block.
 
-        Parameters
-        ----------
-        rule : Rule
-        stated : str
-            What the operator states of this model's file.
+        ``stated`` is what the operator states of this model's file.
         """
         if Need.LOOKED not in rule.about.needs or WITHHELD not in (self.file, stated):
             return ""
@@ -153,21 +154,13 @@ class Document(Part):
     def powerless(self, facts: Mapping[str, Any]) -> str:
         """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if something can.
 
-        Parameters
-        ----------
-        facts : mapping
-            What is known of the subject, see ``Rule.vacuous``.
+        ``facts`` is what is known of the subject, see ``Rule.vacuous``.
         """
         why = {r.name: r.vacuous(facts) or self.withheld(r) for r in self.rules if r.binding}
         if not all(why.values()):
             return ""
         told = "; ".join(f"rule {name!r} cannot refuse: {text}" for name, text in why.items())
         return f"policy {self.name!r} approves nothing, because nothing it enforces can refuse ({told})"
-
-
-def plain(model: BaseModel) -> dict[str, Any]:
-    """Return JSON values of a model, under the names of the file."""
-    return model.model_dump(mode="json", by_alias=True)
 
 
 # The shape of a policy file: pydantic's errors, translated into line, key, what was expected and the nearest name.
@@ -227,89 +220,64 @@ def validated(tree: Tree, kind: type[D]) -> D:
 
 def _problem(tree: Tree, error: Any) -> Problem:
     """Translate one error of pydantic into line, key, expectation and nearest name."""
-    place = _without_tag(error["loc"])
-    kind, ctx = error["type"], error.get("ctx", {})
+    place = tuple(error["loc"])
+    if len(place) > 2 and place[0] == "rules" and place[2] in rules.ALL:
+        place = (*place[:2], *place[3:])  # the union's tag, which pydantic puts behind the rule's position
+    kind, ctx, near = error["type"], error.get("ctx", {}), ""
     if kind == "extra_forbidden":
-        known = _keys_beside(place, tree)
-        key = str(place[-1])
+        known, key = list(_fields_beside(place, tree)), str(place[-1])
         what, near = f"unknown key {key!r}", nearest(key, known)
         expected = "" if near else f"one of {', '.join(known)}"
-        if key == "observe":
-            expected = f"no such key; {_OBSERVE}"
+        expected = f"no such key; {_OBSERVE}" if key == "observe" else expected
     elif kind == "missing":
-        what, expected, near = "missing", _expected(place, tree), ""
+        what, expected = "missing", _expected(place, tree)
     elif kind == "union_tag_not_found":
-        place = (*place, "metric")
-        what, expected, near = "missing", f"one of {', '.join(rules.ALL)}", ""
+        place, what, expected = (*place, "metric"), "missing", f"one of {', '.join(rules.ALL)}"
     elif kind == "union_tag_invalid":
-        place = (*place, "metric")
-        gone = GONE.get(ctx["tag"], "")
-        what = (
-            f"{ctx['tag']!r} went with 0.1.0, the last version that knew it"
-            if gone
-            else f"unknown metric {ctx['tag']!r} (rules of plug-ins were known until 0.1.0)"
-        )
-        near = "" if gone else nearest(ctx["tag"], rules.ALL)
-        expected = gone or ("" if near else f"one of {', '.join(rules.ALL)}")
+        place, metric = (*place, "metric"), ctx["tag"]
+        if expected := GONE.get(metric, ""):
+            what = f"{metric!r} went with 0.1.0, the last version that knew it"
+        else:
+            what = f"unknown metric {metric!r} (rules of plug-ins were known until 0.1.0)"
+            near = nearest(metric, rules.ALL)
+            expected = "" if near else f"one of {', '.join(rules.ALL)}"
     elif kind == "literal_error":
         given = error["input"]
         choices = [c.strip("'") for c in str(ctx["expected"]).replace(" or ", ", ").split(", ")]
         what, near = f"{given!r} is not known", nearest(given, choices) if len(choices) > 1 else ""
         expected = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
-        if given == "observe":
-            expected = f"{expected}; {_OBSERVE}"
+        expected += f"; {_OBSERVE}" if given == "observe" else ""
     elif kind == "privgate":
         if (*place, ctx["key"]) in tree.marks:
             place = (*place, ctx["key"])
-        what, expected, near = ctx["text"], "", ""
+        what, expected = ctx["text"], ""
     else:
-        what, expected, near = f"{_shown(error['input'])} cannot be used", _sentence(error), ""
+        given = json.dumps(error["input"], ensure_ascii=False, default=str)
+        given = given if len(given) <= 40 else given[:37] + "..."
+        what, expected = f"{given} cannot be used", _sentence(error)
         if write := _right(error):
             expected = f"{expected}; write {write}"
     return Problem(*tree.mark(place), dotted(place), what, expected, near)
 
 
-def _without_tag(loc: tuple[Any, ...]) -> Place:
-    """Return a location without the union's tag, which pydantic puts behind the rule's position."""
-    if len(loc) > 2 and loc[0] == "rules" and loc[2] in rules.ALL:
-        loc = (*loc[:2], *loc[3:])
-    return tuple(loc)
-
-
-def _model_at(place: Place, tree: Tree) -> Any:
-    """Return the model whose keys stand at ``place``."""
-    if place[:1] == ("rules",) and len(place) == 2:
-        return rules.ALL[tree.value["rules"][place[1]]["metric"]]
+def _fields_beside(place: Place, tree: Tree) -> dict[str, Any]:
+    """Return every key that may stand where ``place`` stands, with its field."""
     model: Any = Document
-    for step in place:
-        if isinstance(step, int):
-            continue
-        model = _inner(model.model_fields[step].annotation)
-    return model
-
-
-def _inner(annotation: Any) -> Any:
-    """Return the model inside ``tuple[Model, ...]``, or the model itself."""
-    return getattr(annotation, "__args__", (annotation,))[0]
-
-
-def _keys_beside(place: Place, tree: Tree) -> list[str]:
-    fields = _model_at(place[:-1], tree).model_fields
-    return [field.alias or name for name, field in fields.items()]
+    if place[:1] == ("rules",) and len(place) == 3:
+        model = rules.ALL[tree.value["rules"][place[1]]["metric"]]
+    else:
+        for step in (s for s in place[:-1] if isinstance(s, str)):
+            inner = model.model_fields[step].annotation
+            model = getattr(inner, "__args__", (inner,))[0]  # that of ``tuple[Model, ...]``
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _expected(place: Place, tree: Tree) -> str:
     """Return a key's description as it reads inside a sentence."""
-    fields = {f.alias or n: f for n, f in _model_at(place[:-1], tree).model_fields.items()}
     if (key := str(place[-1])) in _FIRST_LINES and len(place) == 1:
         return f"the line `{_FIRST_LINES[key]}`"
-    text = fields[key].description or "a value"
+    text = _fields_beside(place, tree)[key].description or "a value"
     return (text[:1].lower() + text[1:]).rstrip(".")
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _sentence(error: Any) -> str:
@@ -366,13 +334,18 @@ def schema() -> dict[str, Any]:
         definition = definitions[rule.__name__]
         demanded[metric] = definition.pop("required", [])
         definition["required"] = ["metric"]
-        definition["description"] = _first_sentence(rule)
+        definition["description"] = rule.purpose()
     suite = definitions["Data"]["properties"]["suite"]
     suite["anyOf"] = [{"type": "string", "minLength": 1}, {"type": "array", "items": suite.pop("items")}]
     del suite["type"]
     made["required"] = [name for name in made["required"] if name != "rules"]
     made["if"] = {"not": {"required": ["extends"]}}
-    made["then"] = {"required": ["rules"], "properties": {"rules": {"items": {"allOf": _complete(demanded)}}}}
+    complete = [  # which keys a rule of each metric needs where it stands alone
+        {"if": {"properties": {"metric": {"const": metric}}, "required": ["metric"]}, "then": {"required": names}}
+        for metric, names in demanded.items()
+        if names
+    ]
+    made["then"] = {"required": ["rules"], "properties": {"rules": {"items": {"allOf": complete}}}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": IDENTIFIER,
@@ -384,16 +357,3 @@ def schema() -> dict[str, Any]:
 def text() -> str:
     """Return the schema as the file that is shipped."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-def _complete(demanded: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """Return, for every metric, which keys a rule that stands alone needs."""
-    return [
-        {"if": {"properties": {"metric": {"const": metric}}, "required": ["metric"]}, "then": {"required": names}}
-        for metric, names in demanded.items()
-        if names
-    ]
-
-
-def _first_sentence(rule: type[rules.Rule]) -> str:
-    return " ".join((rule.__doc__ or "").split("\n\n", maxsplit=1)[0].split())

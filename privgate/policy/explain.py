@@ -8,12 +8,10 @@ from typing import Any
 from privgate.controls import suites
 from privgate.errors import UsageError
 from privgate.policy.document_shape import WARNING_DAYS
-from privgate.policy.problems import Mark, nearest
+from privgate.policy.problems import nearest
 from privgate.policy.resolved_policy import Policy
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import Rule
-
-# What is allowed in a policy and yet probably not what its owner wants.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,46 +31,27 @@ class Remark:
 
 
 def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None) -> list[Remark]:
-    """Return remarks in the order of the file.
+    """Return remarks in the order of the file, on waivers as of ``today``.
 
-    Parameters
-    ----------
-    policy : Policy
-        It has been loaded, so it can be used; what is looser than its parent was refused then.
-    today : date
-        For waivers.
-    facts : mapping, optional
-        What is known of a model before training (see ``Rule.cannot_conclude``); nothing is said about it if absent.
-
-    Raises
-    ------
-    PolicyError
-        A suite that the policy names holds an expectation that does not exist.
+    ``facts`` is what is known of a model before training, see ``Rule.cannot_conclude``. ``PolicyError``: a suite that
+    the policy names holds an expectation that does not exist.
     """
     for name, text in policy.suites.items():
         file = name.partition("@")[0]
         suites.build(suites.parse(text, file), file)
     known = policy.facts(int((facts or {}).get("n_units") or 0))
-    found = [
-        Remark(*policy.places[rule.name], rule.name, text)
-        for rule in policy.rules
-        for text in (*_powerless(rule, known), *rule.remarks(policy.audit))
-    ]
-    if facts is not None:
-        never = [(rule.name, rule.cannot_conclude(dict(facts))) for rule in policy.rules]
-        found += [Remark(*policy.places[name], name, why) for name, why in never if why]
-    found += [Remark(*_place(policy, "waivers", i), "waivers", text) for i, text in _waivers(policy, today)]
-    found += [Remark(*_place(policy, "rules"), "rules", text) for text in _together(policy)]
-    return sorted(found, key=lambda r: (r.file != policy.path.name, r.file, r.line))
-
-
-def _place(policy: Policy, *place: str | int) -> Mark:
-    return policy.mark(place)
-
-
-def _powerless(rule: Rule, known: Mapping[str, Any]) -> Iterator[str]:
-    if why := rule.vacuous(known):
-        yield f"cannot refuse: {why}; it counts for nothing (the metric reaches from {rule.about.reaches})"
+    remarks = []
+    for rule in policy.rules:
+        texts = list(rule.remarks(policy.audit))
+        if why := rule.vacuous(known):
+            reach = f"the metric reaches from {rule.about.reaches}"
+            texts.insert(0, f"cannot refuse: {why}; it counts for nothing ({reach})")
+        if facts is not None:
+            texts.append(rule.cannot_conclude(dict(facts)))
+        remarks += [Remark(*policy.places[rule.name], rule.name, text) for text in texts if text]
+    remarks += [Remark(*policy.mark("waivers", i), "waivers", text) for i, text in _waivers(policy, today)]
+    remarks += [Remark(*policy.mark("rules"), "rules", text) for text in _together(policy)]
+    return sorted(remarks, key=lambda r: (r.file != policy.path.name, r.file, r.line))
 
 
 def _waivers(policy: Policy, today: date) -> Iterator[tuple[int, str]]:
@@ -100,8 +79,6 @@ def _together(policy: Policy) -> Iterator[str]:
             yield f"rules {asked[key]!r} and {rule.name!r} ask the same question; only the stricter limit matters"
         asked.setdefault(key, rule.name)
 
-
-# What a policy means in plain words, and where each of its numbers comes from.
 
 _QUIET = frozenset({"metric", "id", "reason", "source"})
 #: keys of every rule, told only where a file sets them
@@ -152,23 +129,21 @@ def _policy(policy: Policy) -> Iterator[str]:
 def questions(policy: Policy) -> str:
     """Return which questions of a release a policy enforces, and which it does not ask."""
     asked = {r.about.question for r in policy.rules if r.mode == "enforce"}
-    told = ", ".join(QUESTIONS[q] for q in QUESTIONS if q in asked)
+    ours = ", ".join(QUESTIONS[q] for q in QUESTIONS if q in asked) or "none of the questions of a release"
     others = ", ".join(QUESTIONS[q] for q in QUESTIONS if q not in asked)
-    return f"asks about {told or 'none of the questions of a release'}" + (
-        f"; does not ask about {others}" if others else ""
-    )
+    return f"asks about {ours}{others and f'; does not ask about {others}'}"
 
 
 def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
     yield f"{rule.name}: {rule.about.title}"
-    yield f"  {_sentence(rule)}"
+    yield f"  {rule.purpose()}"
     yield f"  {rule.outcomes()}"
     yield f"  the metric reaches from {rule.about.reaches}"
     if why := rule.vacuous(policy.facts()):
         yield f"  CANNOT REFUSE: {why}; it counts for nothing"
     for key in type(rule).model_fields:
         value = getattr(rule, key)
-        mark = policy.origin(rule.name, key)
+        mark = policy.mark_of("rules", policy.rules.index(rule), key)
         if key in _QUIET or value is None or (key in _USUAL and mark is None):
             continue
         where = f"{mark.file}:{mark.line}" if mark else "default"
@@ -180,7 +155,3 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
         yield f"  source: {' '.join(rule.source.split())}"
     if rule.name in policy.never_waivable:
         yield "  may never be waived"
-
-
-def _sentence(rule: Rule) -> str:
-    return " ".join((type(rule).__doc__ or "").split("\n\n", maxsplit=1)[0].split())

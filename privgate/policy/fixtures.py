@@ -21,21 +21,10 @@ from privgate.evidence import (
     RunPart,
     SeedControl,
 )
-from privgate.policy.policy_part import Part
 from privgate.policy.problems import read
 from privgate.policy.resolved_policy import Policy
+from privgate.policy.rules.rule_base import Part
 from privgate.verdict import Outcome, Verdict
-
-# Tests of a policy without training: evidence in, expected verdict beside it.
-#
-# A file of cases (YAML, strict)::
-#
-# schema: privgate/policy-test/v1 cases: - name: a certified model passes measurements: {dtp: {low: 0.4, high: 0.9}}
-# expect: {outcome: passed, rules: {dtp: passed}} - name: what happened in March evidence: reports/credit-3.json today:
-# 2026-03-20 expect: {outcome: failed}
-#
-# ``evidence`` is a report.json, or an evidence payload; ``measurements`` are numbers by rule id, for what the rule
-# asks; enough effort stands behind them unless the case says otherwise.
 
 Word = Literal["passed", "warned", "inconclusive", "failed"]
 
@@ -62,7 +51,10 @@ class Expected(Part):
 
 
 class Case(Part):
-    """One case."""
+    """One case: ``evidence`` is a report.json or a payload, ``measurements`` are numbers by rule id.
+
+    Enough effort stands behind such numbers unless the case says otherwise.
+    """
 
     name: str
     evidence: str | None = None
@@ -96,10 +88,7 @@ class Result:
 
 
 def run(policy: Policy, path: Path) -> list[Result]:
-    """Return one result a case of a file.
-
-    ``UsageError``: the file, or evidence that it names, cannot be used.
-    """
+    """Return one result a case of a file; ``UsageError``: the file, or evidence that it names, cannot be used."""
     tree = read(path)
     try:
         cases = Cases.model_validate_json(json.dumps(tree.value)).cases
@@ -154,7 +143,7 @@ def _made(policy: Policy, case: Case) -> Evidence:
     measurements = {}
     for name, number in case.measurements.items():
         request = rules[name].request()
-        low, high, value = (_float(v) for v in (number.low, number.high, number.value))
+        low, high, value = number.low, number.high, number.value
         given = {k: getattr(number, k) for k in ("kind", "n", "population", "problem", "applicable", "behind")}
         measurements[request] = Measurement(
             request, _first(value, low, high), _first(low, value), _first(high, value), **given
@@ -165,28 +154,18 @@ def _made(policy: Policy, case: Case) -> Evidence:
     return Evidence(subject, before, measurements, run=case.run.model_copy(update=enough))
 
 
-def _float(value: float | str | None) -> float:
-    return float("nan") if value is None else float(value)
-
-
-def _first(*values: float) -> float:
-    """Return the first number that was given."""
-    return next((v for v in values if v == v), float("nan"))  # noqa: PLR0124  NaN is the one that differs from itself
-
-
-# Two versions of a policy: what they ask for differently, and which past verdicts would change.
+def _first(*values: float | str | None) -> float:
+    """Return the first number that was given, NaN where none was."""
+    return next((float(v) for v in values if v is not None), float("nan"))
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A past verdict under both policies."""
+    """The outcome of a past report under both policies, and the findings that differ, one sentence each."""
 
-    #: file of the report
     report: str
-    #: outcomes
     old: str
     new: str
-    #: findings that differ, one sentence each
     why: tuple[str, ...]
 
     @property
@@ -231,12 +210,9 @@ def verdicts(old: Policy, new: Policy, reports: list[Path], today: date) -> Iter
             for f in after.findings
             if f.rule not in was or was[f.rule].outcome != f.outcome
         ]
-        why += [f"{name}: {f.outcome.value} -> not asked" for name, f in was.items() if name not in _names(after)]
+        named = {f.rule for f in after.findings}
+        why += [f"{name}: {f.outcome.value} -> not asked" for name, f in was.items() if name not in named]
         yield Change(str(path), before.outcome.value, after.outcome.value, tuple(why))
-
-
-def _names(found: Any) -> set[str]:
-    return {f.rule for f in found.findings}
 
 
 def _keys(where: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:

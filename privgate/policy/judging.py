@@ -1,7 +1,7 @@
 """Judging: evidence in, findings out; pure."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
@@ -9,100 +9,61 @@ from typing import Any
 from privgate.evidence import BehindMembership, Count, Evidence, Measurement, Precondition, RunPart
 from privgate.evidence.telling import sampled
 from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
-from privgate.policy.policy_part import Audit
-from privgate.policy.rules.rule_base import Cause, Rule, next_step
+from privgate.policy.rules import about
+from privgate.policy.rules.rule_base import Audit, Rule, next_step
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING
 from privgate.verdict import Finding, Outcome, worst
 
-# Waivers: dated exceptions up to a ceiling; one that does not apply is reported, never silently dropped.
-
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """What became of one waiver."""
+    """What became of one waiver, a dated exception up to a ceiling; one that does not apply is reported, too."""
 
-    #: its name in reports, and the rule's id
-    key: str
-    rule: str
+    waiver: Waiver
     #: ``applied``, ``not needed``, ``above ceiling``, ``expired``, ``not yet``, ``other model``
     state: str
-    #: the same as a sentence
-    text: str
-    #: as the policy states it
-    waiver: Waiver
-    #: until its end; negative once it is over
-    days_left: int
-    #: it applies and ends within 14 days
-    ends_soon: bool = False
-
-    @property
-    def expires(self) -> date:
-        """Last day."""
-        return self.waiver.expires
+    #: days until it ends, where it applies and ends within 14
+    ends_in: int | None = None
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values for the report: people, dates, ceiling, and what became of it."""
-        w = self.waiver
-        soon = f", ends in {self.days_left} days" if self.ends_soon else ""
-        return {
-            "rule": self.rule,
-            "status": f"{self.state}{soon}",
-            "reason": w.reason,
-            "requester": w.requester,
-            "approver": w.approver,
-            "expires": w.expires.isoformat(),
-            "ceiling": w.ceiling,
-        }
+        stated = self.waiver.model_dump(mode="json")
+        soon = "" if self.ends_in is None else f", ends in {self.ends_in} days"
+        kept = {k: stated[k] for k in ("reason", "requester", "approver", "expires", "ceiling")}
+        return {"rule": self.waiver.rule, "status": f"{self.state}{soon}", **kept}
 
 
-def apply(
-    waiver: Waiver,
-    rule: Rule,
-    finding: Finding,
-    measurement: Measurement,
-    *,
-    subject: Mapping[str, Any],
-    today: date,
-    facts: Mapping[str, Any],
+def _apply(
+    waiver: Waiver, rule: Rule, finding: Finding, measurement: Measurement, *, facts: Mapping[str, Any], today: date
 ) -> tuple[Finding, Waived]:
-    """Return the finding as the waiver leaves it, and what became of the waiver.
+    """Return the finding as a waiver for this model leaves it, and what became of the waiver.
 
     A finding is waived if the rule would pass with the ceiling for a limit; it then counts as warned.
     """
-    state, why = _state(waiver, subject, today)
-    if state == "applied":
-        if finding.outcome.releases:
-            state, why = "not needed", "the rule does not refuse without it"
-        elif everything := rule.with_limit(waiver.ceiling).vacuous(facts):
-            state, why = "above ceiling", f"a ceiling of {waiver.ceiling:g} would waive everything: {everything}"
-        elif rule.with_limit(waiver.ceiling).judge(measurement).outcome is not Outcome.PASSED:
-            state, why = "above ceiling", f"it ends at {waiver.ceiling:g}, and the measurement is not within that"
-    days = (waiver.expires - today).days
-    soon = state == "applied" and days <= WARNING_DAYS
-    result = Waived(waiver.key, waiver.rule, state, f"{state}: {why}", waiver, days, soon)
-    if state == "applied":
-        ending = f"; ends in {days} days" if soon else ""
-        text = (
-            f"waived up to {waiver.ceiling:g} until {waiver.expires}: {waiver.reason} "
-            f"(asked by {waiver.requester}, approved by {waiver.approver}{ending})"
-        )
-        finding = replace(finding, outcome=Outcome.WARNED, waiver=text)
-    elif state in {"expired", "above ceiling", "not yet"} and not finding.outcome.releases:
-        finding = replace(finding, message=f"{finding.message}; a waiver does not apply ({state}: {why})")
-    return finding, result
-
-
-def _state(waiver: Waiver, subject: Mapping[str, Any], today: date) -> tuple[str, str]:
-    """Return whether a waiver is in force for a subject on a day, and why not."""
-    digests = subject.get("digests") or {}
-    if subject.get("name") != waiver.model or digests.get("model") != waiver.version:
-        return "other model", f"it is for {waiver.model} {waiver.version[:19]}…"
+    state, why = "applied", ""
     if today > waiver.expires:
-        return "expired", f"it ended on {waiver.expires}"
-    if today < waiver.granted:
-        return "not yet", f"it begins on {waiver.granted}"
-    return "applied", f"until {waiver.expires}"
+        state, why = "expired", f"it ended on {waiver.expires}"
+    elif today < waiver.granted:
+        state, why = "not yet", f"it begins on {waiver.granted}"
+    elif finding.outcome.releases:
+        state = "not needed"
+    elif everything := rule.with_limit(waiver.ceiling).vacuous(facts):
+        state, why = "above ceiling", f"a ceiling of {waiver.ceiling:g} would waive everything: {everything}"
+    elif rule.with_limit(waiver.ceiling).judge(measurement).outcome is not Outcome.PASSED:
+        state, why = "above ceiling", f"it ends at {waiver.ceiling:g}, and the measurement is not within that"
+    if state != "applied":
+        if why and not finding.outcome.releases:
+            finding = replace(finding, message=f"{finding.message}; a waiver does not apply ({state}: {why})")
+        return finding, Waived(waiver, state)
+    days = (waiver.expires - today).days
+    soon = days if days <= WARNING_DAYS else None
+    ending = "" if soon is None else f"; ends in {soon} days"
+    text = (
+        f"waived up to {waiver.ceiling:g} until {waiver.expires}: {waiver.reason} "
+        f"(asked by {waiver.requester}, approved by {waiver.approver}{ending})"
+    )
+    return replace(finding, outcome=Outcome.WARNED, waiver=text), Waived(waiver, state, soon)
 
 
 @dataclass(frozen=True)
@@ -122,43 +83,36 @@ def judge(
 ) -> Judged:
     """Return one finding a precondition, then one a rule; nothing can go missing.
 
-    Parameters
-    ----------
-    policy : Document
-        Resolved.
-    evidence : Evidence
-        All that was found out.
-    facts : mapping
-        What is known of the subject, for ``Rule.vacuous``.
-    lines : mapping
-        Line of each rule in its file, by id.
-    today : date
-        For waivers.
+    ``facts`` is what ``Rule.vacuous`` may know of the subject, ``lines`` the line of each rule in its file by id.
     """
     findings = [_precondition(p) for p in evidence.preconditions]
     waivers: list[Waived] = []
     powerless, holds = policy.powerless(facts), conditions(evidence.subject)
+    model = (evidence.subject.get("name"), (evidence.subject.get("digests") or {}).get("model"))
     for rule in policy.rules:
         if why := rule.unasked(holds):
             finding = Finding(rule.name, rule.title, Outcome.NOT_NEEDED, f"not asked: {why}", metric=rule.metric)
             findings.append(replace(finding, mode=rule.mode, line=lines.get(rule.name, 0)))
-            mine = [w for w in policy.waivers if w.rule == rule.name]
-            waivers += [Waived(w.key, w.rule, "not needed", why, w, (w.expires - today).days) for w in mine]
+            waivers += [Waived(w, "not needed") for w in policy.waivers if w.rule == rule.name]
             continue
         limits = (r.limit for r in policy.rules if r.request() == rule.request())
-        measurement = _measurement(rule, evidence).against(*limits)
-        weighed = _weighed(rule.judge(measurement), rule, facts, powerless)
-        finding = _withheld(weighed, policy.withheld(rule, str(evidence.subject.get("file", ""))))
-        for waiver in policy.waivers:
-            if waiver.rule == rule.name:
-                finding, became = apply(
-                    waiver, rule, finding, measurement, subject=evidence.subject, today=today, facts=facts
-                )
-                waivers.append(became)
+        request = rule.request()
+        missing = Measurement(request, problem=f"{request.key} was not measured")
+        measurement = evidence.measurements.get(request, missing).against(*limits)
+        finding = _weigh(rule.judge(measurement), rule, facts, powerless)
+        withheld = policy.withheld(rule, str(evidence.subject.get("file", "")))
+        if withheld and not finding.outcome.releases:
+            message = f"{withheld}: its answers were judged, not the file; {finding.message}"
+            finding = replace(finding, outcome=Outcome.WARNED, message=message)
+        for waiver in (w for w in policy.waivers if w.rule == rule.name):
+            became = Waived(waiver, "other model")
+            if model == (waiver.model, waiver.version):
+                finding, became = _apply(waiver, rule, finding, measurement, facts=facts, today=today)
+            waivers.append(became)
         # after the waivers: they excuse a number, not too little effort behind it
         finding = _enough(policy.audit, rule, finding, measurement, evidence)
         findings.append(replace(finding, line=lines.get(rule.name, 0)))
-    ends = [w.expires for w in waivers if w.state == "applied"]
+    ends = [w.waiver.expires for w in waivers if w.state == "applied"]
     return Judged(tuple(findings), tuple(waivers), min([today + timedelta(days=policy.valid_days), *ends]))
 
 
@@ -173,7 +127,7 @@ def conditions(subject: Mapping[str, Any]) -> set[str]:
     return {task, *claim, *(["theorem"] if subject.get("theorems") else [])}
 
 
-def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: str) -> Finding:
+def _weigh(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: str) -> Finding:
     """Return the finding, a warning at best where nothing could break the rule; inconclusive where none could."""
     why = rule.vacuous(facts)
     if not why:
@@ -189,16 +143,8 @@ def _weighed(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: 
     )
 
 
-def _withheld(finding: Finding, why: str) -> Finding:
-    """Return the finding, a warning at worst where it is about a file that nobody who may ask can get."""
-    if not why or finding.outcome.releases:
-        return finding
-    said = f"{why}: its answers were judged, not the file; {finding.message}"
-    return replace(finding, outcome=Outcome.WARNED, message=said)
-
-
 #: a precondition that may block -> what stands in the way; those of claims begin with dp_, all others are of the data
-CAUSES: Mapping[str, Cause] = {
+CAUSES: Mapping[str, str] = {
     "answers": "influence",
     "coins": "seed",
     "depends_on_data": "recipe",
@@ -215,7 +161,7 @@ CAUSES: Mapping[str, Cause] = {
     "served": "serving",
 }
 #: words of a message -> its cause, whichever control asked: no training, no answer, too few people to leave out
-_ENDED: Mapping[str, Cause] = {
+_ENDED: Mapping[str, str] = {
     "training raised": "error",
     "prediction raised": "error",
     "training did not end": "place",
@@ -228,7 +174,7 @@ _SAYS_ITS_STEP = frozenset({"attacked", "dp_extra", "mode", "opened_files", "peo
 #: words of a recipe that gives no model, or one that cannot be asked; no seed mends that
 _NO_ANSWERS = " on its own complete data"
 #: word of a shortfall -> its cause
-_MISSING: Mapping[str, Cause] = {" candidates ": "people", "isolation": "isolation"}
+_MISSING: Mapping[str, str] = {" candidates ": "people", "isolation": "isolation"}
 
 
 def _precondition(found: Precondition) -> Finding:
@@ -242,19 +188,10 @@ def _precondition(found: Precondition) -> Finding:
     return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message, advice=advice)
 
 
-def _measurement(rule: Rule, evidence: Evidence) -> Measurement:
-    request = rule.request()
-    found = evidence.measurements.get(request)
-    return found if found is not None else Measurement(request, problem=f"{request.key} was not measured")
-
-
 def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:
     """Return the finding, inconclusive where it would release on less effort than the policy's minimum."""
-    missing = measurement.problem or not measurement.applicable
-    if missing or not finding.outcome.releases:
-        return finding
-    short = shortfall(audit, rule, measurement, evidence)
-    if not short:
+    judged = finding.outcome.releases and measurement.applicable and not measurement.problem
+    if not judged or not (short := shortfall(audit, rule, measurement, evidence)):
         return finding
     open_ = rule.finding(Outcome.INCONCLUSIVE, f"{short}: undecided", measurement)
     steps = (next_step(cause) for word, cause in _MISSING.items() if word in short)
@@ -300,3 +237,21 @@ def _seeds(run: RunPart) -> int:
         # where nothing reads a seed, all of them give the same model
         return sys.maxsize if run.seeds.unread else run.seeds.compared
     return 0 if run.trace is None else len(run.trace.seeds)
+
+
+def find_scope(findings: Sequence[Finding]) -> str:
+    """Return of which questions alone an approval speaks, "direct" or "beside"; empty where it says more.
+
+    A rule on people's own records was judged, and none that limits everybody over all questions was met.
+    """
+    asked = [f for f in findings if about(f.metric).direct_only and f.outcome is not Outcome.NOT_NEEDED]
+    own = [f for f in asked if "over=domain" not in f.request]
+    if not own or met_for_everybody(findings):
+        return ""
+    return "beside" if all("over=beside" in f.request for f in own) else "direct"
+
+
+def met_for_everybody(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the met rules that limit every person over all questions; a quantile or a share leaves some out."""
+    met = [f for f in findings if about(f.metric).over_all_queries and f.outcome is Outcome.PASSED and not f.waiver]
+    return [f for f in met if f.unit == "nats" and "quantile" not in f.request and "share" not in f.request]

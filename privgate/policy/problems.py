@@ -1,34 +1,28 @@
 """What is wrong with a policy file, said so that a person can mend it; and where policy files lie."""
 
 import difflib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from privgate.documents import DocumentError, strict_json, strict_yaml
-from privgate.documents.strict_yaml import Key, Place
+from privgate.documents.strict_yaml import Place
 from privgate.errors import PolicyError
-
-# What is wrong with a policy file, said so that a person can mend it: line, key, what was expected, nearest name.
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in one place of a policy file."""
+    """One mistake in one place of a policy file: what is wrong, what would be right, the nearest valid name.
 
-    #: as the user named it
+    The line is counted from 1, and 0 where none can be named; the key is a path, for example ``rules.0.max``.
+    """
+
     file: str
-    #: counted from 1; 0 where no line can be named
     line: int
-    #: path of the key, for example ``rules.0.max``
     key: str
-    #: what is wrong
     what: str
-    #: what would be right; may be empty
     expected: str = ""
-    #: the valid name that is nearest to the one given; may be empty
     nearest: str = ""
 
     def __str__(self) -> str:
@@ -76,20 +70,10 @@ def earlier() -> dict[str, Path]:
     return {p.stem: p for p in sorted((folder() / "earlier").glob("*@*.yaml"), key=lambda p: p.stem)}
 
 
-def _version(path: Path) -> str:
-    found = re.search(r'^version: "([^"]*)"', path.read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else ""
-
-
 def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
-    """Return the file that is meant.
+    """Return the file of a shipped name, of ``name@version`` for one as it was, or of a path.
 
-    Parameters
-    ----------
-    name_or_path : str or Path
-        A shipped name, ``name@version`` for one as it was, or a path.
-    beside : Path, optional
-        Folder that a relative path starts from; the working directory if absent.
+    A relative path starts from the folder ``beside``; from the working directory if absent.
     """
     text = str(name_or_path)
     is_path = isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".yaml", ".yml"))
@@ -98,29 +82,16 @@ def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
         if text in known:
             return known[text]
         name, _, version = text.partition("@")
-        if version and name in known and _version(known[name]) == version:
+        if version and name in known and f'\nversion: "{version}"\n' in known[name].read_text(encoding="utf-8"):
             return known[name]
         if text in (before := earlier()):
             return before[text]
-        raise PolicyFileError(
-            Problem(
-                text,
-                0,
-                "",
-                "no shipped policy has this name",
-                f"one of {', '.join(known)}, or a path",
-                nearest(text, [*known, *before]),
-            )
-        )
+        expected, near = f"one of {', '.join(known)}, or a path", nearest(text, [*known, *before])
+        raise PolicyFileError(Problem(text, 0, "", "no shipped policy has this name", expected, near))
     path = Path(text) if beside is None else beside / text
     if not path.is_file():
         raise PolicyFileError(Problem(text, 0, "", "no such file", f"a policy file, or one of {', '.join(shipped())}"))
     return path
-
-
-# A policy file's values, each with its file and line: strict YAML (``privgate.documents``) in policies' words.
-
-__all__ = ["Key", "Mark", "Place", "Tree", "dotted", "parse", "read"]
 
 
 class Mark(NamedTuple):
@@ -132,13 +103,10 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """Plain values of a file, with the line of every key and list item."""
+    """Plain values of a file, as the user named it, and where each key and list item stands."""
 
-    #: as the user named it
     file: str
-    #: text, numbers, booleans, null, lists and mappings
     value: dict[str, Any]
-    #: where each key and list item stands; the path is a tuple of keys and positions
     marks: dict[Place, Mark] = field(default_factory=dict)
 
     def mark(self, place: Place) -> Mark:
@@ -149,19 +117,9 @@ class Tree:
 
 
 def read(path: Path, name: str | None = None) -> Tree:
-    """Return what the file says.
+    """Return what a file says, which messages call ``name``, or else by its path.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    name : str, optional
-        How messages call it; the path if absent.
-
-    Raises
-    ------
-    PolicyFileError
-        It cannot be read, is not a mapping, or holds what a policy may not hold.
+    ``PolicyFileError``: it cannot be read, is not a mapping, or holds what a policy may not hold.
     """
     file = name or str(path)
     try:

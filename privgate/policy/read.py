@@ -2,21 +2,22 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from privgate.controls import suites
 from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.documents.strict_yaml import Place
 from privgate.errors import PolicyError
 from privgate.membership import NAMES
 from privgate.policy import document_shape
 from privgate.policy import problems as locate
 from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
-from privgate.policy.policy_part import ISOLATIONS
-from privgate.policy.problems import Place, PolicyFileError, Problem, Tree, dotted, nearest, read
+from privgate.policy.problems import PolicyFileError, Problem, Tree, dotted, nearest, read
+from privgate.policy.rules.rule_base import ISOLATIONS
 
 # ``extends``: a policy laid over another; what the result says more weakly than the other is refused.
 
@@ -39,9 +40,11 @@ def lay_over(child: Tree, parent: Tree) -> Tree:
         if not isinstance(given := child.value.get(name, {}), dict):
             value[name] = given  # no keys with values: the shape check says so
             continue
-        value[name] = {**_mapping(parent, name), **_mapping(child, name)}
-        if name == "data":
-            value[name]["suite"] = [*_listed(parent, name, "suite"), *_listed(child, name, "suite")]
+        theirs = parent.value.get(name, {})
+        value[name] = {**theirs, **given}
+        if name == "data":  # by now paths of suites are a list; anything else the shape check names
+            ours = [] if given.get("suite") is None else given["suite"]
+            value[name]["suite"] = [*theirs.get("suite", ()), *(ours if isinstance(ours, list) else [ours])]
     merged = Tree(child.file, value, {**marks, **child.marks})
     _join_lists(merged, child, parent)
     _merge_rules(merged, child, parent)
@@ -111,16 +114,6 @@ def _problem(tree: Tree, place: Place, what: str) -> Problem:
     return Problem(mark.file, mark.line, dotted(place), what, "a tighter value, or a waiver for one model version")
 
 
-def _mapping(tree: Tree, name: str) -> dict[str, Any]:
-    found = tree.value.get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _listed(tree: Tree, name: str, key: str) -> list[Any]:
-    found = _mapping(tree, name).get(key)
-    return found if isinstance(found, list) else ([] if found is None else [found])
-
-
 def _join_lists(merged: Tree, child: Tree, parent: Tree) -> None:
     """Put the parent's waivers and never-waivable rules behind the child's."""
     for name in _JOINED:
@@ -175,19 +168,15 @@ def _move(merged: Tree, source: Tree, old: Place, new: Place) -> None:
             merged.marks[(*new, *place[len(old) :])] = mark
 
 
-# From a file to a resolved document: what it extends laid under it, suites read in, every mistake named by line.
-
 D = TypeVar("D", bound=Document)
 _DEEPEST = 8  # files that extend one another; more is a mistake
 
 
 @dataclass(frozen=True)
 class Resolved(Generic[D]):
-    """A policy with everything it extends."""
+    """A policy with everything it extends: its values with their lines, and the same, checked."""
 
-    #: its values, each with the file and line it comes from
     tree: Tree
-    #: the same, checked
     document: D
     #: all of them must hold: its own and those of what it extends
     conditions: tuple[AppliesTo, ...]
@@ -200,23 +189,9 @@ class Resolved(Generic[D]):
 
 
 def resolve(path: Path, name: str, kind: type[D], above: tuple[Path, ...] = ()) -> Resolved[D]:
-    """Return the file's policy, with everything it extends.
+    """Return the policy of a file that messages call ``name``, with everything it extends, as a ``kind`` of document.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    name : str
-        How messages call it.
-    kind : type of Document
-        What is made of it, in the one validation that there is.
-    above : tuple of Path
-        Files that led here by ``extends``.
-
-    Raises
-    ------
-    PolicyFileError
-        With every problem found.
+    Files ``above`` led here by ``extends``. ``PolicyFileError``: with every problem that the file has.
     """
     tree = read(path, name)
     found, suite_files = _read_suites(tree, path.parent)
@@ -269,19 +244,19 @@ def _is_policy(path: Path, name: str) -> bool:
         return False
 
 
-def _refuse(problems: list[Problem]) -> None:
-    if problems:
-        raise PolicyFileError(*sorted(problems, key=lambda p: (p.file, p.line, p.key)))
+def _refuse(problems: Iterable[Problem]) -> None:
+    if wrong := sorted(problems, key=lambda p: (p.file, p.line, p.key)):
+        raise PolicyFileError(*wrong)
 
 
-def _cross_checks(document: Document, tree: Tree) -> list[Problem]:
-    """Return what is wrong although every part is right by itself."""
-    return [Problem(*tree.mark(p), dotted(p), what, expected, near) for p, what, expected, near in _crossed(document)]
+def _cross_checks(document: Document, tree: Tree) -> Iterator[Problem]:
+    """Yield what is wrong although every part is right by itself."""
+    for place, *text in (*_unknown_names(document), *_unfit_waivers(document)):
+        yield Problem(*tree.mark(place), dotted(place), *text)
 
 
-def _crossed(document: Document) -> Iterator[tuple[Place, str, str, str]]:
-    names = {rule.name: rule for rule in document.rules}
-    known = ["any", *NAMES]
+def _unknown_names(document: Document) -> Iterator[tuple[Place, str, str, str]]:
+    names, known = [rule.name for rule in document.rules], ["any", *NAMES]
     for i, rule in enumerate(document.rules):
         attack = getattr(rule, "attack", "any")
         if attack not in known:
@@ -289,25 +264,30 @@ def _crossed(document: Document) -> Iterator[tuple[Place, str, str, str]]:
             yield ("rules", i, "attack"), f"unknown attack {attack!r}", text, nearest(attack, known)
     for i, name in enumerate(document.never_waivable):
         if name not in names:
-            yield (
-                ("never_waivable", i),
-                f"no rule is called {name!r}",
-                f"one of {', '.join(names)}",
-                nearest(name, names),
-            )
+            text = f"no rule is called {name!r}"
+            yield ("never_waivable", i), text, f"one of {', '.join(names)}", nearest(name, names)
     for i, waiver in enumerate(document.waivers):
-        place = ("waivers", i)
         if waiver.rule not in names:
             text = f"no rule is called {waiver.rule!r}"
-            yield (*place, "rule"), text, f"one of {', '.join(names)}", nearest(waiver.rule, names)
+            yield ("waivers", i, "rule"), text, f"one of {', '.join(names)}", nearest(waiver.rule, names)
+
+
+def _unfit_waivers(document: Document) -> Iterator[tuple[Place, str, str, str]]:
+    names = {rule.name: rule for rule in document.rules}
+    for i, waiver in enumerate(document.waivers):
+        if (rule := names.get(waiver.rule)) is None:
             continue
+        place = ("waivers", i)
         if waiver.rule in document.never_waivable:
             yield (*place, "rule"), f"rule {waiver.rule!r} may never be waived", "no waiver for it", ""
-        rule = names[waiver.rule]
-        if waiver.granted > latest_day():
+        if waiver.granted > (datetime.now(UTC) + timedelta(hours=14)).date():  # the latest day anywhere on earth
             text = f"granted on {waiver.granted}, which is still to come"
             yield (*place, "granted"), text, "the day on which it was approved", ""
-        yield from _chained(document, i)
+        same = [w for w in document.waivers[: i + 1] if w.subject == waiver.subject]
+        days = (max(w.expires for w in same) - min(w.granted for w in same)).days
+        if len(same) > 1 and days > WAIVER_DAYS:
+            text = f"{len(same)} waivers excuse rule {waiver.rule!r} for the same version over {days} days together"
+            yield (*place, "expires"), text, f"at most {WAIVER_DAYS} days; renewing one replaces it", ""
         beyond = waiver.ceiling - rule.limit if rule.direction == "max" else rule.limit - waiver.ceiling
         if beyond <= 0:
             side = "above" if rule.direction == "max" else "below"
@@ -318,33 +298,24 @@ def _crossed(document: Document) -> Iterator[tuple[Place, str, str, str]]:
             yield (*place, "ceiling"), text, "a ceiling that a measurement can exceed", ""
 
 
-def latest_day() -> date:
-    """Return the latest day that it is anywhere on earth."""
-    return (datetime.now(UTC) + timedelta(hours=14)).date()
-
-
-def _chained(document: Document, i: int) -> Iterator[tuple[Place, str, str, str]]:
-    """Yield a problem where a waiver and those before it excuse the same for longer than one waiver may."""
-    waiver = document.waivers[i]
-    same = [w for w in document.waivers[: i + 1] if w.subject == waiver.subject]
-    days = (max(w.expires for w in same) - min(w.granted for w in same)).days
-    if len(same) > 1 and days > WAIVER_DAYS:
-        text = f"{len(same)} waivers excuse rule {waiver.rule!r} for the same version over {days} days together"
-        yield ("waivers", i, "expires"), text, f"at most {WAIVER_DAYS} days; renewing one replaces it", ""
-
-
 def _read_suites(tree: Tree, folder: Path) -> tuple[dict[str, str], list[Path]]:
     """Read every suite that the file names, put ``file@sha256:…`` in the place of its path, and say what was read."""
     found: dict[str, str] = {}
     files: list[Path] = []
-    for holder, key, place in list(_suite_places(tree)):
-        path = folder / holder[key]
+    data: Any = tree.value.get("data")
+    listed: Any = data.get("suite") if isinstance(data, dict) else None
+    if isinstance(listed, str):
+        listed = data["suite"] = [listed]
+    for i, one in enumerate(listed if isinstance(listed, list) else ()):
+        if not isinstance(one, str):
+            continue  # the shape check says so
+        path, place = folder / one, ("data", "suite", i)
         mark = tree.mark(place)
         try:
             text = strict_json.content(path, LARGE).decode("utf-8")
             suite = suites.parse(text, path.name)
         except OSError as exc:
-            what = f"{holder[key]!r} cannot be read: {exc.strerror}"
+            what = f"{one!r} cannot be read: {exc.strerror}"
             raise PolicyFileError(Problem(*mark, dotted(place), what, "a file beside the policy")) from exc
         except (PolicyError, UnicodeDecodeError, DocumentError) as exc:
             raise PolicyFileError(Problem(*mark, dotted(place), str(exc), "a Great Expectations suite")) from exc
@@ -352,17 +323,5 @@ def _read_suites(tree: Tree, folder: Path) -> tuple[dict[str, str], list[Path]]:
         name = f"{path.name}@sha256:{hashlib.sha256(plain.encode()).hexdigest()}"
         found[name] = plain
         files.append(path)
-        holder[key] = name
+        listed[i] = name
     return found, files
-
-
-def _suite_places(tree: Tree) -> Iterator[tuple[Any, Any, Place]]:
-    """Return (container, key, place) of every path of a suite that is text; the shape check finds the rest."""
-    data = tree.value.get("data")
-    if isinstance(data, dict):
-        if isinstance(data.get("suite"), str):
-            data["suite"] = [data["suite"]]
-        if isinstance(data.get("suite"), list):
-            for i, one in enumerate(data["suite"]):
-                if isinstance(one, str):
-                    yield data["suite"], i, ("data", "suite", i)

@@ -18,7 +18,7 @@ from privgate.errors import PrivgateWarning
 from privgate.evidence import Evidence, Precondition
 from privgate.outcome import settled
 from privgate.policy import problems, read
-from privgate.policy.document_shape import Document, plain
+from privgate.policy.document_shape import Document
 from privgate.policy.judging import Judged, judge
 from privgate.policy.problems import Mark, PolicyFileError, Problem
 from privgate.verdict import Finding
@@ -44,10 +44,7 @@ class Policy(Document):
         name_or_path : str or Path
             ``"dtp-1"``, or a path; what contains a separator or ends in .yaml or .yml is a path.
 
-        Raises
-        ------
-        PolicyError
-            The file cannot be used; the message names line, key and what was expected. Nothing was trained.
+        ``PolicyError``: the file cannot be used; the message names line, key and what was expected.
         """
         path = problems.find(name_or_path)
         source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)
@@ -55,9 +52,9 @@ class Policy(Document):
         made._path = path  # noqa: SLF001  its own class
         made._source = source  # noqa: SLF001  our own class
         if why := made.powerless(made.facts()):
-            raise PolicyFileError(Problem(*made.mark(("rules",)), "rules", why, "a limit that a measurement can break"))
+            raise PolicyFileError(Problem(*made.mark("rules"), "rules", why, "a limit that a measurement can break"))
         if made.not_applicable:
-            file, line = made.mark(("not_applicable",))
+            file, line = made.mark("not_applicable")
             warnings.warn(
                 f"{file}:{line}: not_applicable is ignored; 0.1.0 was the last version that signed such statements",
                 PrivgateWarning,
@@ -92,12 +89,7 @@ class Policy(Document):
         """File and line of each rule by id, wherever it stands."""
         return {rule.name: self._source.tree.mark(("rules", i)) for i, rule in enumerate(self.rules)}
 
-    def origin(self, rule: str, key: str) -> Mark | None:
-        """Return the file and line that a rule's key comes from; None where it is a default."""
-        position = [r.name for r in self.rules].index(rule)
-        return self.mark_of("rules", position, key)
-
-    def mark(self, place: tuple[str | int, ...]) -> Mark:
+    def mark(self, *place: str | int) -> Mark:
         """Return the file and line of a key, or of the nearest key around it."""
         return self._source.tree.mark(place)
 
@@ -108,16 +100,14 @@ class Policy(Document):
     @cached_property
     def resolved(self) -> dict[str, Any]:
         """JSON values of the policy with everything it extends and every default written out."""
-        conditions = [plain(c) for c in dict.fromkeys(self._source.conditions)]
-        said = plain(self)
+        conditions = [c.model_dump(mode="json") for c in dict.fromkeys(self._source.conditions)]
+        said = self.model_dump(mode="json", by_alias=True)
+        # what says nothing changes no digest
         if not self.data.people_declared:
             del said["data"]["people_declared"]
-        if not self.approves:  # what says nothing changes no digest
-            del said["approves"]
-        if self.file == "downloadable":
-            del said["file"]
-        if not self.not_applicable:
-            del said["not_applicable"]
+        for key, nothing in (("approves", ""), ("file", "downloadable"), ("not_applicable", False)):
+            if said[key] == nothing:
+                del said[key]
         said["rules"] = [
             {k: v for k, v in r.items() if v or k not in ("when", "either", "over", "level")} for r in said["rules"]
         ]
@@ -137,15 +127,7 @@ class Policy(Document):
         return self.model_copy(update={"rules": tuple(r for r in self.rules if not r.unasked(holds))})
 
     def refusal(self, model: str, alias: str | None = None) -> str:
-        """Return why this policy is not for a model, or not for setting an alias; empty if it is.
-
-        Parameters
-        ----------
-        model : str
-            Registered name.
-        alias : str, optional
-            What a promotion would set; not looked at if absent.
-        """
+        """Return why this policy is not for a registered model, or not for setting an alias; empty if it is."""
         for condition in self._source.conditions:
             for word, value, patterns in (("model", model, condition.models), ("alias", alias, condition.aliases)):
                 if value is not None and not any(fnmatchcase(value, p) for p in patterns):
@@ -156,10 +138,7 @@ class Policy(Document):
     def check_data(self, data: Data) -> list[Precondition]:
         """Return what the policy demands of the training data, before anything is trained.
 
-        Raises
-        ------
-        PolicyError
-            A suite holds an expectation that does not exist, or with arguments that it does not take.
+        ``PolicyError``: a suite holds an expectation that does not exist, or with arguments that it does not take.
         """
         least = self.data.min_rows
         found = []
@@ -176,14 +155,8 @@ class Policy(Document):
     def judge(self, evidence: Evidence, *, today: date | None = None, confirm: Confirm | None = None) -> Judged:
         """Return the findings, what became of every waiver, and until when an approval would hold.
 
-        Parameters
-        ----------
-        evidence : Evidence
-            All that was found out.
-        today : date, optional
-            For waivers; the present day (UTC) if absent.
-        confirm : callable, optional
-            Looks at the findings once more, before those that answer one question are put together.
+        Waivers are those of ``today``, in UTC if absent. ``confirm`` looks at the findings once more, before those that
+        answer one question are put together.
         """
         facts = self.facts(int(evidence.subject.get("n_units") or 0))
         made = judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())

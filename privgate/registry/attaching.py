@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
+from privgate.outcome import SCOPES, Outcome
 from privgate.registry import layout, reports
 from privgate.registry.client import ADDRESSES, answering, connect
 from privgate.registry.named import named
@@ -83,7 +84,7 @@ def attach(
             experiment = client.get_run(run_id).info.experiment_id
             link = f"#/experiments/{experiment}/runs/{run_id}/artifacts/{quote(place)}/report.html"
             day = _decided_at(verdict).date().isoformat()
-            head = f"{_MARK}{_outcome_words(verdict)} under policy {_plain(policy)} on {day}; [report]({link})"
+            head = f"{_MARK}{verdict.decision.text}, by policy {_plain(policy)}, on {day}; [report]({link})"
             _describe(client, subject, head, out_dir)
     return place
 
@@ -126,9 +127,12 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     float). A share or a quantile is no largest value and has a name of its own, as ``privgate/<rule>_share_above``.
     Beside every figure in nats stand ``privgate/<rule>_is_infinite`` (0 or 1: no limit is known) and
     ``privgate/<rule>_capped``: the end of its interval that a limit is compared with, at most ``LARGEST_NATS``. What
-    was not measured is as bad as infinite. ``privgate/outcome`` is 0 (passed) to 3 (failed).
+    was not measured is as bad as infinite. ``privgate/outcome`` is 0 (passed) to 3 (failed); ``privgate/scope`` is 0
+    where an approval speaks of all questions that rules ask, 1 of those near people's own records, 2 of those at them.
     """
-    told: dict[str, float] = {"privgate/outcome": float(verdict.outcome.rank)}
+    d = verdict.decision
+    facts = {"outcome": d.outcome.rank, "scope": SCOPES.index(d.scope), "warnings": d.warnings, "observed": d.observed}
+    told = {f"privgate/{name}": float(value) for name, value in facts.items()}
     for f in verdict.findings:
         name = f"privgate/{layout.path_part(f'{f.rule}{f.suffix}')}"
         if f.metric and not math.isnan(f.value):
@@ -148,10 +152,11 @@ def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str,
     written = out_dir / "report.json"  # there the assertions name nobody
     found = json.loads(written.read_text(encoding="utf-8"))["findings"] if written.is_file() else ()
     said = {f["rule"]: f["message"] for f in found}
-    counted = [f for f in verdict.findings if not f.outcome.releases]
+    blocking = [f for f in verdict.findings if f.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)]
+    counted = sorted(blocking, key=lambda f: -f.outcome.rank)
     more = f", and {len(counted) - 1} more" if len(counted) > 1 else ""
     return {
-        "privgate": f"{_outcome_words(verdict)}, {_plain(policy)[:40]}, {_decided_at(verdict).date().isoformat()}",
+        "privgate": f"{verdict.decision.text}, {_plain(policy)[:40]}, {_decided_at(verdict).date().isoformat()}",
         "privgate.outcome": ("observed: " if verdict.observed else "") + verdict.outcome.value,
         "privgate.policy": policy,
         "privgate.policy_digest": str(verdict.policy.get("digest", "")),
@@ -176,12 +181,6 @@ def _describe(client: Any, subject: Subject, head: str, out_dir: Path) -> None:
     while len(shown) > _DESCRIPTION:
         shown = shown[: _DESCRIPTION - 1].rpartition("\n")[0]
     client.update_model_version(subject.name, subject.version, description=shown)
-
-
-def _outcome_words(verdict: Verdict) -> str:
-    if verdict.observed:
-        return "observed only"
-    return "approved" if verdict.approved else f"not approved ({verdict.outcome.value})"
 
 
 def _decided_at(verdict: Verdict) -> datetime:

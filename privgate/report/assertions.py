@@ -128,11 +128,11 @@ _APART = ("scope", "attack", "aggregate", "q", "threshold", "at_fpr", "prior", "
 
 def _titles(findings: Iterable[Finding], asked: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return rule -> title; where several rules share one, what tells them apart stands behind it."""
-    by_title: dict[str, list[Finding]] = {}
-    for f in findings:
-        by_title.setdefault(title(f), []).append(f)
+    by_title: dict[tuple[str, bool], list[Finding]] = {}
+    for f in findings:  # what was not asked takes no name from what was
+        by_title.setdefault((title(f), f.outcome is Outcome.NOT_NEEDED), []).append(f)
     made: dict[str, str] = {}
-    for shared, found in by_title.items():
+    for (shared, _), found in by_title.items():
         options = [asked.get(f.request, {}) for f in found]
         apart = next((o for o in _APART if len({str(given.get(o)) for given in options}) == len(found)), "")
         for f, value in zip(found, [given.get(apart) for given in options], strict=True):

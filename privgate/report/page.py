@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from privgate.errors import SubjectError
 from privgate.evidence.figures import fold, number
-from privgate.report import front, two_reports
+from privgate.report import page_one, two_reports, words
 from privgate.report.report_schema import Comparison, ReportDocument, SubjectFacts, read
 from privgate.report.sections import sections
 from privgate.report.sentences import say
@@ -44,7 +44,7 @@ def render(doc: ReportDocument | Comparison) -> str:
     if isinstance(doc, Comparison):
         page = environment().get_template("comparison.html")
         return str(page.render(title=two_reports.title(doc), parts=two_reports.blocks(doc)))
-    told = {"front": front.view(doc), "sections": sections(doc), "doc": doc}
+    told = {"front": page_one.view(doc), "sections": [*words.particulars(doc), *sections(doc)], "doc": doc}
     return str(environment().get_template("report.html").render(**told))
 
 
@@ -78,17 +78,17 @@ def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
             problem = plain(exc, 200)
     called = {k: str(row[k]) for k in ("name", "version") if row.get(k) and not alone}
     named = (doc.subject if doc else SubjectFacts()).model_copy(update=called)
-    line = {"model": front.subject(named), "alias": plain(row.get("alias"), 40), "href": _href(row.get("href"))}
+    line = {"model": page_one.subject(named), "alias": plain(row.get("alias"), 40), "href": _href(row.get("href"))}
     if doc is None:
         state = "Report unusable" if problem else "Never checked"
         told = {"tone": "bad", "verdict": state, "note": problem, "order": 0}
         return {**line, **told, **dict.fromkeys(("policy", "expires", "worst", "checked"), "")}
-    page, late = front.view(doc), _late(doc.expires, now)
+    late = _late(doc.expires, now)
     released = doc.approved and not late
     return {
         **line,
-        "tone": "bad" if late else page["tone"],
-        "verdict": page["decision"] + (", expired" if late else ""),
+        "tone": "bad" if late else "watch" if doc.observed else page_one.TONES[doc.outcome],
+        "verdict": words.capital(words.decide(doc).text) + (", expired" if late else ""),
         "note": "",
         "order": 1 + released + (released and doc.outcome is Outcome.PASSED),
         "policy": plain(doc.policy.name, 40),

@@ -1,19 +1,16 @@
 """The report without markup of a page: what a terminal shows, the Markdown summary, and JUnit XML for CI servers."""
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree as ET
 
-from privgate.evidence.figures import fold
-from privgate.report import assertions, front, two_reports, what_was_asked, words
+from privgate.report import assertions, page_one, two_reports, words
 from privgate.report.assertions import Assertion
-from privgate.report.blocks import Chart, TableBlock, Text
+from privgate.report.blocks import Chart, List, Section, TableBlock, Text
+from privgate.report.page_one import Tile
 from privgate.report.report_schema import Comparison, ReportDocument
 from privgate.report.sentences import say
-from privgate.report.text import item, markdown, plain, prose, shown
-from privgate.report.words import capital
+from privgate.report.text import item, markdown, plain, prose
 from privgate.verdict import Finding, Outcome
 
 _MARKS: Mapping[str, str] = {
@@ -26,123 +23,71 @@ _MARKS: Mapping[str, str] = {
 
 
 def terminal(doc: ReportDocument) -> str:
-    """Return the whole text; it begins with the decision in capitals."""
+    """Return the whole text; it begins with the decision, its first word in capitals."""
     return "\n".join([headline(doc), *lines(doc)]) + "\n"
 
 
 def headline(doc: ReportDocument) -> str:
     """Return the decision, about what, by which policy."""
-    s = doc.subject
-    what = prose(say("terminal.subject", name=s.name, version=s.version) if s.version else s.name)
-    decision = say(f"terminal.{doc.outcome}")
-    return say("terminal.head", decision=decision, subject=what, policy=prose(doc.policy.name))
+    word, _, rest = words.decide(doc).text.partition(" ")
+    decision = f"{word.upper()} {rest}".strip()
+    named = {"subject": prose(page_one.subject(doc.subject)), "policy": prose(page_one.policy(doc))}
+    return say("terminal.head", decision=decision, **named)
 
 
 def lines(doc: ReportDocument) -> Iterator[str]:
-    """Yield what follows the headline; a precondition that holds is not worth a line."""
-    if (doc.approved or doc.observed) and doc.decision.casefold() != say(f"terminal.{doc.outcome}").casefold():
-        yield f"  {prose(doc.decision)}"  # under a waiver, or while only observing
-    yield from _totals(doc)
-    yield from reasons(doc, advice=True)
-    unasked = [q.told for q in what_was_asked.of(doc) if q.state == "not_asked"]
-    yield from (f"  {_MARKS[Outcome.NOT_NEEDED]} {capital(prose(told))}" for told in unasked)
-    for step in doc.next_steps:
-        yield f"  next: {prose(step.action)}"
-        yield f"      {prose(step.effect)}; {prose(step.cost)}"
-    yield from (f"  {prose(line)}" for line in _how(doc))
+    """Yield one screen: the reason, a line a question, the next step."""
+    if said := page_one.reason(doc):
+        yield f"  {prose(said)}"
+    for tile in page_one.tiles(doc):
+        value = f"{tile.value}; " if tile.value else ""
+        yield f"  {_MARKS[tile.outcome]} {tile.title}: {value}{prose(tile.text)}"
+    yield f"  {say('next.one')}: {page_one.steps(doc, 300)[0]}"
 
 
-def _totals(doc: ReportDocument) -> Iterator[str]:
-    """Yield how many rules ended how, and the margin that is smallest."""
-    rules = [a for a in assertions.of(doc) if not a.condition and a.outcome is not Outcome.NOT_NEEDED]
-    ended = Counter(a.outcome for a in rules)
-    counts = {"approve": ended[Outcome.PASSED], "refuse": ended[Outcome.FAILED]}
-    counts |= {"undecided": ended[Outcome.INCONCLUSIVE], "warn": ended[Outcome.WARNED]}
-    yield f"  {say('terminal.total', rules=len(rules), **counts)}"
-    if least := what_was_asked.smallest(rules):
-        yield f"  {say('terminal.margin', **least)}"
-
-
-def reasons(doc: ReportDocument, *, advice: bool = False) -> Iterator[str]:
-    """Yield a line a finding, worst first; a precondition that holds is not worth one."""
-    for a in sorted(assertions.of(doc), key=lambda a: words.badness(a.finding)):
-        if (a.outcome is Outcome.PASSED and a.condition) or (a.outcome is Outcome.NOT_NEEDED and not a.measured):
-            continue
-        title = say("row.title", title=a.asked) if a.condition else a.asked
-        yield f"  {_MARKS[a.outcome]} {title}: {a.sentence}"
-        if advice and a.finding.advice:
-            yield f"      {prose(a.finding.advice)}"
-
-
-def _how(doc: ReportDocument) -> Iterator[str]:
-    """Yield how the figures were come by: which engine answered for how many, what another seed changes."""
-    run, influence = doc.evidence.run, doc.evidence.influence
-    if influence is None:
-        return
-    for share in influence.engines:
-        if share.asked is None:  # it was asked about a few, or about all but a few
-            continue
-        if share.answered is None:
-            yield f"{share.engine}: part of {shown(share.asked)} people or records, {'; '.join(share.why)}"
-            continue
-        why = "; ".join(f"{reason} ({shown(count)})" for reason, count in share.why.items())
-        rest = "" if share.handed_on == 0 else f", {shown(share.handed_on)} handed on: {why}"
-        yield f"{share.engine}: {shown(share.answered)} of {shown(share.asked)} people or records{rest}"
-    if influence.noise and run.seeds and run.seeds.dependent:
-        yield f"seed noise: with nobody removed, {seed_alone(influence.noise.median)}"
-        yield f"people whose influence exceeds this noise: {shown(influence.noise.units_above)}"
-
-
-def seed_alone(median: float) -> str:
-    """Return what another seed alone does to the answer about the person in the middle."""
-    who = "the model's answer about every second person"
-    if math.isinf(median):
-        return f"another seed alone turns some label in {who} from possible to impossible, or back"
-    return f"another seed alone changes {who} by {fold(median)} ({median:.2g} nats) or more"
-
-
-_COLUMNS = ("result", "rule", "measured", "limit")
 _SIGN = {"good": "✅", "bad": "⛔", "open": "❔", "care": "⚠️", "watch": "👁"}
 
 
 def summary(doc: ReportDocument | Comparison) -> str:
-    """Return the report, or the comparison of two, as one page of Markdown; no line begins with foreign text."""
+    """Return page one, or the comparison of two reports, as Markdown; no line begins with foreign text."""
     if isinstance(doc, Comparison):
         return _comparison(doc)
-    page = front.view(doc)
+    page = page_one.view(doc)
     lines = [
         f"## {_SIGN[page['tone']]} {markdown(page['decision'])}: {markdown(page['subject'])}",
         "",
-        f"**{markdown(page['sentence'])}**",
+        *([f"{item(page['reason'])}", ""] if page["reason"] else []),
+        f"**{say('next.one')}:** {markdown(page['next'])}",
         "",
-        *(f"- **{say('next.one')}:** {markdown(step)}" for step in page["steps"]),
-        *(f"- {_SIGN[q['tone']]} {markdown(q['told'])}" for q in page["questions"]),
-        f"- **{say('why')}:** {markdown(page['why'])}",
-        f"- **{say('how_sure')}:** {markdown(page['how_sure'])}",
-        f"- **{say('accuracy')}:** {markdown(page['accuracy'])}",
-        "",
-        f"| {' | '.join(say(f'column.{c}') for c in _COLUMNS)} |",
+        f"| {' | '.join(say(f'column.{c}') for c in ('question', 'result', 'measured', 'told'))} |",
         "| --- | --- | --- | --- |",
+        *(f"| {' | '.join(map(markdown, _cells(tile)))} |" for tile in page["tiles"]),
+        "",
+        *(f"- **{markdown(name)}:** {markdown(value)}" for name, value in page["facts"]),
+        f"- **{say('open')}:** {markdown('; '.join(page['open']))}",
+        "- **{}:** {}".format(*map(markdown, page["signing"][-1])),
+        "",
+        f"<details><summary>{say('judged')}</summary>",
+        "",
+        *(f"- **{markdown(name)}:** {markdown(value)}" for name, value in words.facts(doc)),
+        *(f"- {item(line)}" for section in words.particulars(doc) for line in _sentences(section)),
+        "",
+        "</details>",
+        "",
     ]
-    lines += [_row(row) for row in page["rows"]]
-    lines += ["", *([f"*{say('more_rows.report', count=page['more'])}*", ""] if page["more"] else [])]
-    lines += [item(page["held"]), ""]
-    lines += [f"- **{say('waiver')}:** {markdown(w)}" for w in page["waivers"]]
-    lines += [f"- **{page['changes_since']}:** {markdown(page['changes'])}"]
-    lines += [f"- **{say(part)}:** {markdown(' '.join(page[part]))}" for part in ("weighed", "remains", "mitigations")]
-    lines += [f"- **{name}:** {markdown(value)}" for name, value in page["facts"]]
-    lines += ["", f"| {' | '.join(say(f'{c}.column') for c in ('harm', 'likely', 'bad'))} |", "| --- | --- | --- |"]
-    lines += [f"| {' | '.join(markdown(h[c]) for c in ('what', 'likely', 'bad'))} |" for h in page["harms"]]
-    lines += ["", f"<details><summary>{say('not_shown')}</summary>", ""]
-    lines += [f"- {item(line)}" for line in page["not_shown"]]
-    lines += ["", "</details>", ""]
     return "\n".join(lines)
 
 
-def _row(row: Mapping[str, str]) -> str:
-    title = f"{row['title']}. {row['note']}" if row["note"] else row["title"]
-    cells = (f"{_SIGN[row['tone']]} {row['result']}", title, row["measured"], row["limit"])
-    return f"| {' | '.join(markdown(c) for c in cells)} |"
+def _cells(tile: Tile) -> tuple[str, str, str, str]:
+    return tile.title, f"{_SIGN[tile.tone]} {tile.state}", tile.value, tile.text
+
+
+def _sentences(section: Section) -> Iterator[str]:
+    for block in section.blocks:
+        if isinstance(block, Text):
+            yield block.text
+        elif isinstance(block, List):
+            yield from block.items
 
 
 def _comparison(doc: Comparison) -> str:
@@ -171,7 +116,7 @@ def junit(doc: ReportDocument) -> str:
     cases = assertions.of(doc)
     name = f"privgate {doc.subject.name} {doc.subject.version}".strip()
     suite = ET.Element("testsuite", name=_say(name), timestamp=_say(doc.decided_at))
-    ET.SubElement(ET.SubElement(suite, "properties"), "property", name="decision", value=_say(doc.decision))
+    ET.SubElement(ET.SubElement(suite, "properties"), "property", name="decision", value=_say(words.decide(doc).text))
     tally = dict.fromkeys(("failure", "error", "skipped"), 0)
     policy = _say(f"privgate.{doc.policy.name}")
     for asserted in cases:

@@ -61,7 +61,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "units": summary(evidence.records, names, _limits(verdict), everybody=not (covered and covered.not_computed)),
     }
     made = read({**doc, "decision": "", "level": ""})
-    doc |= {"decision": words.decision(made), "level": words.level(made)}
+    doc |= {"decision": words.decide(made).text, "level": words.level(made)}
     if baseline is not None:
         doc["comparison"] = _since(baseline, doc)
     return doc

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from privgate import evidence, vocabulary
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report import assertions, charts, front, methods, people, two_reports, words
+from privgate.report import assertions, charts, methods, page_one, people, two_reports, words
 from privgate.report.blocks import Block, Chart, Code, Heading, List, Section, Text, facts, numbers, table
 from privgate.report.charts import Curve
 from privgate.report.report_schema import SCHEMA, DomainFacts, ReportDocument, SubjectFacts
@@ -36,7 +36,7 @@ def findings(doc: ReportDocument) -> Section:
         ]
         heads = ("Rule", "Status", "Reason", "Up to", "Asked by", "Approved by", "Until")
         blocks.append(table("All waivers", heads, listed))
-    if len(full := front.steps(doc)) > 1 or not doc.approved:
+    if len(full := page_one.steps(doc)) > 1 or not doc.approved:
         blocks += [Heading("What to do next, in full"), List(full)]
     return Section("findings", "All findings", blocks)
 
@@ -448,7 +448,7 @@ def trace(doc: ReportDocument) -> Section:
     blocks = [facts([*named, (f"Digest of policy {plain(policy.name, 40)}", policy.digest)], wide=True), facts(run)]
     commands = {
         "To run this check again": plain(found.command, 500),
-        "To verify the statement attached to this version": front.verify(doc),
+        "To verify the statement attached to this version": page_one.verify(doc),
     }
     return Section("trace", "Trace", [*blocks, *(Code(label, text) for label, text in commands.items() if text)])
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from privgate.report import assertions, front, words
+from privgate.report import assertions, page_one, words
 from privgate.report.blocks import Block, Section, Text, table
 from privgate.report.people import NAMES
 from privgate.report.report_schema import (
@@ -48,7 +48,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 def _named(doc: ReportDocument) -> ComparedReport:
     subject = {"name": doc.subject.name, "version": doc.subject.version, "policy": doc.policy.name}
-    return ComparedReport(**subject, outcome=doc.outcome, decision=words.decision(doc), decided_at=doc.decided_at)
+    return ComparedReport(**subject, outcome=doc.outcome, decision=words.decide(doc).text, decided_at=doc.decided_at)
 
 
 def _rule(old: Finding | None, new: Finding | None) -> RuleChange:
@@ -143,7 +143,7 @@ def _summary(found: Comparison) -> str:
 
 def title(comparison: Comparison) -> str:
     """Return what is compared with what."""
-    return f"{front.subject(comparison.new)} against {front.subject(comparison.old)}"
+    return f"{page_one.subject(comparison.new)} against {page_one.subject(comparison.old)}"
 
 
 _QUANTILES: Mapping[Quantile, str] = {

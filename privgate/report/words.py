@@ -1,13 +1,16 @@
 """Plain words: the decision in a sentence, what was judged, and what a report never claims."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
-from privgate.evidence import (
-    AttackResult,
-)
-from privgate.evidence.figures import number, percent
+from privgate.evidence import AttackResult
+from privgate.evidence.figures import figure, number, percent, percent_at_most
+from privgate.evidence.measurement import BehindInfluence
+from privgate.outcome import Decision
+from privgate.policy.judging import find_scope, met_for_everybody
 from privgate.policy.rules import about
+from privgate.report.blocks import Block, Facts, List, Section, Text
 from privgate.report.report_schema import ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain
@@ -18,9 +21,40 @@ from privgate.verdict import Finding, Outcome
 _NOT_SHOWN = ("limits.attack", "limits.theorem", "limits.others", "limits.legal")
 
 
-def not_shown() -> list[str]:
-    """Return what no report shows, whatever it finds."""
-    return [say(key) for key in _NOT_SHOWN]
+def particulars(doc: ReportDocument) -> list[Section]:
+    """Return what page one has no room for: what was judged, warnings and waivers, and what no report shows."""
+    names = ("precondition:near_overlap", "precondition:same_population")
+    unfit = [f for f in preconditions(doc) if f.rule in names and f.outcome is not Outcome.PASSED]
+    limits = [f"{capital(plain(f.message, 400)).rstrip('.')}." for f in unfit]
+    stated = {} if doc.subject.recipe is None else doc.subject.recipe.public
+    public = "; ".join(f"{plain(name, 40)} ({plain(origin, 120)})" for name, origin in stated.items())
+    limits += [say("limits.public", names=public)] if public else []
+    limits += filter(None, [no_attack_limited(doc)])
+    judged: list[Block] = [
+        Facts(facts(doc)),
+        Text(accuracy(doc)),
+        *(Text(said) for said in dict.fromkeys(_hedges(doc))),
+    ]
+    return [
+        Section("judged", say("judged"), judged),
+        Section("limits", say("not_shown"), [List([*limits, *map(say, _NOT_SHOWN)])]),
+    ]
+
+
+def _hedges(doc: ReportDocument) -> Iterator[str]:
+    """Yield of which people and trainings the figures of influence do not speak."""
+    for m in doc.evidence.measurements:
+        b = BehindInfluence.of(m.behind)
+        if b.beyond and math.isfinite(m.high):
+            yield say("sure.beyond", share=percent_at_most(b.beyond), level=number(100 * (m.confidence or 0)))
+        if b.own_coins and b.followed and m.unit != "fraction" and m.low < m.value < math.inf:
+            yield say("sure.own_above", figure=figure(m.value, m.unit))
+        elif b.own_coins:
+            yield say("sure.own_coins")
+        if b.paired_seeds:
+            yield say("sure.seeds", count=b.paired_seeds)
+        if b.not_computed:
+            yield say("sure.stopped")
 
 
 def no_attack_limited(doc: ReportDocument) -> str:
@@ -35,54 +69,17 @@ def no_attack_limited(doc: ReportDocument) -> str:
     return say("limits.no_attack", policy=where) + declared
 
 
-def direct_only(doc: ReportDocument) -> str:
-    """Return of what questions alone an approval speaks, "direct" or "beside"; empty where it says more.
-
-    A ``pdtp`` rule was judged, and no ``dtp`` rule on all was met.
-    """
-    direct = [f for f in asked(doc) if about(f.metric).direct_only and "over=domain" not in f.request]
-    if not direct or _met_for_all(doc):
-        return ""
-    return "beside" if all("over=beside" in f.request for f in direct) else "direct"
-
-
-def _met_for_all(doc: ReportDocument) -> list[Finding]:
-    """Return the met ``dtp`` rules that limit every unit; a quantile or a share leaves some people out."""
-    return [
-        f
-        for f in doc.findings
-        if about(f.metric).over_all_queries
-        and f.outcome is Outcome.PASSED
-        and f.unit == "nats"
-        and not f.waiver
-        and "quantile" not in f.request
-        and "share" not in f.request
-    ]
+def decide(doc: ReportDocument) -> Decision:
+    """Return the decision that a document holds: every surface prints it."""
+    return Decision.of(doc.findings, scope=find_scope(doc.findings), observed=doc.observed)
 
 
 def level(doc: ReportDocument) -> str:
     """Return the DTP level that was reached, such as ``"DTP-1"``; empty unless a ``dtp`` rule passed and all hold."""
-    limits = [f.limit for f in _met_for_all(doc)]
+    limits = [f.limit for f in met_for_everybody(doc.findings)]
     if not doc.approved or not limits or math.isnan(min(limits)):
         return ""
     return f"DTP-{number(min(limits))}"
-
-
-def decision(doc: ReportDocument) -> str:
-    """Return the decision in a few words, lower case, such as "approved" or "refused"."""
-    return say("decision.observed", decision=_bare(doc)) if doc.observed else _bare(doc)
-
-
-def _bare(doc: ReportDocument) -> str:
-    if doc.outcome is Outcome.FAILED:
-        return say("decision.refused")
-    if doc.outcome is Outcome.INCONCLUSIVE:
-        return say("decision.undecided")
-    approved = say(f"decision.{direct_only(doc) or 'approved'}")
-    if doc.outcome is Outcome.WARNED:
-        waived = any(f.waiver for f in doc.findings)
-        return say("decision.waived" if waived else "decision.warned", approved=approved)
-    return approved
 
 
 def rules(doc: ReportDocument) -> list[Finding]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from privgate.errors import SubjectError
-from privgate.subject import estimators
 
 _FORM = "a recipe needs fit(X, y, *, seed, **params)"
 #: name of the object among the recorded parameters, if the function is a method
@@ -14,21 +13,17 @@ _OWNER = "self"
 
 
 def plain(training: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """Return the same training as a function, method, class or estimator, with its parameters.
-
-    ``SubjectError``: a partial gives arguments without their names.
-    """
+    """Return the same training as a function, method, class or estimator, with its parameters."""
     if isinstance(training, functools.partial):
         if training.args:
             raise SubjectError("the partial gives arguments by position, where X and y go; give them by name")
         return plain(training.func, {**training.keywords, **params})
+    fits, named = hasattr(training, "fit"), hasattr(training, "get_params")
     if isinstance(training, type):
-        return (
-            (training(), params) if hasattr(training, "get_params") and hasattr(training, "fit") else (training, params)
-        )
-    if estimators.is_estimator(training) or hasattr(training, "__code__") or inspect.ismethod(training):
+        return (training() if fits and named else training), params
+    if hasattr(training, "__code__") or inspect.ismethod(training) or (fits and named):
         return training, params
-    if hasattr(training, "fit") and not hasattr(training, "get_params"):
+    if fits:
         return training.fit, params
     if callable(training) and not hasattr(training, "__qualname__"):
         return training.__call__, params
@@ -43,10 +38,7 @@ def parts(training: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def check(training: Any, params: Mapping[str, Any]) -> None:
-    """Refuse what cannot be called with records, labels, a seed and these parameters.
-
-    ``SubjectError``: says which argument is missing or not known.
-    """
+    """Refuse what cannot be called with records, labels, a seed and these parameters; say which argument is wrong."""
     name = getattr(training, "__qualname__", type(training).__name__)
     if _OWNER in params:
         raise SubjectError(f"a parameter of {name} is called {_OWNER!r}; rename it")
@@ -98,8 +90,3 @@ def _names(function: Any) -> set[str]:
 def _seed_of(kind: type) -> str:
     """Return by which name a class takes a seed where it is made; empty if it does not."""
     return next((name for name in ("seed", "random_state") if name in _names(kind)), "")
-
-
-def is_of_script(thing: Any) -> bool:
-    """Whether this stands in the script or notebook that is running."""
-    return getattr(thing, "__module__", None) == "__main__"

@@ -1,7 +1,7 @@
 """The claim of a recipe trained with differential privacy: what is asserted, before anything was observed."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self
 
@@ -11,6 +11,15 @@ from privgate.errors import SubjectError
 ABSURD = 100.0
 #: mechanisms whose noise is Gaussian: no finite epsilon exists at delta 0
 GAUSSIAN = ("dp-sgd", "gaussian")
+#: numbers of a claim -> what each must be
+_NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "epsilon": (lambda v: v >= 0, "not be negative, and is"),
+    "delta": (lambda v: 0 <= v < 1, "lie in [0, 1), not"),
+    "noise_multiplier": (lambda v: v >= 0, "not be negative, and is"),
+    "sample_rate": (lambda v: 0 < v <= 1, "lie in (0, 1], not"),
+    "steps": (lambda v: v >= 1 and v == int(v), "be a whole number, at least 1, not"),
+    "max_grad_norm": (lambda v: v > 0, "be above 0, not"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +43,7 @@ class Claim:
     unit : str
         What one neighbor differs in, for example ``"record"`` or ``"person"``.
 
-    Raises
-    ------
-    SubjectError
-        A number is missing, absurd, or contradicts another.
+    ``SubjectError``: a number is missing, absurd, or contradicts another.
     """
 
     mechanism: str
@@ -62,10 +68,14 @@ class Claim:
             )
         if self.sampling not in (None, "poisson", "fixed_size", "shuffled"):
             raise SubjectError(f"sampling {self.sampling!r} is unknown; say 'poisson', 'fixed_size' or 'shuffled'")
-        for name in ("epsilon", "delta", "noise_multiplier", "sample_rate", "steps", "max_grad_norm"):
-            _check_number(name, getattr(self, name))
+        for name, (fits, must) in _NUMBERS.items():
+            if (value := getattr(self, name)) is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise SubjectError(f"the claim's {name} must be a finite number, not {value!r:.80}")
+            if not fits(value):
+                raise SubjectError(f"the claim's {name} must {must} {value!r}")
         self._check_guarantee()
-        self._check_parameters()
 
     def _check_guarantee(self) -> None:
         if self.epsilon is None and None in (self.noise_multiplier, self.sample_rate, self.steps):
@@ -84,8 +94,6 @@ class Claim:
             raise SubjectError(
                 "the claim contradicts itself: Gaussian noise has no finite epsilon at delta 0; state its delta"
             )
-
-    def _check_parameters(self) -> None:
         if self.epsilon is not None and self.noise_multiplier == 0:
             raise SubjectError("the claim contradicts itself: without noise no epsilon is finite")
         if self.sample_rate is not None and self.sample_rate < 1 and self.sampling is None:
@@ -119,20 +127,3 @@ class Claim:
             what = f"has unknown entries {', '.join(unknown)}" if unknown else "names no mechanism"
             raise SubjectError(f"the recorded differential-privacy claim {what}; it has {', '.join(sorted(known))}")
         return cls(**payload)
-
-
-def _check_number(name: str, value: Any) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise SubjectError(f"the claim's {name} must be a finite number, not {value!r:.80}")
-    if name == "steps" and (value < 1 or value != int(value)):
-        raise SubjectError(f"the claim's steps must be a whole number, at least 1, not {value!r}")
-    if name == "delta" and not 0 <= value < 1:
-        raise SubjectError(f"the claim's delta must lie in [0, 1), not {value!r}")
-    if name == "sample_rate" and not 0 < value <= 1:
-        raise SubjectError(f"the claim's sample_rate must lie in (0, 1], not {value!r}")
-    if name == "max_grad_norm" and value <= 0:
-        raise SubjectError(f"the claim's max_grad_norm must be above 0, not {value!r}")
-    if name in ("epsilon", "noise_multiplier") and value < 0:
-        raise SubjectError(f"the claim's {name} must not be negative, and is {value!r}")

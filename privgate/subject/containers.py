@@ -109,10 +109,7 @@ def stack(X: Any, other: Any) -> Any:
 
 
 def checked(X: Any) -> Any:
-    """Return a container that can be stored and asked for rows.
-
-    ``SubjectError``: it is of a kind, or has columns, that would reach training as something else.
-    """
+    """Return a container that can be stored and asked for rows; what would reach training as another is refused."""
     kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
     if kind.startswith("mlflow "):
         raise SubjectError(
@@ -158,14 +155,9 @@ def alike(X: Any, other: Any) -> tuple[Any, Any]:
     """Return training records and candidates with the same columns of the same types.
 
     Workers train on rows of both together: a candidate of another type would change what everybody is trained on.
-
-    ``SubjectError``: they have other columns, or a column of another type.
     """
-    if (
-        is_pandas(X) != is_pandas(other)
-        or is_sparse(X) != is_sparse(other)
-        or hasattr(X, "shape") != hasattr(other, "shape")
-    ):
+    ours, theirs = ((is_pandas(v), is_sparse(v), hasattr(v, "shape")) for v in (X, other))
+    if ours != theirs:
         raise SubjectError(
             f"candidates are a {type(other).__name__} and the training records a {type(X).__name__}; pass one kind"
         )
@@ -187,17 +179,10 @@ def _alike_frames(X: Any, other: Any) -> tuple[Any, Any]:
         raise SubjectError(f"candidates have the column {more[0]!r}, which the training records lack; drop it")
     if list(other.columns) != list(X.columns):
         other = other[list(X.columns)]
-    for name in X.columns:
-        if X[name].dtype != other[name].dtype:
-            ours, theirs = _one_type(X[name], other[name], f"column {name!r}")
-            X, other = _with(X, name, ours), _with(other, name, theirs)
+    for name in [c for c in X.columns if X[c].dtype != other[c].dtype]:
+        X, other = X.copy(deep=False), other.copy(deep=False)
+        X[name], other[name] = _one_type(X[name], other[name], f"column {name!r}")
     return X, other
-
-
-def _with(X: Any, name: Any, column: Any) -> Any:
-    X = X.copy(deep=False)
-    X[name] = column
-    return X
 
 
 def _one_type(ours: Any, theirs: Any, what: str) -> tuple[Any, Any]:
@@ -243,19 +228,15 @@ def cell(value: Any) -> Any:
     pandas = sys.modules.get("pandas")
     if pandas is not None and value is pandas.NA:
         return ["NA"]
-    return [type(value).__name__, _whole(value)]
-
-
-def _whole(value: Any) -> Any:
-    """Return a JSON value of all of an object: the text of an array leaves its middle out."""
+    kind = type(value).__name__
     if not _holds_array(value):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return [cell(v) for v in value]
+        return [kind, str(value)]
+    if isinstance(value, list | tuple):  # the text of an array leaves its middle out
+        return [kind, [cell(v) for v in value]]
     if isinstance(value, dict):
-        return [[cell(k), cell(v)] for k, v in value.items()]
-    made = value if is_pandas(value) or is_sparse(value) else np.asarray(value)
-    return str(value) if made.shape == () else content_digest(made)
+        return [kind, [[cell(k), cell(v)] for k, v in value.items()]]
+    held = value if is_pandas(value) or is_sparse(value) else np.asarray(value)
+    return [kind, str(value) if held.shape == () else content_digest(held)]
 
 
 def _holds_array(value: Any) -> bool:
@@ -267,7 +248,7 @@ def _holds_array(value: Any) -> bool:
 def content_digest(X: Any) -> str:
     """Return the digest of all values of a container, dtypes, categories and column names included."""
     if is_frame(X):
-        return digest.of_json([[_named(c), *_column(X[c])] for c in X.columns])
+        return digest.of_json([[c if isinstance(c, str) else int(c), *_column(X[c])] for c in X.columns])
     if is_pandas(X):
         return digest.of_json(["series", *_column(X)])
     if is_sparse(X):
@@ -284,10 +265,6 @@ def content_digest(X: Any) -> str:
     return digest.of_json([v if isinstance(v, str) else cell(v) for v in X])
 
 
-def _named(name: Any) -> Any:
-    return name if isinstance(name, str) else int(name)
-
-
 def _column(column: Any) -> list[Any]:
     kind = str(column.dtype)
     values = column.tolist()
@@ -296,12 +273,8 @@ def _column(column: Any) -> list[Any]:
         return [kind, bool(column.cat.ordered), [cell(v) for v in held.tolist()], column.cat.codes.tolist()]
     if kind in {"str", "string"}:  # nothing is null there, whatever this pandas calls it
         return [kind, [v if isinstance(v, str) else None for v in values]]
-    if kind == "object":
-        return [kind, [cell(v) for v in values]]
-    return [kind, [None if v is None else str(v) for v in values]]
+    return [kind, [cell(v) if kind == "object" else None if v is None else str(v) for v in values]]
 
-
-# Labels, targets, names and groups: arrays of one type, in which nothing is nobody's.
 
 #: several labels a record, in a container of their own
 SEVERAL = (
@@ -311,10 +284,7 @@ SEVERAL = (
 
 
 def plain(values: Any, what: str) -> NDArray[Any]:
-    """Return an array without objects: text stays text, numbers stay numbers, and nobody is given a label of "None".
-
-    ``SubjectError``: something is missing, or text and numbers are mixed, which as text would be one: 1 and "1".
-    """
+    """Return an array without objects; refuse what is missing, and text among numbers: as text 1 and "1" are one."""
     if isinstance(values, list | tuple) and any(isinstance(v, set | frozenset | dict) for v in values):
         raise SubjectError(SEVERAL.format(what=what))
     array = np.asarray(values)
@@ -332,10 +302,7 @@ def plain(values: Any, what: str) -> NDArray[Any]:
 
 
 def like(others: NDArray[Any], y: NDArray[Any], what: str = "labels", ours: str = "y") -> NDArray[Any]:
-    """Return labels or names of candidates in the type of ``y``, our own ones, where that changes none of them.
-
-    ``SubjectError``: one side is text and the other is not.
-    """
+    """Return labels or names of candidates in the type of ``y``, our own ones, where that changes none of them."""
     if (others.dtype.kind in "US") != (y.dtype.kind in "US"):
         kinds = ["text" if side.dtype.kind in "US" else "numbers" for side in (others, y)]
         raise SubjectError(f"{what} of candidates are {kinds[0]} and {ours} is {kinds[1]}; give both as {kinds[1]}")

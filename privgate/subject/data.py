@@ -59,31 +59,16 @@ class TrainingData(Records):
     def load(cls, folder: Path, *, mmap: bool = False) -> Self:
         """Read what ``save`` wrote; nothing is verified here, see ``digest``."""
         index = strict_json.read(folder / "data.json", LARGE)
-        files = index["files"]
-
-        def read(name: str | None) -> Any:
-            return None if name is None else load(folder / name, mmap=mmap)
-
-        pair = files.get("candidates")
-        return cls(
-            read(files["X"]),
-            read(files["y"]),
-            ids=read(files["ids"]),
-            groups=read(files["groups"]),
-            one_record_each=index.get("one_record_each", False),
-            candidates=None if pair is None else tuple(map(read, pair)),
-            domain=None if index["domain"] is None else Domain.from_payload(index["domain"]),
-            sensitive=tuple(index["sensitive"]),
-        )
+        names = dict(index["files"])
+        pair = names.pop("candidates", None)
+        held: dict[str, Any] = {
+            k: None if name is None else load(folder / name, mmap=mmap) for k, name in names.items()
+        }
+        candidates = None if pair is None else tuple(load(folder / name, mmap=mmap) for name in pair)
+        return cls(**held, candidates=candidates, **_stated(index))
 
     def read_column(self, column: str) -> Any:
-        """Return a column of the records, or of the file that they were read from.
-
-        Raises
-        ------
-        SubjectError
-            There is none of that name.
-        """
+        """Return a column of the records, or of the file that they were read from; ``SubjectError``: there is none."""
         if column in getattr(self.X, "columns", ()):
             return self.X[column]
         if self.source is not None:
@@ -97,12 +82,9 @@ class TrainingData(Records):
 
     @classmethod
     def from_loader(cls, reference: str, **options: Any) -> Self:
-        """Return data that stays where it is: ``pkg:fn`` is called here, and only the digest is stored.
+        """Return data that stay where they are: a function is called here, and only the digest is stored.
 
-        Parameters
-        ----------
-        reference : str
-            ``"package.module:function"``; the function takes ``options`` and returns a ``TrainingData``.
+        ``reference`` is ``"package.module:function"``; the function takes ``options`` and returns a ``TrainingData``.
         """
         module, _, name = reference.partition(":")
         try:
@@ -166,16 +148,8 @@ class TrainingData(Records):
             named = groups if groups in people.columns else None
             X_out, y_out, _, names = files.split(people, {"target": target, "groups": named, "drop": unused})
             pair = (X_out, y_out) if names is None else (X_out, y_out, names)
-        made = cls(
-            X,
-            y,
-            ids=id_values,
-            groups=group_values,
-            one_record_each=one_record_each,
-            candidates=pair,
-            domain=domain,
-            sensitive=tuple(sensitive),
-        )
+        about = {"one_record_each": one_record_each, "domain": domain, "sensitive": tuple(sensitive)}
+        made = cls(X, y, ids=id_values, groups=group_values, candidates=pair, **about)
         source = {"uri": uri, "format": form, "columns": columns, "candidates": other, "options": options}
         try:
             recorded = json.loads(json.dumps({**source, **made.declared()}, allow_nan=False))
@@ -187,16 +161,9 @@ class TrainingData(Records):
     @classmethod
     def from_source(cls, source: Mapping[str, Any]) -> Self:
         """Return the data that a recorded ``source`` names, read again."""
-        columns, domain = dict(source["columns"]), source["domain"]
+        about = {**source["columns"], **_stated(source), **source["options"]}
         return cls.from_file(
-            str(source["uri"]),
-            **columns,
-            candidates=source["candidates"],
-            domain=None if domain is None else Domain.from_payload(domain),
-            sensitive=tuple(source["sensitive"]),
-            one_record_each=bool(source.get("one_record_each")),
-            file_format=str(source["format"]),
-            **dict(source["options"]),
+            str(source["uri"]), candidates=source["candidates"], file_format=str(source["format"]), **about
         )
 
     @classmethod
@@ -228,3 +195,10 @@ class TrainingData(Records):
         about.pop("file_format", None)
         X, y, ids, groups = files.split(dataset.df, columns)
         return cls(X, y, ids=ids, groups=groups, **about)
+
+
+def _stated(index: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``Records.declared`` recorded, as keyword arguments."""
+    domain = None if index["domain"] is None else Domain.from_payload(index["domain"])
+    each = bool(index.get("one_record_each"))
+    return {"domain": domain, "sensitive": tuple(index["sensitive"]), "one_record_each": each}

@@ -4,7 +4,7 @@ DTP is a supremum over questions, so it is meaningless without saying over which
 or inferred from it, and then marked as inferred in every report.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -79,23 +79,16 @@ class Domain:
                 raise ValueError(f"domain: {name} must be a finite number above 0, not {v!r}")
         if self.box is not None:  # read back, ends are floats
             object.__setattr__(self, "box", tuple((float(a), float(b)) for a, b in self.box))
-        self._check_blocks()
-        if self.queries is not None and (k := self._outside(np.array(self.queries))) is not None:
-            # theorems over the ranges would say less than what is answered
-            raise ValueError(
-                f"domain: question {k + 1} of the list lies outside the ranges that are declared beside it"
-            )
-
-    def _outside(self, asked: NDArray[np.float64]) -> int | None:
-        """Return the first listed question that the rest of the domain rules out; None where it holds all."""
-        good = AcceptedQuestions({**self.payload(), "queries": None}).holds(asked)
-        return None if good.all() else int(np.flatnonzero(~good)[0])
-
-    def _check_blocks(self) -> None:
-        inside = [j for block in self.blocks for j in block]
-        sides = self.box or ()
+        inside, sides = [j for block in self.blocks for j in block], self.box or ()
         if len(set(inside)) != len(inside) or any(not 0 <= j < len(sides) or sides[j] != (0.0, 1.0) for j in inside):
             raise ValueError("domain: a block names columns of the box that go from 0 to 1, each column once")
+        asked = () if self.queries is None else np.array(self.queries)
+        good = AcceptedQuestions({**self.payload(), "queries": None}).holds(asked)
+        if not good.all():  # theorems over the ranges would say less than what is answered
+            raise ValueError(
+                f"domain: question {int(good.argmin()) + 1} of the list lies outside the ranges that are declared "
+                "beside it"
+            )
 
     def __repr__(self) -> str:
         """Return the domain; a proposal says that it is one."""
@@ -125,22 +118,14 @@ class Domain:
     def of(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
         """Return a domain from the short forms that people write, or one proposed from data.
 
-        Parameters
-        ----------
-        stated : Domain, mapping, sequence, frame or table of numbers
-            A mapping holds this class's own keywords, or the columns of a frame. A tuple is a range, ``(17, 90)``, a
-            list the categories, ``["no", "yes"]``. None at the end of either says that values may be missing. A
-            sequence has one item a feature. A whole number is a count of categories, a list or range the codes.
-            A tuple of two numbers is the ends of an interval.
+        A mapping holds this class's own keywords, or the columns of a frame. A tuple is a range, ``(17, 90)``, a list
+        the categories, ``["no", "yes"]``. None at the end of either says that values may be missing. A sequence has one
+        item a feature. A whole number is a count of categories, a list or range the codes. A tuple of two numbers is
+        the ends of an interval.
 
-            A DataFrame, or a table of numbers, is read: ranges are rounded outward, categories listed. The result is a
-            proposal for a person to look at, because ends and rare values are somebody's; nothing accepts it before
-            ``confirm``.
-
-        Raises
-        ------
-        ValueError
-            No such form, or a proposal that nobody has confirmed.
+        A DataFrame, or a table of numbers, is read: ranges are rounded outward, categories listed. The result is a
+        proposal for a person to look at, because ends and rare values are somebody's; nothing accepts it before
+        ``confirm``. ``ValueError``: no such form, or a proposal that nobody has confirmed.
 
         Examples
         --------
@@ -173,13 +158,7 @@ class Domain:
 
     @classmethod
     def infer(cls, X: NDArray[Any]) -> Self:
-        """Read a domain off the data: categories for small non-negative integers, otherwise the box of ranges.
-
-        Parameters
-        ----------
-        X : array of shape (n, d), numeric
-            Training data. An inferred domain is a guess and the report says so.
-        """
+        """Guess a domain of numbers (n, d): categories for small non-negative integers, otherwise the box of ranges."""
         a = np.asarray(X, dtype=np.float64)
         lo, hi = a.min(axis=0), a.max(axis=0)
         if np.all(a == np.floor(a)) and lo.min() >= 0 and hi.max() < 1000:
@@ -239,33 +218,32 @@ class Domain:
         """Return JSON values; ``from_payload`` is the inverse."""
         named = {} if self.columns is None else {"columns": [c.payload() for c in self.columns]}
         blocks = {"blocks": [list(b) for b in self.blocks]} if self.blocks else {}
+        queries = {} if self.queries is None else {"queries": [list(q) for q in self.queries]}
         return {
             **named,
             **blocks,
             "categories": [int(v) for v in self.categories] if self.categories is not None else None,
             "box": [list(side) for side in self.box] if self.box is not None else None,
-            "max_length": self.max_length,
-            "norm": self.norm,
-            "inferred": self.inferred,
-            **({} if self.queries is None else {"queries": [list(q) for q in self.queries]}),
+            **{k: getattr(self, k) for k in ("max_length", "norm", "inferred")},
+            **queries,
         }
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Self:
         """Return the domain that ``payload`` describes."""
-        box = payload.get("box")
-        cats = payload.get("categories")
-        columns = payload.get("columns")
+        kinds: dict[str, Callable[[Any], Any]] = {
+            "columns": Column.from_payload,
+            "categories": int,
+            "box": lambda side: (float(side[0]), float(side[1])),
+            "queries": tuple,
+        }
+        stated: dict[str, Any] = {
+            k: tuple(map(kind, payload[k])) for k, kind in kinds.items() if payload.get(k) is not None
+        }
+        blocks = tuple(tuple(int(j) for j in block) for block in payload.get("blocks", ()))
+        stated |= {k: payload.get(k) for k in ("max_length", "norm")}
         return cls(
-            columns=None if columns is None else tuple(Column.from_payload(c) for c in columns),
-            blocks=tuple(tuple(int(j) for j in block) for block in payload.get("blocks", ())),
-            categories=None if cats is None else tuple(int(v) for v in cats),
-            box=None if box is None else tuple((float(a), float(b)) for a, b in box),
-            max_length=payload.get("max_length"),
-            norm=payload.get("norm"),
-            inferred=bool(payload.get("inferred", False)),
-            proposed=bool(payload.get("proposed", False)),
-            queries=None if payload.get("queries") is None else tuple(tuple(q) for q in payload["queries"]),
+            **stated, blocks=blocks, inferred=bool(payload.get("inferred")), proposed=bool(payload.get("proposed"))
         )
 
 

@@ -39,24 +39,19 @@ def is_fitted(value: Any) -> bool:
     return learned or any(is_fitted(v) for v in ((_settings(value) or {}).values() if known else inner))
 
 
-def _called(thing: Any) -> str:
-    """Return how a function or class is called in its source; an address in memory tells nobody anything."""
-    name = str(getattr(thing, "__qualname__", "")).rpartition("<locals>.")[2]
-    return "a lambda" if name == "<lambda>" else name or repr(thing)
-
-
 def reference(thing: Any) -> str:
     """Return ``module:qualname`` of a class or function; a script's own functions get the script's module name.
 
-    ``SubjectError``: it cannot be imported again by that name (a lambda, a nested function, a name that means something
-    else).
+    ``SubjectError``: that name does not find it again (a lambda, a nested function, another object's name).
     """
     name = getattr(thing, "__qualname__", "") or getattr(thing, "__name__", "")
     home = getattr(thing, "__module__", None) or getattr(getattr(thing, "__objclass__", None), "__module__", None)
     if isinstance(thing, np.ufunc):
         home = home or "numpy"
     if not name or not home or "<" in name:
-        raise SubjectError(f"{_called(thing)} has no importable name; define it at the top level of a module")
+        own = str(getattr(thing, "__qualname__", "")).rpartition("<locals>.")[2]  # an address tells nobody anything
+        known = "a lambda" if own == "<lambda>" else own or repr(thing)
+        raise SubjectError(f"{known} has no importable name; define it at the top level of a module")
     found: Any = sys.modules.get(home)
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -170,15 +165,7 @@ def _container(value: Any) -> dict[str, Any] | None:
 
 
 def decode(value: Any, resolve: Resolve) -> Any:
-    """Return what ``encode`` recorded.
-
-    Parameters
-    ----------
-    value : JSON
-        What ``encode`` returned.
-    resolve : callable
-        ``"module:qualname" -> object``; in workers it looks into the recipe's own sources first.
-    """
+    """Return what ``encode`` recorded; ``resolve`` maps ``"module:qualname"`` to objects, a recipe's own ones first."""
     if isinstance(value, list):
         return [decode(v, resolve) for v in value]
     if not isinstance(value, dict):
@@ -192,8 +179,8 @@ def decode(value: Any, resolve: Resolve) -> Any:
 def _decoded_frame(value: Any, resolve: Resolve) -> Any:
     import pandas as pd
 
-    columns = [(decode(c, resolve), dtype, decode(cells, resolve)) for c, dtype, cells in value["value"]]
-    return pd.DataFrame({name: pd.Series(cells, dtype=dtype) for name, dtype, cells in columns})
+    held = {decode(c, resolve): pd.Series(decode(v, resolve), dtype=dtype) for c, dtype, v in value["value"]}
+    return pd.DataFrame(held)
 
 
 def _decoded_partial(value: Any, resolve: Resolve) -> Any:
@@ -232,22 +219,27 @@ def references(value: Any) -> list[str]:
     """Return every ``module:qualname`` that ``decode`` would resolve."""
     if isinstance(value, list):
         return [r for v in value for r in references(v)]
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or value.get("!") == "domain":
         return []
-    made = value.get("!") in _OF_A_CLASS
-    own = [value["class"]] if made else []
-    own += [value["value"]] if value.get("!") == "import" else []
-    if value.get("!") == "domain":
-        return []
-    inner = value.get("params", {}).values() if made else value.get("value", [])
-    return own + [r for v in (inner if not isinstance(inner, str) else []) for r in references(v)]
+    if value.get("!") == "import":
+        return [value["value"]]
+    if value.get("!") in _OF_A_CLASS:
+        return [value["class"], *references(list(value.get("params", {}).values()))]
+    inner = value.get("value", [])
+    return [] if isinstance(inner, str) else [r for v in inner for r in references(v)]
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every mapping within an encoded value, those around others first."""
+    if isinstance(value, dict):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _nodes(inner)
 
 
 def keeps_state(value: Any) -> bool:
     """Whether ``decode`` would set attributes of an object by name, and not only call constructors."""
-    if isinstance(value, dict):
-        return value.get("!") == "instance" or any(keeps_state(v) for v in value.values())
-    return isinstance(value, list) and any(keeps_state(v) for v in value)
+    return any(node.get("!") == "instance" for node in _nodes(value))
 
 
 def names_files(value: Any) -> bool:
@@ -256,14 +248,9 @@ def names_files(value: Any) -> bool:
     ``memory=`` of pipelines and clusterings is a folder whose pickles are loaded and written; vectorizers of
     ``input="filename"`` take records for names of files.
     """
-    if isinstance(value, list):
-        return any(names_files(v) for v in value)
-    if not isinstance(value, dict):
-        return False
-    given = value.get("params") if value.get("!") == "estimator" else None
-    if isinstance(given, dict) and (given.get("memory") is not None or given.get("input", "content") != "content"):
-        return True
-    return any(names_files(v) for v in value.values())
+    given = [node.get("params") for node in _nodes(value) if node.get("!") == "estimator"]
+    held = [params for params in given if isinstance(params, dict)]
+    return any(p.get("memory") is not None or p.get("input", "content") != "content" for p in held)
 
 
 @contextmanager

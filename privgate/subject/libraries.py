@@ -1,4 +1,4 @@
-"""What is known of installed libraries before they are imported."""
+"""What is known of installed libraries before they are imported, and how skops is imported."""
 
 import re
 import sys
@@ -7,8 +7,6 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
-
-# Which classes and functions an estimator may name where it is made outside any box.
 
 
 def is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
@@ -28,9 +26,6 @@ def is_number_type(ref: str) -> bool:
     return isinstance(thing, np.ufunc) or (isinstance(thing, type) and issubclass(thing, np.number | np.bool_))
 
 
-# Which installed distributions provide a module, found without asking the disk about every file of each.
-
-
 def providing(modules: Iterable[str]) -> list[str]:
     """Return the names of the distributions that install these top-level modules.
 
@@ -47,8 +42,6 @@ def providing(modules: Iterable[str]) -> list[str]:
             found.append(dist.metadata["Name"])
     return found
 
-
-# Import skops without the array libraries that scikit-learn's catalogue of estimators would bring along.
 
 #: what imports a whole library each and holds no estimator: packages of scikit-learn's own, and what its tests are of
 _ADAPTERS = (*(f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy")), "pytest")

@@ -116,10 +116,9 @@ class Recipe:
             self.training.get_params() if self.params or self.made_by else ()
         ):
             raise SubjectError(f"{type(self.training).__name__} has no parameter {min(unknown)!r}")
-        if any(calling.is_of_script(thing) for thing in (self.training, self.predict, *self.made_by.values())):
-            sources.collect(
-                self._references(), extra=self.sources
-            )  # refused here, before anything is trained or logged
+        functions = (self.training, self.predict, *self.made_by.values())
+        if any(getattr(function, "__module__", None) == "__main__" for function in functions):
+            sources.collect(self._references(), extra=self.sources)  # refused before anything is trained or logged
 
     def _check_origins(self) -> None:
         if twice := set(self.made_by) & {*self.params, *self.public}:
@@ -136,8 +135,8 @@ class Recipe:
     @property
     def refusal(self) -> str:
         """Why nothing can be judged of a model that this trains, known without training; empty if nothing is known."""
-        estimator = self.training if self.recorded is None else self.estimator_of("sklearn.", "privgate.models:")
-        if not self.is_estimator or estimator is None:
+        estimator = self._known_estimator
+        if estimator is None:
             return ""
         return tasks.refusal(estimator, self.task or "", predicts=self.payload["predict"] is not None)
 
@@ -145,11 +144,15 @@ class Recipe:
         """Return why somebody must say whether targets are labels or numbers; empty if it is said, or plain."""
         if self.task is not None:
             return ""
-        estimator = None if not self.is_estimator else self.training
-        if self.recorded is not None:
-            estimator = self.estimator_of("sklearn.", "privgate.models:")
-        known = estimator is not None and tasks.of_estimator(estimator) == "classification"
+        known = tasks.of_estimator(self._known_estimator) == "classification"
         return tasks.asked(np.asarray(y), classifier=known)
+
+    @property
+    def _known_estimator(self) -> Any:
+        """The estimator of libraries' classes, or as it was given; None for a function."""
+        if self.recorded is not None:
+            return self.estimator_of("sklearn.", "privgate.models:")
+        return self.training if self.is_estimator else None
 
     @property
     def is_estimator(self) -> bool:
@@ -204,19 +207,9 @@ class Recipe:
 
     @classmethod
     def read(cls, payload: Mapping[str, Any], root: Path | None) -> Self:
-        """Return a recipe from its JSON form; its functions are imported only where it is trained.
+        """Return a recipe from its JSON form and the folder of its source snapshot; nothing of it is imported here.
 
-        Parameters
-        ----------
-        payload : mapping
-            What ``payload`` gave.
-        root : Path or None
-            Folder of the source snapshot.
-
-        Raises
-        ------
-        SubjectError
-            It is of another version, or names a class that only an earlier one knew.
+        ``SubjectError``: it is of another version, or names a class that only an earlier one knew.
         """
         if payload.get("schema") != "privgate/recipe/v1":
             raise SubjectError(
@@ -237,7 +230,7 @@ class Recipe:
             raise SubjectError(f"the recipe names {why}")
         return made
 
-    # -- in workers only: these run the user's code ---------------------------------------------------------------
+    # in workers only: these run the user's code
 
     def _resolve(self, ref: str) -> Any:
         return sources.resolve(ref, self.root)
@@ -275,16 +268,11 @@ class Recipe:
         return None if self.payload["predict"] is not None else self.estimator_of("sklearn.", "privgate.models:")
 
     def estimator_of(self, *homes: str) -> Any:
-        """Return the estimator if all that it names are classes of estimators at these places; else None.
+        """Return the estimator if all that it names are classes of estimators at places like ``"sklearn."``; else None.
 
         A snapshot that brings its own modules of these names would train something else: nothing is said about it, and
         nothing of it is imported. The process that asks makes it, and engines fit it there, outside any box. So whoever
         wrote the recipe may name such classes and nothing that their modules import, and no files.
-
-        Parameters
-        ----------
-        homes : str
-            How references begin, for example ``"sklearn."``.
         """
         if not self.is_estimator or self.payload.get("made_by"):
             return None
@@ -355,47 +343,28 @@ class Recipe:
         return f"{type(model).__name__} has no {wanted}; give the recipe predict=fn(model, X)"
 
     def probabilities(self, model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the released probabilities of ``model``, columns in the order of ``classes``.
+        """Return the released probabilities of a trained or registered model for queries X, float64 of shape (n, K).
 
-        Parameters
-        ----------
-        model : any
-            What ``train`` returned, or the registered model.
-        X : container of n records
-            Queries.
-        classes : array of shape (K,)
-            All labels of the training set, sorted. A class that the model does not know has probability 0.
-
-        Returns
-        -------
-        float64 array of shape (n, K)
-
-        Raises
-        ------
-        SubjectError
-            Another number of classes, NaN, or negative numbers came back.
+        Columns are in the order of ``classes``, all labels of the training set; a class that the model does not know
+        has probability 0. ``SubjectError``: another number of classes, NaN, or negative numbers came back.
         """
-        predict = self._predict()
-        if why := self.answerless(model):
-            raise SubjectError(why)
+        predict = self._predict(model)
         raw = np.asarray(predict(model, X) if predict is not None else model.predict_proba(X), dtype=np.float64)
         return aligned(raw, getattr(model, "classes_", None) if predict is None else None, classes)
 
     def predictions(self, model: Any, X: Any) -> NDArray[np.float64]:
         """Return the numbers that a regressor answers with, float64 of shape (n,).
 
-        Raises
-        ------
-        SubjectError
-            Several numbers a record, or NaN or infinity, came back.
+        ``SubjectError``: several numbers a record, or NaN or infinity, came back.
         """
-        predict = self._predict()
-        if why := self.answerless(model):
-            raise SubjectError(why)
+        predict = self._predict(model)
         raw = predict(model, X) if predict is not None else model.predict(X)
         return numbers(np.asarray(raw, dtype=np.float64))
 
-    def _predict(self) -> Any:
+    def _predict(self, model: Any) -> Any:
+        """Return the recipe's ``predict``, None where the model answers by itself; refuse one that cannot."""
+        if why := self.answerless(model):
+            raise SubjectError(why)
         predict = self.predict if self.recorded is None else self.recorded["predict"]
         return self._resolve(predict) if isinstance(predict, str) else predict
 

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,8 @@ from privgate.subject.domain import Domain
 class Units(Sequence[Index]):
     """Rows of each unit, without an object each: a million of them would take more memory than most data.
 
-    Parameters
-    ----------
-    order : int64 array of shape (n,)
-        All rows, those of a unit side by side.
-    bounds : int64 array of shape (U + 1,)
-        Where each unit begins in ``order``, and the end.
+    ``order`` of shape (n,) holds all rows, those of a unit side by side; ``bounds`` of shape (U + 1,) where each begins
+    in it, and the end.
     """
 
     def __init__(self, order: Index, bounds: Index) -> None:
@@ -46,11 +42,7 @@ class Units(Sequence[Index]):
         made[self.order] = np.repeat(np.arange(len(self)), np.diff(self.bounds))
         return made
 
-    @overload
-    def __getitem__(self, k: int) -> Index: ...
-    @overload
-    def __getitem__(self, k: slice) -> Sequence[Index]: ...
-    def __getitem__(self, k: int | slice) -> Index | Sequence[Index]:
+    def __getitem__(self, k: Any) -> Any:
         if isinstance(k, slice):
             return [self[j] for j in range(*k.indices(len(self)))]
         if not -len(self) <= k < len(self):
@@ -82,7 +74,15 @@ class Records:
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", containers.checked(self.X))
         n = length(self.X)
-        self._check_shape()
+        try:
+            shape = np.shape(self.y)
+        except ValueError as exc:  # lists of unequal length
+            raise SubjectError(containers.SEVERAL.format(what="y")) from exc
+        if len(shape) == 2 and shape[1] > 1:
+            raise SubjectError(
+                f"y has {shape[1]} columns: several labels or numbers a record are not judged together; log one model "
+                "a column, each with its own y, and check each"
+            )
         y = containers.plain(self.y, "y")
         object.__setattr__(self, "y", y)
         if y.ndim != 1 or len(y) != n:
@@ -91,8 +91,7 @@ class Records:
             raise SubjectError(f"training data has {n} records; leaving one out needs at least 2")
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise SubjectError("y holds NaN or infinity; remove or fill those records")
-        for name in ("ids", "groups"):
-            value = getattr(self, name)
+        for name, value in (("ids", self.ids), ("groups", self.groups)):
             if value is not None:
                 array = containers.plain(value, name)
                 if array.shape != (n,):
@@ -146,18 +145,6 @@ class Records:
             theirs, y_out, names = take(theirs, others), y_out[others], [people[others]]
         object.__setattr__(self, "candidates", (theirs, y_out, *names))
 
-    def _check_shape(self) -> None:
-        """Refuse what has no one answer about one person: series in time, several labels a record."""
-        try:
-            shape = np.shape(self.y)
-        except ValueError as exc:  # lists of unequal length
-            raise SubjectError(containers.SEVERAL.format(what="y")) from exc
-        if len(shape) == 2 and shape[1] > 1:
-            raise SubjectError(
-                f"y has {shape[1]} columns: several labels or numbers a record are not judged together; log one model "
-                "a column, each with its own y, and check each"
-            )
-
     @property
     def n(self) -> int:
         """Number of training records."""
@@ -183,21 +170,14 @@ class Records:
     def declare_people(self, declared: str, by: str = "", groups: Any = None) -> Self:
         """Return the same data with whose the records are declared beside them: their digest stays.
 
-        Parameters
-        ----------
-        declared : str
-            "one record each", "groups" of the data themselves, or "groups <column>".
-        by : str
-            Who declared it.
-        groups : array of shape (n,), optional
-            The person of each record, where ``declared`` names a column.
+        Declared is "one record each", "groups" of the data themselves, or "groups <column>" with the person of each
+        record, shape (n,).
         """
         made = copy.copy(self)
         made.__dict__.pop("units", None)
         made.__dict__.pop("unit_names", None)
         object.__setattr__(made, "declared_by", by)
         if groups is not None:
-            _ = self.digest
             made.__dict__["digest"] = self.digest
             object.__setattr__(made, "groups", containers.plain(groups, "groups"))
         object.__setattr__(made, "one_record_each", declared == "one record each" and made.groups is None)
@@ -236,14 +216,12 @@ class Records:
     def digest(self) -> str:
         """Full sha256 over every value, label, id, group, candidate and the declared domain."""
         parts: dict[str, Any] = {"X": content_digest(self.X), "y": digest.of_array(self.y)}
-        for name in ("ids", "groups"):
-            value = getattr(self, name)
+        for name, value in (("ids", self.ids), ("groups", self.groups)):
             parts[name] = None if value is None else digest.of_array(value)
         if self.candidates is not None:
             parts["candidates"] = [content_digest(self.candidates[0]), digest.of_array(self.candidates[1])]
-        parts["domain"] = None if self.domain is None else self.domain.payload()
-        parts["sensitive"] = list(self.sensitive)
-        return digest.of_json(parts)
+        domain = None if self.domain is None else self.domain.payload()
+        return digest.of_json({**parts, "domain": domain, "sensitive": list(self.sensitive)})
 
     @cached_property
     def order(self) -> str:
@@ -256,8 +234,6 @@ class Records:
 
     def as_targets(self) -> Self:
         """Return the same data, whose ``y`` are numbers to predict; digests stay."""
-        if self.numbers:
-            return self
         made = copy.copy(self)
         object.__setattr__(made, "numbers", True)
         return made

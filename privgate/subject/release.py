@@ -1,7 +1,8 @@
 """The release: what one query to the deployed model returns."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -13,13 +14,7 @@ Form = Literal["probabilities", "rounded", "binned", "top_k", "label"]
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Noise that a regressor's endpoint adds to every answer, drawn afresh each time.
-
-    Parameters
-    ----------
-    scale : float
-        In the unit of the targets.
-    """
+    """Noise of a ``scale`` in the unit of the targets, added afresh to each answer of a regressor's endpoint."""
 
     scale: float
 
@@ -27,13 +22,13 @@ class Noise:
         if not 0 < self.scale < float("inf"):
             raise ValueError(f"release: the scale of noise must be finite and above 0, not {self.scale!r}")
 
+    @abstractmethod
     def drawn(self, size: int) -> Float:
-        """Return fresh noise, shape (size,)."""
-        raise NotImplementedError
+        """Return fresh noise from the system's own randomness, shape (size,)."""
 
+    @abstractmethod
     def below(self, noise: Float) -> Float:
         """Return the probability of less noise than that."""
-        raise NotImplementedError
 
     @property
     def deviation(self) -> float:
@@ -46,18 +41,15 @@ class Laplace(Noise):
 
     __slots__ = ()
 
-    def drawn(self, size: int) -> Float:
-        """Return fresh noise from the system's own randomness."""
+    def drawn(self, size: int) -> Float:  # noqa: D102  see Noise
         return np.random.default_rng().laplace(0.0, self.scale, size)
 
-    def below(self, noise: Float) -> Float:
-        """Return the distribution function."""
+    def below(self, noise: Float) -> Float:  # noqa: D102  see Noise
         tail = 0.5 * np.exp(-np.abs(noise) / self.scale)
         return np.asarray(np.where(noise < 0, tail, 1 - tail))
 
     @property
-    def deviation(self) -> float:
-        """Standard deviation: the root of two times the scale."""
+    def deviation(self) -> float:  # noqa: D102  see Noise
         return float(np.sqrt(2.0)) * self.scale
 
 
@@ -66,12 +58,10 @@ class Gaussian(Noise):
 
     __slots__ = ()
 
-    def drawn(self, size: int) -> Float:
-        """Return fresh noise from the system's own randomness."""
+    def drawn(self, size: int) -> Float:  # noqa: D102  see Noise
         return np.random.default_rng().normal(0.0, self.scale, size)
 
-    def below(self, noise: Float) -> Float:
-        """Return the distribution function."""
+    def below(self, noise: Float) -> Float:  # noqa: D102  see Noise
         from scipy.special import ndtr
 
         return np.asarray(ndtr(noise / self.scale), dtype=np.float64)
@@ -130,10 +120,7 @@ class Release:
     def resolved(self, classes: Any) -> Self:
         """Return the release with one floor for each of the sorted labels.
 
-        Raises
-        ------
-        ValueError
-            A floor is not above 0, is of no label of the data, or all together are above .1.
+        ``ValueError``: a floor is not above 0, is of no label of the data, or all together are above .1.
         """
         if not self.floor:
             return self
@@ -157,21 +144,11 @@ class Release:
         return values if self.noise is None else np.asarray(values + self.noise.drawn(len(values)))
 
     def shown(self, p: Float) -> Float:
-        """Return what the endpoint hands out for probabilities ``p``.
+        """Return what the endpoint hands out for exact probabilities ``p``, both of shape (n, K).
 
-        This is what ``privgate.log_model`` makes MLflow serve, so it needs nothing but numpy and is stored by value.
-
-        Parameters
-        ----------
-        p : float64 array of shape (n, K)
-            Exact probabilities.
-
-        Returns
-        -------
-        float64 array of shape (n, K)
-            Rounded as numpy rounds; bins ``[0, h), [h, 2h), …`` by their centres. A label that "top_k" does not list
-            has 0. Of "label" one label has 1, every other 0. Ties go to the earlier class. Nothing is normalised
-            again.
+        Rounded as numpy rounds; bins ``[0, h), [h, 2h), …`` by their centres. A label that "top_k" does not list has 0.
+        Of "label" one label has 1, every other 0. Ties go to the earlier class. Nothing is normalised again. This is
+        what ``privgate.log_model`` makes MLflow serve, so it needs nothing but numpy and is stored by value.
         """
         p = np.asarray(p, dtype=np.float64)
         if self.temperature != 1.0:
@@ -200,12 +177,12 @@ class Release:
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; noise only where there is some."""
-        found = {k: v for k, v in asdict(self).items() if k not in ("noise", "floor", "alone")}
+        stated = {k: getattr(self, k) for k in ("form", "step", "k", "temperature")}
         if self.floor:
-            found |= {"floor": self.floor, **({"alone": True} if self.alone else {})}
+            stated |= {"floor": self.floor, **({"alone": True} if self.alone else {})}
         if self.noise is not None:
-            found["noise"] = {"kind": type(self.noise).__name__.lower(), "scale": self.noise.scale}
-        return found
+            stated["noise"] = {"kind": type(self.noise).__name__.lower(), "scale": self.noise.scale}
+        return stated
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Self:

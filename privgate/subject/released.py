@@ -23,22 +23,10 @@ _UNIT = 1074 * np.log(2.0)
 
 
 def released(log_p: Float, release: Release) -> Float:
-    """Return the natural logarithm of what the endpoint hands out for each label.
+    """Return the natural logarithm of what the endpoint hands out for each label, shape (..., K).
 
-    Parameters
-    ----------
-    log_p : float64 array of shape (..., K)
-        Exact natural log-probabilities.
-    release : Release
-
-    Returns
-    -------
-    float64 array of the same shape
-        The logarithm of ``Release.shown``, but without its underflow: ``-inf`` where a label gets 0 or is not listed.
-
-    References
-    ----------
-    docs/mathematics.md, section 11.
+    It is that of ``Release.shown`` for the exact natural log-probabilities ``log_p``, but without its underflow:
+    ``-inf`` where a label gets 0 or is not listed (docs/mathematics.md, section 11).
     """
     log_q = heated(log_p, release.temperature)
     if release.floor:
@@ -112,22 +100,10 @@ def _held(log_p: Float) -> tuple[Float, Float]:
 def bounds(log_with: Float, log_without: Float, release: Release) -> tuple[Float, Float]:
     """Return the smallest and the largest change of what real models release, shape (...,), nats.
 
-    Parameters
-    ----------
-    log_with, log_without : float64 arrays of shape (..., K)
-        Natural log-probabilities.
-    release : Release
-
-    Notes
-    -----
     Halves (0.125 in hundredths), values on an edge of a bin, and ties for the last place of a list are resolved one way
     by one endpoint and another way by the next; the worst of both counts. Two models that give exactly the same
     log-probability release the same, though two probabilities a few bits apart may share their logarithm.
-
-    Raises
-    ------
-    FloatingPointError
-        A log-probability is NaN.
+    ``FloatingPointError``: a log-probability is NaN.
     """
     if np.isnan(log_with).any() or np.isnan(log_without).any():
         raise FloatingPointError("NaN log-probabilities: an engine failure, not a zero")
@@ -144,17 +120,13 @@ def bounds(log_with: Float, log_without: Float, release: Release) -> tuple[Float
     return small.max(axis=-1), large.max(axis=-1)
 
 
-def _on_heated(error: Float, release: Release) -> Float:
-    # ln q_y = -ln sum_c exp((l_c - l_y) / T), and each difference moves by at most 2 e
-    return error if release.temperature == 1.0 else 2 * error / release.temperature
-
-
 def _values(log_p: Float, release: Release, error: Float) -> tuple[Float, Float]:
     """Return the lowest and highest logarithm of the value of each label, were every label listed."""
     log_q = heated(log_p, release.temperature)
     if release.form == "label":
         return np.zeros(log_q.shape), np.zeros(log_q.shape)
-    margin = _on_heated(error, release)[..., None]
+    # heated, ln q_y = -ln sum_c exp((l_c - l_y) / T), and each difference moves by at most 2 e
+    margin = (error if release.temperature == 1.0 else 2 * error / release.temperature)[..., None]
     if release.floor:  # where each label moves by a factor at most, so does what makes the sum 1
         low, answers = np.log(np.array(release.floor)), released(log_p, release)
         return np.maximum(answers - 2 * margin, low), np.minimum(answers + 2 * margin, 0.0)
@@ -235,15 +207,8 @@ def _listed_labels(release: Release, log_p: Float) -> int:
 def admissible(values: Float, log_p: Float, release: Release, error: float) -> Bool:
     """Return for which answers each value may be what a release hands out, shape (...,).
 
-    Parameters
-    ----------
-    values : float64 array of shape (..., K)
-        What was handed out for each label; 0 for a label that is not listed.
-    log_p : float64 array of shape (..., K)
-        Exact natural log-probabilities.
-    release : Release
-    error : float
-        Bound on the error of each log-probability, and on the relative error of each value; above 0.
+    ``values`` of shape (..., K) were handed out, 0 for a label that is not listed; ``log_p`` are exact natural
+    log-probabilities. ``error`` bounds the error of each of these and the relative error of each value; above 0.
     """
     off = np.full(log_p.shape[:-1], error)
     low, high = _values(log_p, release, off)

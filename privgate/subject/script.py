@@ -25,11 +25,6 @@ _WORK = re.compile(
 )
 
 
-def spans(node: ast.stmt, code: CodeType) -> bool:
-    """Return whether a definition is the one that a piece of code was compiled from."""
-    return _first(node) <= code.co_firstlineno <= (node.end_lineno or node.lineno)
-
-
 def _first(node: ast.stmt) -> int:
     return min([node.lineno, *(int(d.lineno) for d in getattr(node, "decorator_list", ()))])
 
@@ -110,17 +105,8 @@ _HELD: dict[type, str] = {argparse.Namespace: "argparse", pathlib.PosixPath: "pa
 def needed(names: Iterable[str], *, file: Path | None) -> str:
     """Return the source that defines these names of ``__main__`` and everything that they reach.
 
-    Parameters
-    ----------
-    names : iterable of str
-        Global names.
-    file : Path or None
-        The script; None in a notebook, whose cells Python remembers.
-
-    Raises
-    ------
-    SubjectError
-        Something that is reached would have to be trained, read or logged again, or has no text; names its line.
+    ``file`` is the script; None in a notebook, whose cells Python remembers. ``SubjectError``: something that is
+    reached would have to be trained, read or logged again, or has no text; the sentence names its line.
     """
     made = _Part(vars(sys.modules["__main__"]), file)
     for name in names:
@@ -239,7 +225,8 @@ class _Part:
             for node in ast.walk(top)
             if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) and node.name == name
         ]
-        inside = [n for n in held if code is not None and spans(n, code)]
+        line = 0 if code is None else code.co_firstlineno
+        inside = [n for n in held if _first(n) <= line <= (n.end_lineno or n.lineno)]
         found = inside or held
         return self._compiled(segment(found[-1], lines)) if found else None
 

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import itertools
 import re
 import site
 import sys
@@ -105,33 +106,14 @@ def _imports(module: str, tree: ast.AST, *, is_package: bool) -> set[str]:
     return found - {""}
 
 
-def _snapshot_name(module: str, path: Path) -> str:
-    stem = module.replace(".", "/")
-    return f"{stem}/__init__.py" if path.name == "__init__.py" else f"{stem}.py"
-
-
 def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> dict[str, bytes]:
     """Return the user's source files that the references need: their modules, and what these import, transitively.
 
-    Of a script or notebook only what the references reach, see ``script``.
+    Of a script or notebook only what the references (``module:qualname``) reach, see ``script``. ``extra`` are files to
+    add as they are, for what a function imports or reads by computed names. Keys are paths in the layout of imports.
+    Installed libraries are not copied; their versions are recorded with the environment instead.
 
-    Parameters
-    ----------
-    references : iterable of str
-        ``module:qualname``.
-    extra : iterable of path
-        Files to add as they are, by file name; for what a function imports or reads by computed names.
-
-    Returns
-    -------
-    dict
-        Relative path (import layout) -> content. Installed libraries are not copied; their versions are recorded
-        with the environment instead.
-
-    Raises
-    ------
-    SubjectError
-        A script's function needs what would be trained, read or logged again where it is imported.
+    ``SubjectError``: a script's function needs what would be trained, read or logged again where it is imported.
     """
     main, references = main_module(), list(references)
     todo = [r.partition(":")[0] for r in references]
@@ -142,8 +124,9 @@ def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> d
     while todo or asked - cut:
         if asked - cut:
             cut = set(asked)
-            name, content = _cut(main, sorted(cut))
-            found[name] = content
+            file = getattr(sys.modules["__main__"], "__file__", None)
+            content = script.needed(sorted(cut), file=None if file is None else Path(file)).encode()
+            found[f"{main.replace('.', '/')}.py"] = content
             todo += [*_parents(main), *sorted(_imports(main, ast.parse(content), is_package=False))]
         module = todo.pop() if todo else main
         if module in seen:
@@ -153,7 +136,8 @@ def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> d
         if path is None:
             continue
         content = path.read_bytes()
-        found[_snapshot_name(module, path)] = content
+        stem = module.replace(".", "/")
+        found[f"{stem}/__init__.py" if path.name == "__init__.py" else f"{stem}.py"] = content
         imported = _imports(module, ast.parse(content, filename=str(path)), is_package=path.name == "__init__.py")
         todo += [*_parents(module), *sorted(imported)]
         asked |= {i.removeprefix(f"{main}.").partition(".")[0] for i in imported if i.startswith(f"{main}.")}
@@ -162,16 +146,8 @@ def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> d
     return found
 
 
-def _cut(main: str, names: list[str]) -> tuple[str, bytes]:
-    """Return file name and text of the part of the script or notebook that some of its names need."""
-    file = getattr(sys.modules["__main__"], "__file__", None)
-    text = script.needed(names, file=None if file is None else Path(file))
-    return f"{main.replace('.', '/')}.py", text.encode()
-
-
 def _parents(module: str) -> list[str]:
-    parts = module.split(".")[:-1]
-    return [".".join(parts[: i + 1]) for i in range(len(parts))]
+    return list(itertools.accumulate(module.split(".")[:-1], "{}.{}".format))
 
 
 def imported_names(snapshot: Mapping[str, bytes]) -> set[str]:
@@ -207,7 +183,8 @@ def resolve(reference: str, root: Path | None) -> Any:
             thing: Any = importlib.import_module(module)
         except ImportError as exc:
             raise SubjectError(f"module {module!r} of the recipe cannot be imported: {exc}") from exc
-    held = root is not None and _holds(root, module)
+    stem = (root or Path()) / module.replace(".", "/")
+    held = root is not None and (stem.with_name(stem.name + ".py").is_file() or stem.is_dir())
     for part in qualname.split("."):
         try:
             thing = getattr(thing, part)
@@ -215,25 +192,15 @@ def resolve(reference: str, root: Path | None) -> Any:
             raise SubjectError(
                 f"{module} has no {qualname!r}; the recipe names something that its sources lack"
             ) from exc
-    if root is not None and held and isinstance(thing, FunctionType):
-        return _within(thing, root)
-    return thing
+    if not (held and isinstance(thing, FunctionType)):
+        return thing
 
-
-def _within(function: FunctionType, root: Path) -> Any:
-    """Return ``function`` so that imports inside its body find the snapshot too."""
-
-    @functools.wraps(function)
+    @functools.wraps(thing)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with importing_from(root):
-            return function(*args, **kwargs)
+        with importing_from(root):  # imports inside its body find the snapshot, too
+            return thing(*args, **kwargs)
 
     return call
-
-
-def _holds(root: Path, module: str) -> bool:
-    stem = root / module.replace(".", "/")
-    return stem.with_name(stem.name + ".py").is_file() or stem.is_dir()
 
 
 @functools.cache
@@ -290,10 +257,7 @@ def write(snapshot: Mapping[str, bytes], folder: Path) -> None:
 
 
 def check_path(name: str) -> str:
-    """Return ``name`` if it is a plain relative POSIX path that stays in its folder.
-
-    ``SubjectError``: it is absolute, climbs, names a drive, or holds control characters or backslashes.
-    """
+    """Return a plain relative POSIX path; refuse one that climbs or holds a drive, control characters, backslashes."""
     parts = name.split("/")
     if not name or name.startswith("/") or {"", ".", ".."} & set(parts) or re.search(r"[\\:\x00-\x1f]", name):
         raise SubjectError(f"path {name!r} is not a plain relative path; files of a recipe stay in its folder")

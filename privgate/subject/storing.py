@@ -12,8 +12,6 @@ import numpy as np
 from privgate.errors import SubjectError
 from privgate.subject.containers import cell, content_digest, is_frame, is_pandas, is_sparse, laid_out, order_of
 
-# Writing containers to files without pickle, and reading back exactly what was written.
-#
 # A frame is a Parquet file. What Parquet does not keep is written beside the values: None, NaN and ``pandas.NA`` in
 # columns of objects, numbers among text there, categories that nobody has, names that are numbers, and memory order.
 
@@ -23,10 +21,7 @@ _KINDS = ("text", "none", "nan", "NA", "int", "float", "bool")
 
 
 def save(X: Any, stem: Path) -> str:
-    """Write a container next to ``stem`` without pickle and return the file's name.
-
-    ``SubjectError``: it holds what cannot be written without pickle; the sentence names the column.
-    """
+    """Write a container next to ``stem`` without pickle, if it can be, and return the file's name."""
     if is_frame(X):
         path = _save_frame(X, stem, {})
     elif is_pandas(X):
@@ -64,17 +59,15 @@ def load(path: Path, *, mmap: bool = False) -> Any:
 
 def difference(given: Any, stored: Any) -> str:
     """Return what storing changed, naming the column; empty if nothing: what the learner sees is the same."""
-    if content_digest(given) != content_digest(stored):
-        for name in given.columns if is_frame(given) and is_frame(stored) else ():
-            ours, theirs = given[[name]], stored[[name]]
-            if content_digest(ours) != content_digest(theirs):
-                if ours.dtypes.iloc[0] != theirs.dtypes.iloc[0]:
-                    return (
-                        f"column {name!r} is {ours.dtypes.iloc[0]} in memory and {theirs.dtypes.iloc[0]} when read back"
-                    )
-                return f"column {name!r} holds other values when it is read back"
-        return "its values are others when they are read back"
-    return ""
+    if content_digest(given) == content_digest(stored):
+        return ""
+    for name in given.columns if is_frame(given) and is_frame(stored) else ():
+        if content_digest(given[[name]]) != content_digest(stored[[name]]):
+            ours, theirs = given[name].dtype, stored[name].dtype
+            if ours != theirs:
+                return f"column {name!r} is {ours} in memory and {theirs} when read back"
+            return f"column {name!r} holds other values when it is read back"
+    return "its values are others when they are read back"
 
 
 def _save_array(array: Any, stem: Path) -> Path:
@@ -101,11 +94,11 @@ def _save_frame(X: Any, stem: Path, note: dict[str, Any]) -> Path:
         column, at = X.iloc[:, k].reset_index(drop=True), str(k)
         if str(dtype) == "category":
             extra[at] = pa.array(column.cat.codes.to_numpy().astype(np.int32))
-            categories[at] = {
-                "values": _categories(column.cat.categories, name),
-                "dtype": str(column.cat.categories.dtype),
-                "ordered": bool(column.cat.ordered),
-            }
+            known = column.cat.categories
+            about = {"values": known.tolist(), "dtype": str(known.dtype), "ordered": bool(column.cat.ordered)}
+            if not all(isinstance(v, str | int | float | bool) for v in about["values"]):
+                raise SubjectError(f"the categories of column {name!r} are neither text nor numbers; make text of them")
+            categories[at] = about
         elif str(dtype) == "object":
             extra[at], extra[f"{at}.kind"] = _cells_of(column, name)
         else:
@@ -126,13 +119,6 @@ def _save_frame(X: Any, stem: Path, note: dict[str, Any]) -> Path:
     path = stem.with_suffix(".parquet")
     pq.write_table(table.replace_schema_metadata({**metadata, _KEY: json.dumps(note)}), path)
     return path
-
-
-def _categories(held: Any, name: Any) -> list[Any]:
-    values = held.tolist()
-    if not all(isinstance(v, str | int | float | bool) for v in values):
-        raise SubjectError(f"the categories of column {name!r} are neither text nor numbers; make text of them")
-    return list(values)
 
 
 def _cells_of(column: Any, name: Any) -> tuple[Any, Any]:
@@ -207,8 +193,6 @@ def _objects(texts: Any, kinds: Any) -> Any:
     return made
 
 
-# Training data that stay in the file they come from: recorded is where it lies, how it is read, and a digest.
-
 #: what of pandas' readers may be recorded: how text becomes values, nothing that runs or names another place
 _CSV = frozenset(
     (
@@ -226,10 +210,7 @@ _OPTIONS = {"csv": _CSV, "parquet": frozenset({"columns"})}
 
 
 def format_of(uri: str, stated: str | None = None) -> str:
-    """Return "csv" or "parquet".
-
-    ``SubjectError``: another kind of file, which a loader of one's own reads.
-    """
+    """Return "csv" or "parquet"; any other kind of file a loader of one's own reads."""
     path = Path(urlparse(uri).path or uri)
     found = stated or {".csv": "csv", ".gz": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}.get(
         path.suffix.lower(), ""
@@ -243,10 +224,7 @@ def format_of(uri: str, stated: str | None = None) -> str:
 
 
 def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
-    """Return the frame that a file holds.
-
-    ``SubjectError``: an option is not one that can be recorded, or the file cannot be read.
-    """
+    """Return the frame that a file holds, read with options that can be recorded."""
     import pandas as pd
 
     if wrong := sorted(set(options) - _OPTIONS[form]):
@@ -281,10 +259,7 @@ def split(frame: Any, columns: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
 
 
 def absolute(uri: str | Path) -> str:
-    """Return a URI that means the same from every folder.
-
-    ``SubjectError``: it holds a password, which would be recorded.
-    """
+    """Return a URI that means the same from every folder; one with a password, which would be recorded, is refused."""
     text = str(uri)
     if "://" in text:
         if urlparse(text).password:

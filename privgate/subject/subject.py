@@ -93,13 +93,8 @@ class Subject:
     def load(cls, uri: str, *, tracking_uri: str | None = None) -> "Subject":
         """Return the subject that a registry names; nothing of it is executed here.
 
-        Parameters
-        ----------
-        uri : str
-            ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a
-            run id.
-        tracking_uri : str, optional
-            MLflow server or store; the environment's if absent.
+        ``uri`` is ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>``
+        or a run id. ``tracking_uri`` is an MLflow server or store; the environment's if absent.
         """
         if cls.loader is None:  # pragma: no cover  the package root always wires it
             raise RuntimeError("import privgate, not privgate.subject alone")

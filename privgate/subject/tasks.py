@@ -1,5 +1,6 @@
 """What kind of model a recipe trains, and what it answers with, checked and put in order."""
 
+from contextlib import suppress
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -27,6 +28,12 @@ _OTHERS = {
     "density_estimator": "fits a density and is trained without labels; no answer about a person could be compared",
     "transformer": "transforms records and answers nothing about people; judge the model that is trained on its output",
 }
+#: classifiers without probabilities -> what to train, beside CalibratedClassifierCV
+_INSTEAD = {
+    "SVC": "SVC(probability=True) or CalibratedClassifierCV(SVC())",
+    "NuSVC": "NuSVC(probability=True) or CalibratedClassifierCV(NuSVC())",
+    "SGDClassifier": "SGDClassifier(loss='log_loss')",
+}
 #: homes of models of series: a record there is a moment, not a person
 _SERIES = ("statsmodels.tsa", "prophet", "sktime", "darts", "pmdarima", "neuralprophet", "tbats")
 
@@ -35,15 +42,9 @@ def of_estimator(estimator: Any) -> str:
     """Return what a library says of an estimator: a task, another word of ``_OTHERS``, or "" where it says nothing."""
     kind = getattr(estimator, "_estimator_type", None)
     if kind is None and hasattr(estimator, "__sklearn_tags__"):
-        try:
+        # estimators of other libraries inherit half of the protocol
+        with suppress(AttributeError, IndexError, TypeError, ValueError):
             kind = estimator.__sklearn_tags__().estimator_type
-        except (
-            AttributeError,
-            IndexError,
-            TypeError,
-            ValueError,
-        ):  # estimators of other libraries that inherit half of the protocol
-            kind = None
     if kind is None and hasattr(estimator, "transform") and not hasattr(estimator, "predict"):
         kind = "transformer"
     return {"classifier": "classification", "regressor": "regression", "DensityEstimator": "density_estimator"}.get(
@@ -54,27 +55,17 @@ def of_estimator(estimator: Any) -> str:
 def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
     """Return why an unfitted estimator is not judged as it stands, one sentence; empty if it is.
 
-    Parameters
-    ----------
-    estimator : any
-        With ``fit`` and ``get_params``.
-    task : str
-        Declared, or "" if nobody says.
-    predicts : bool
-        Whether the recipe brings a ``predict`` function, which says what the answers are.
+    ``task`` is declared, or "" if nobody says; a recipe that ``predicts`` brings a function that says what answers are.
     """
     name, kind = type(estimator).__name__, of_estimator(estimator)
     if type(estimator).__module__.startswith(_SERIES):
         return f"{name} models a series in time, whose records are moments and no people; privgate does not judge it"
     if name.endswith("Ranker"):
-        return (
-            (
-                f"{name} gives ranking scores, which mean something only within one list; privgate does not judge it: "
-                "judge a classifier of relevance, or declare task='regression' with predict=fn(model, X) for the scores"
-            )
-            if not (predicts and task == "regression")
-            else ""
+        why = (
+            f"{name} gives ranking scores, which mean something only within one list; privgate does not judge it: "
+            "judge a classifier of relevance, or declare task='regression' with predict=fn(model, X) for the scores"
         )
+        return "" if predicts and task == "regression" else why
     if kind in _OTHERS and (not predicts or (kind == "outlier_detector" and task == "regression")):
         beside = ", and they predict no target that residuals could be measured from" if predicts else ""
         return f"{name} {_OTHERS[kind]}{beside}"
@@ -82,25 +73,15 @@ def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
         return ""
     if kind == "regression":
         return f"{name} predicts numbers, and the recipe does not say task='regression'; declare it and log again"
-    if kind == "classification" and not hasattr(estimator, "predict_proba") and not _decided_when_fitted(estimator):
+    if kind == "classification" and not hasattr(estimator, "predict_proba"):
+        params = estimator.get_params(deep=True)
+        if any(k.rpartition("__")[2] == "final_estimator" and v is None for k, v in params.items()):
+            return ""  # stacking without a final estimator of its own: fitting chooses what gives the answers
+        instead = _INSTEAD.get(name, f"CalibratedClassifierCV({name}())")
         return (
-            f"{name} gives no probabilities: {_instead(name)}, or give the recipe predict=fn(model, X) -> probabilities"
+            f"{name} gives no probabilities: train {instead}, or give the recipe predict=fn(model, X) -> probabilities"
         )
     return ""
-
-
-def _decided_when_fitted(estimator: Any) -> bool:
-    """Whether what gives the answers is chosen by fitting: stacking without a final estimator of its own."""
-    params = estimator.get_params(deep=True)
-    return any(k.rpartition("__")[2] == "final_estimator" and v is None for k, v in params.items())
-
-
-def _instead(name: str) -> str:
-    return {
-        "SVC": "train SVC(probability=True) or CalibratedClassifierCV(SVC())",
-        "NuSVC": "train NuSVC(probability=True) or CalibratedClassifierCV(NuSVC())",
-        "SGDClassifier": "train SGDClassifier(loss='log_loss')",
-    }.get(name, f"train CalibratedClassifierCV({name}())")
 
 
 def asked(y: NDArray[Any], *, classifier: bool = False) -> str:
@@ -126,9 +107,6 @@ def asked(y: NDArray[Any], *, classifier: bool = False) -> str:
 
 
 QUESTION = "are they numbers (declare Recipe(..., task='regression')) or labels (task='classification')?"
-
-
-# What a model answers with, checked and put in order: one column a class, or one number a record.
 
 
 def aligned(raw: NDArray[np.float64], own: Any, classes: NDArray[Any]) -> NDArray[np.float64]:

@@ -55,8 +55,8 @@ def opened(browser, pages):
         context.close()
 
 
-#: sizes of all letters of page one, pixels
-SIZES = """() => [...document.querySelectorAll("#page-one *")]
+#: sizes of all letters of page one but those of drawings, pixels
+SIZES = """() => [...document.querySelectorAll("#page-one *:not(svg *)")]
   .filter(e => [...e.childNodes].some(c => c.nodeType === 3 && c.textContent.trim()))
   .map(e => parseFloat(getComputedStyle(e).fontSize))"""
 
@@ -86,20 +86,19 @@ def test_the_outcome_is_the_first_thing_seen(opened, name):
         assert re.match("Approved|Refused|Undecided|Observed", page.locator("h1").inner_text())
 
 
-@pytest.mark.quick(2)
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("name", REPORTS)
-def test_page_one_fits_both_sides_of_one_sheet_of_paper_at_ten_points(opened, name):
+def test_page_one_fits_one_sheet_of_paper_at_ten_points(opened, name):
     page = opened(name, viewport={"width": SHEET[0], "height": SHEET[1]})
     page.emulate_media(media="print")
 
-    rules = page.locator("table.rules").first.bounding_box()
-    assert rules["y"] + rules["height"] <= SHEET[1]  # what decides is in front
     sizes = page.evaluate(SIZES)
     assert min(sizes) >= 10 * 96 / 72 - 0.01, sizes
+    assert page.locator("#page-one").bounding_box()["height"] <= SHEET[1] * (2 if name == "crowded" else 1)
 
     page.add_style_tag(content="#evidence, footer {display: none} #page-one {break-after: auto !important}")
     alone = page.pdf(prefer_css_page_size=True)
-    assert len(re.findall(rb"/Type\s*/Page\b(?!s)", alone)) <= 2
+    assert len(re.findall(rb"/Type\s*/Page\b(?!s)", alone)) <= (2 if name == "crowded" else 1)
 
 
 @pytest.mark.quick(1)

@@ -14,7 +14,7 @@ from privgate.cases import Kept
 from privgate.check import confirm, gate
 from privgate.influence import aggregate, person_table
 from privgate.kernel import Case
-from privgate.policy.rules.dtp import Dtp
+from privgate.policy.rules.people import Dtp
 from privgate.policy.rules.rule_base import Rule
 from privgate.run.run import Budget
 from privgate.theorems import catalogue

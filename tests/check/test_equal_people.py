@@ -45,6 +45,9 @@ NATS = {"privgate/pdtp", "privgate/pdtp_is_infinite", "privgate/pdtp_capped"}
 #: what a sentence or a key about equal records holds
 ABOUT = r"equal|rounding|duplicate|overlap|left out of every attack"
 
+#: metrics of the decision itself
+DECISION = {f"privgate/{name}" for name in ("outcome", "scope", "warnings", "observed")}
+
 
 def people(equal, ids, groups, candidates, *, regression=False):
     """Return data in which so many records equal one of another person; ``overlap`` candidates equal one as well."""
@@ -194,7 +197,7 @@ def holds_of_influence(checked, *row):
     if few(above, units):
         assert told(outputs, above, units, r"above|over_limit|exceed") == []
     assert few(above, units) == ("no ids" in row)
-    figures = {k for k in json.loads(outputs["registry.json"])["metrics"] if k != "privgate/outcome"}
+    figures = {k for k in json.loads(outputs["registry.json"])["metrics"] if k not in DECISION}
     if "share-1" in row:  # a share never goes by the name of an influence, and always with its threshold
         assert figures - NATS == {"privgate/pdtp_share_above"}
         assert all(

@@ -8,7 +8,6 @@ import pytest
 from privgate import github
 from privgate.__main__ import run
 from privgate.cli import outputs
-from privgate.evidence import SeedNoise
 from privgate.training.fleet import Fleet
 
 CHECK = ["check", "models:/nobody/1", "--policy", "dtp-1", "--tracking-uri", "sqlite:///nowhere.db", "--quiet"]
@@ -104,12 +103,3 @@ def test_a_folder_without_permission(taken, capsys):
     Path("closed").mkdir(mode=0o500)
 
     assert "Permission denied" in said(capsys, [*CHECK, "--report-dir", "closed"])
-
-
-@pytest.mark.parametrize(("median", "words"), [(0.5, "by 1.65-fold (0.5 nats) or more"), (float("inf"), "impossible")])
-def test_what_another_seed_does_is_a_sentence(median, words):
-    from privgate.report.plain_formats import seed_alone
-
-    told = seed_alone(SeedNoise(floor=9.0, median=median, units_above=0).median)
-    assert words in told
-    assert "inf " not in told

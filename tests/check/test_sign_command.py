@@ -27,7 +27,12 @@ def guarded(monkeypatch, tmp_path):
 
     def checked(uri, *, attach, settings, alias):
         seen.nonce = settings["nonce"]
-        verdict = SimpleNamespace(approved=seen.approved, observed=False, exit_code=0 if seen.approved else 1)
+        verdict = SimpleNamespace(
+            approved=seen.approved,
+            decision=SimpleNamespace(text="refused"),
+            observed=False,
+            exit_code=0 if seen.approved else 1,
+        )
         verdict.outcome = SimpleNamespace(value="passed" if seen.approved else "failed")
         return verdict, subject
 

@@ -24,10 +24,7 @@ from privgate.evidence import (
     RateAtFpr,
     SelfTest,
 )
-from privgate.policy.rules.deletion_capacity import DeletionCapacity
-from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
-from privgate.policy.rules.dp_epsilon import DpEpsilon
-from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
+from privgate.policy.rules.claims import DeletionCapacity, DpAttackAccuracyBound, DpEpsilon, DpEpsilonLowerBound
 from privgate.run.run import Run
 from privgate.training.fit import Answer
 

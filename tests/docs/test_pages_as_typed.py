@@ -1,4 +1,4 @@
-"""The commands of README and of the tutorial, typed one after another as they stand there, on an own registry."""
+"""The commands of every page, typed one after another as they stand there, by the installed command."""
 
 import os
 import pickle
@@ -13,8 +13,12 @@ import pytest
 from privgate.demo import adult
 
 ROOT = Path(__file__).resolve().parents[2]
-#: the exit codes with which each command may end here; the model is the tutorial's, which keeps DTP-1
-ENDS = {"init": {0}, "check": {0, 5}, "advise": {0, 1}, "promote": {0, 5}, "report": {0}, "explain": {0}}
+INSTALLED = str(Path(sys.executable).with_name("privgate"))
+#: the exit codes with which commands may end here that can end otherwise than with 0
+ENDS = {"check": {0, 5}, "advise": {0, 1}, "promote": {0, 5}, "doctor": {0, 4}}
+#: pages of the site, in its order; what the tutorial's model needs comes first
+SITE = ("engineer", "guarded-server", "officer", "data-scientist", "policies", "own-models", "what-to-expect",
+        "measuring", "index", "ci", "assumptions", "troubleshooting", "reference")  # fmt: skip
 
 
 def typed(page: str) -> list[list[str]]:
@@ -73,16 +77,73 @@ def test_every_command_ends_as_it_should(page, tmp_path):
     lines = [line for line in typed(page) if line[1] != "demo"]
     assert {line[1] for line in lines} >= {"check", "advise", "promote"}
     for line in lines:
-        asked(tmp_path, [sys.executable, "-m", *line], ENDS[line[1]])
+        asked(tmp_path, [INSTALLED, *line[1:]], ENDS.get(line[1], {0}))
+
+
+#: the models that pages name: one that release-1 approves, a tree of two versions, and one without a recipe
+OTHERS = """
+from privgate.demo import adult, recipes
+import mlflow, numpy as np, privgate
+from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
+X = np.random.default_rng(1).normal(size=(1600, 3)).round(2)
+y = (X[:, 0] > 0).astype(int)
+approved = recipes.recipes()["income-boosted"].recipe
+privgate.log_model(approved, adult.load(800), registered_model_name="credit", store="data")
+for version in range(3):
+    model = GaussianNB().fit(X[:800], y[:800])
+    mlflow.sklearn.log_model(model, name="m", registered_model_name="old", pyfunc_predict_fn="predict_proba")
+data = privgate.TrainingData(X[:800], y[:800], one_record_each=True, candidates=(X[800:], y[800:]))
+for version in range(2):
+    recipe = privgate.Recipe(DecisionTreeClassifier(), seed=7)
+    privgate.log_model(recipe, data, registered_model_name="tree", store="data")
+"""
+MODULE = """
+import numpy as np, privgate
+from sklearn.naive_bayes import GaussianNB
+def fit(X, y, *, seed):
+    return GaussianNB().fit(X, y)
+def load():
+    X = np.random.default_rng(1).normal(size=(1600, 3)).round(2)
+    return privgate.TrainingData(X[:800], (X[:800, 0] > 0).astype(int), one_record_each=True)
+"""
+
+
+@pytest.mark.slow
+def test_every_other_page_can_be_typed_too(tmp_path):
+    for _ in range(2):
+        logged(tmp_path, "3.0")
+    (tmp_path / "others.py").write_text(OTHERS, encoding="utf-8")
+    (tmp_path / "module.py").write_text(MODULE, encoding="utf-8")
+    asked(tmp_path, [sys.executable, "others.py"], {0})
+    guard = re.search(
+        r"```yaml\n(schema: privgate/guard.*?)```", (ROOT / "docs/guarded-server.md").read_text(), re.DOTALL
+    )
+    # checker and signer are one user here
+    (tmp_path / "guard.yaml").write_text(f"{guard[1]}accept_advisory: true\n", encoding="utf-8")
+    here = {"/srv": str(tmp_path / "srv"), "https://mlflow.example": f"sqlite:///{tmp_path / 'mlflow.db'}"}
+
+    done = set()
+    for page in SITE:
+        for line in typed(f"docs/{page}.md"):
+            words = [next((v + w.removeprefix(k) for k, v in here.items() if w.startswith(k)), w) for w in line[1:]]
+            if tuple(words) in done or words[0] == "demo":
+                continue
+            asked(tmp_path, [INSTALLED, *words], ENDS.get(words[0], {0}))
+            done.add(tuple(words))
+            if words[0] == "sign":  # whoever moves the alias of an unguarded registry
+                move = "import mlflow; mlflow.MlflowClient().set_registered_model_alias('credit', 'production', '3')"
+                asked(tmp_path, [sys.executable, "-c", move], {0})
+    assert len(done) > 15
 
 
 @pytest.mark.slow
 def test_a_blocked_model_is_changed_by_the_commands_that_are_printed(tmp_path):
     logged(tmp_path, "0.1")
     judged = ["models:/credit/1", "--policy", "dtp-1"]
-    asked(tmp_path, [sys.executable, "-m", "privgate", "check", *judged], {1})
+    asked(tmp_path, [INSTALLED, "check", *judged], {1})
 
-    said = asked(tmp_path, [sys.executable, "-m", "privgate", "advise", *judged], {0})
+    said = asked(tmp_path, [INSTALLED, "advise", *judged], {0})
     value = re.search(r"^  \+ CategoricalNB: alpha = (\S+)$", said, flags=re.MULTILINE)[1]
     logged(tmp_path, value)
-    asked(tmp_path, [sys.executable, "-m", "privgate", "check", "models:/credit/2", *judged[1:]], {0})
+    asked(tmp_path, [INSTALLED, "check", "models:/credit/2", *judged[1:]], {0})

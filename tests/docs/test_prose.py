@@ -60,5 +60,5 @@ def test_a_sentence_ends_where_a_reader_ends_it(prose):
 def test_every_page_and_the_sentence_table_are_read(prose):
     read = prose.pages()
 
-    assert len(read) > 40
-    assert {"README.md", "docs/mathematics.md", "docs/words.md", "privgate/report/sentences.py"} <= read.keys()
+    assert len(read) > 30
+    assert {"README.md", "docs/mathematics.md", "docs/reference.md", "privgate/report/sentences.py"} <= read.keys()

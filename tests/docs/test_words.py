@@ -13,7 +13,7 @@ from privgate.cli import cli
 from privgate.outcome import Outcome
 from privgate.report.sentences import SENTENCES
 
-PAGE = Path(__file__).parents[2] / "docs/words.md"
+PAGE = Path(__file__).parents[2] / "docs/reference.md"
 WORDS = (*vocabulary.WORDS, *vocabulary.TERMS, vocabulary.SENSITIVITY)
 #: what decisions, people and conditions were called before, in texts of ours
 OLD = re.compile(r"\b(blocked|inconclusive|broken|precondition|people outside|people to compare)\b", re.IGNORECASE)

@@ -11,8 +11,8 @@ from privgate.check.gate import evaluate
 from privgate.check.prepare import prepare
 from privgate.evidence import Request
 from privgate.membership import board as boards
-from privgate.policy.policy_part import Audit
-from privgate.report import front, report_document
+from privgate.policy.rules.rule_base import Audit
+from privgate.report import page_one, report_document
 from privgate.run import pool as pools
 from privgate.run.run import TRIALS, Budget, Run
 from privgate.subject.data import TrainingData
@@ -126,11 +126,11 @@ def test_no_page_says_that_all_were_tried_where_a_part_was_drawn(monkeypatch):
     for most in (MOST, N):
         monkeypatch.setattr(preparing, "TRIALS", most)
         verdict = evaluate(policy, attacked().subject, fleet=InProcess(), limits=Budget(shadow_models=16))
-        said.append(front.how_sure(report_document.read(report_document.document(verdict, hash_key=b"k" * 32))))
+        document = report_document.read(report_document.document(verdict, hash_key=b"k" * 32))
+        said.append(next(t.text for t in page_one.tiles(document) if t.question == "membership"))
 
-    assert f"{MOST} members of {N} and {MOST} candidates were tried. They were drawn at random." in said[0]
-    assert f"{N} members of {N} and {OUTSIDE} candidates were tried." in said[1]
-    assert "drawn" not in said[1]
+    assert f"tried on {MOST} members, {MOST} others, drawn at random" in said[0]
+    assert f"tried on {N} members, {OUTSIDE} others;" in said[1]
 
 
 def test_who_is_a_trial_follows_from_the_secret_of_the_ledger_alone_and_stays():

@@ -70,8 +70,8 @@ def test_the_example_loads_resolves_and_remembers_where_everything_stands():
     assert [r.name for r in policy.rules] == list(policy.lines)
     text = EXAMPLE.read_text(encoding="utf-8").splitlines()
     assert "id: most_people" in text[policy.lines["most_people"] - 1]
-    assert "max: 0.8" in text[policy.origin("dtp", "max").line - 1]
-    assert policy.origin("dtp", "aggregate") is None
+    assert "max: 0.8" in text[policy.mark_of("rules", [r.name for r in policy.rules].index("dtp"), "max").line - 1]
+    assert policy.mark_of("rules", [r.name for r in policy.rules].index("dtp"), "aggregate") is None
     assert policy.resolved["extends"] == ["dtp-1 3"]
     assert policy.resolved["audit"]["min_seeds"] == 10
 
@@ -351,7 +351,7 @@ def test_a_waiver_turns_a_failure_below_its_ceiling_into_a_warning_and_shortens_
     assert (
         "waived up to 1.5 until 2026-12-01: planned (asked by ana, approved by ben; ends in 10 days)" in finding.waiver
     )
-    assert (state.state, state.ends_soon) == ("applied", True)
+    assert (state.state, state.ends_in) == ("applied", 10)
     assert expires == date(2026, 12, 1)
 
 

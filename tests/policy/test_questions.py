@@ -1,8 +1,6 @@
 """One question that several rules ask, and rules that are asked of some models alone."""
 
-from dataclasses import replace
 from datetime import date
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -174,12 +172,3 @@ def test_a_signer_takes_doubt_of_one_rule_where_another_answers_and_nowhere_else
 
     both = dict.fromkeys(said, "not needed")
     assert together(settled(_doubted(both, groups, own), groups)) is Outcome.INCONCLUSIVE
-
-
-def test_margins_are_never_told_larger_than_they_are():
-    from privgate.report import what_was_asked as questions
-
-    f = Finding("r", "", Outcome.PASSED, "", metric="attack_accuracy", high=0.5605, limit=0.6)
-    asserted = SimpleNamespace(finding=f)
-    assert "39 %" in questions.margin(asserted)
-    assert " 0 %" in f" {questions.margin(SimpleNamespace(finding=replace(f, high=0.6)))}"

@@ -76,6 +76,9 @@ def test_a_verdict_is_attached_once_however_often(address, request, recipe, data
     assert infinite <= {math.inf, sys.float_info.max}  # a database has no infinity
     assert {m.key: m.value for m in metrics if m.key != "privgate/open"} == {
         "privgate/outcome": 0.0,
+        "privgate/scope": 0.0,
+        "privgate/warnings": 0.0,
+        "privgate/observed": 0.0,
         "privgate/dtp": 0.75,
         "privgate/dtp_is_infinite": 0.0,
         "privgate/dtp_capped": 0.75,
@@ -83,7 +86,7 @@ def test_a_verdict_is_attached_once_however_often(address, request, recipe, data
         "privgate/open_capped": LARGEST_NATS,
     }
     assert infinite
-    assert len(metrics) == 7
+    assert len(metrics) == 10
     assert {m.dataset_digest for m in metrics} == {subject.digests["data"].removeprefix("sha256:")[:36]}
     (given,) = client.get_run(run_id).inputs.dataset_inputs
     assert given.dataset.digest == metrics[0].dataset_digest
@@ -93,7 +96,7 @@ def test_a_verdict_is_attached_once_however_often(address, request, recipe, data
     tags = client.get_logged_model(model_id).tags
     assert tags["privgate.report"] == f"runs:/{run_id}/{place}/report.html"
     assert tags["privgate.outcome"] == "passed"
-    assert version.description.startswith("privgate: approved under policy ../dtp-1 on 2026-01-02; [report](#/exp")
+    assert version.description.startswith("privgate: approved, by policy ../dtp-1, on 2026-01-02; [report](#/exp")
     assert version.description.endswith("summary.md")
     assert f"/runs/{run_id}/artifacts/{place}/report.html" in version.description
     assert Subject.load(f"models:/{name}/1").digests == subject.digests

@@ -60,9 +60,9 @@ def test_an_evaluation_logs_metrics_report_and_training_data(registry, recipe, d
     assert (kept["context"]["purpose"], kept["context"]["owner"]) == ("tests", "the team")
     assert kept["context"]["accuracy_n"] == len(data.candidates[1])
     version = client.get_model_version("credit", "1")
-    assert version.tags["privgate"].startswith("approved, dtp-1, ")
-    assert version.description.startswith("privgate: approved under policy dtp-1")
-    assert "| Rule |" in version.description
+    assert version.tags["privgate"].startswith("approved, with 3 warnings, dtp-1, ")
+    assert version.description.startswith("privgate: approved, with 3 warnings, by policy dtp-1")
+    assert "| Question |" in version.description
 
     at_most = {"privgate/outcome": MetricThreshold(threshold=1, greater_is_better=False)}
     mlflow.validate_evaluation_results(at_most, found)

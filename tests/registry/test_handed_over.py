@@ -180,7 +180,7 @@ def test_no_input_of_the_workflow_is_an_option(decide, name):
 def test_an_approval_without_a_box_is_not_signed_unless_the_operator_says_so(folder, decide):
     """The fixture's check ran without one; ``accept-unboxed`` in a working folder is nobody's word."""
     assert json.loads((folder / "report.json").read_text())["evidence"]["run"]["isolation"] == "none"
-    assert "training code not isolated" in (folder / "report.html").read_text()
+    assert "training not in a sandbox" in (folder / "report.html").read_text()
     assert "without a box" in refused(decide(ISOLATION="bubblewrap"))
     assert "without a box" in refused(decide(ISOLATION=""))
     assert decide(ISOLATION="none")[0] == 0

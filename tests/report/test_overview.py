@@ -37,7 +37,7 @@ def test_what_needs_attention_comes_first_in_any_order_of_rows(documents):
     html = report.index(rows, now=NOW)
 
     assert [re.search(r"<bdi>(\w+)", r)[1] for r in rows_of(html)] == ["never", "b", "late", "credit"]
-    assert "Approved with warnings, expired" in html
+    assert "Approved, with 1 warning, expired" in html
     assert "3 not approved, expired or never checked" in html
     assert report.index(rows[::-1], now=NOW) == html
 

@@ -182,7 +182,7 @@ def test_a_hidden_share_is_told_with_whose_it_is_and_its_threshold(metric, stopp
     shown = Pseudonyms(b"k" * 32, ["Ada"]).scrub(finding.payload(), "Ada")
 
     whose = SHARED[metric]
-    assert shown["title"] == f"Share of people {whose}"
+    assert shown["title"] == "People with high influence"
     assert whose in shown["meaning"]
     for words in (shown["message"], shown["meaning"]):
         assert "1 %" in words

@@ -1,5 +1,7 @@
 """Training data: containers, units, digests, and what is refused."""
 
+import sys
+import types
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +23,7 @@ from privgate.subject.subject import Subject
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(12, 3))
 Y = np.array(["no", "yes"] * 6)
+MANY = np.arange(12)
 CONTAINERS = {
     "array": X,
     "image": RNG.normal(size=(12, 2, 2)),
@@ -63,16 +66,14 @@ def test_one_changed_value_changes_the_digest(kind):
     else:
         changed.reshape(12, -1)[7, 0] += 1e-12
 
-    assert TrainingData(changed, Y, one_record_each=True).digest != TrainingData(value, Y, one_record_each=True).digest
-    assert (
-        TrainingData(value, Y[::-1], one_record_each=True).digest != TrainingData(value, Y, one_record_each=True).digest
-    )
+    before = TrainingData(value, Y).digest
+    assert before not in (TrainingData(changed, Y).digest, TrainingData(value, Y[::-1]).digest)
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_the_pool_is_training_records_then_candidates(kind):
     value = CONTAINERS[kind]
-    data = TrainingData(value, Y, candidates=(containers.take(value, np.array([3, 4])), Y[3:5]), one_record_each=True)
+    data = TrainingData(value, Y, candidates=(containers.take(value, np.array([3, 4])), Y[3:5]))
 
     pool, labels = data.pool()
 
@@ -83,55 +84,35 @@ def test_the_pool_is_training_records_then_candidates(kind):
         assert last == containers.content_digest(containers.take(value, np.array([3, 4])))
 
 
-@given(st.lists(st.integers(0, 5), min_size=2, max_size=40))
-def test_units_partition_the_records_in_order_of_first_appearance(groups):
-    data = TrainingData(np.zeros((len(groups), 1)), np.zeros(len(groups)), groups=groups)
-
-    assert sorted(np.concatenate(data.units).tolist()) == list(range(len(groups)))
-    assert [rows[0] for rows in data.units] == sorted(groups.index(g) for g in set(groups))
-    assert all(len({groups[i] for i in rows}) == 1 for rows in data.units)
-    assert list(data.unit_names) == [str(groups[rows[0]]) for rows in data.units]
-
-
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("X", "y", "about", "words"),
     [
-        ((X, Y[:-1]), "one label a record"),
-        ((X[:1], Y[:1]), "at least 2"),
-        ((X, np.full(12, np.nan)), "NaN"),
+        (X, Y[:-1], {}, "one label a record"),
+        (X[:1], Y[:1], {}, "at least 2"),
+        (X, np.full(12, np.nan), {}, "NaN"),
+        (X, Y, {"ids": ["a"] * 12}, "use groups"),
+        (X, Y, {"groups": [1, 2]}, "groups has shape"),
+        (X, Y, {"candidates": (X, Y[:3])}, "candidates"),
+        (X, Y, {"groups": MANY, "one_record_each": True}, "contradict each other"),
+        (X, Y, {"candidates": (X[:2], Y[:2], [1, 2])}, "pass groups="),
+        (X, Y, {"groups": MANY, "candidates": (X[:2], Y[:2], Y[:2])}, "people of candidates are text and groups= is n"),
+        (X, Y, {"groups": MANY, "candidates": (X[:2], Y[:2], [1])}, "people has shape"),
     ],
 )
-def test_refuses_what_cannot_be_judged(arguments, words):
+def test_what_cannot_be_judged_is_refused_in_one_sentence(X, y, about, words):
     with pytest.raises(SubjectError, match=words):
-        TrainingData(*arguments)
+        TrainingData(X, y, **about)
 
 
-def test_refuses_repeated_ids_and_short_groups():
-    with pytest.raises(SubjectError, match="use groups"):
-        TrainingData(X, Y, ids=["a"] * 12, one_record_each=True)
-    with pytest.raises(SubjectError, match="groups has shape"):
-        TrainingData(X, Y, groups=[1, 2])
-    with pytest.raises(SubjectError, match="candidates"):
-        TrainingData(X, Y, candidates=(X, Y[:3]), one_record_each=True)
-
-
-def test_refuses_pickled_objects(tmp_path):
-    with pytest.raises(SubjectError, match="pickle"):
-        TrainingData(np.array([{}] * 12, dtype=object), Y, one_record_each=True).save(tmp_path)
-    with pytest.raises(SubjectError, match="text"):
-        TrainingData([{}] * 12, Y, one_record_each=True).save(tmp_path)
-
-
-def made_by_a_loader(n: int = 4) -> TrainingData:
-    return TrainingData(np.arange(n)[:, None], np.arange(n) % 2, one_record_each=True)
+@pytest.mark.parametrize(("records", "words"), [(np.array([{}] * 12, dtype=object), "pickle"), ([{}] * 12, "text")])
+def test_refuses_pickled_objects(tmp_path, records, words):
+    with pytest.raises(SubjectError, match=words):
+        TrainingData(records, Y).save(tmp_path)
 
 
 def test_a_loader_leaves_the_data_where_it_is(monkeypatch):
-    import sys
-    import types
-
     module = types.ModuleType("warehouse_for_test")
-    module.made = made_by_a_loader
+    module.made = lambda n: TrainingData(np.arange(n)[:, None], np.arange(n) % 2)
     module.wrong = lambda: 3
     monkeypatch.setitem(sys.modules, "warehouse_for_test", module)
 
@@ -146,12 +127,11 @@ def test_a_loader_leaves_the_data_where_it_is(monkeypatch):
 
 
 def test_a_domain_is_inferred_only_from_plain_numbers():
-    assert TrainingData(np.array([[0, 2], [1, 0]]), [0, 1], one_record_each=True).effective_domain == Domain(
-        categories=(2, 3), inferred=True
-    )
-    assert TrainingData(X, Y, one_record_each=True).effective_domain.box[0] == (X[:, 0].min(), X[:, 0].max())
-    assert TrainingData(CONTAINERS["text"], Y, one_record_each=True).effective_domain is None
-    assert TrainingData(CONTAINERS["sparse"], Y, one_record_each=True).effective_domain is None
+    codes = TrainingData(np.array([[0, 2], [1, 0]]), [0, 1])
+    assert codes.effective_domain == Domain(categories=(2, 3), inferred=True)
+    assert TrainingData(X, Y).effective_domain.box[0] == (X[:, 0].min(), X[:, 0].max())
+    for kind in ("text", "sparse"):
+        assert TrainingData(CONTAINERS[kind], Y).effective_domain is None
 
 
 WRONG = ({}, {"categories": (2, 0)}, {"box": ((1.0, 0.0),)}, {"max_length": -1.0}, {"norm": float("nan")})
@@ -171,7 +151,7 @@ def test_a_domain_survives_json(sizes):
 
 def test_a_domain_may_be_declared_in_short_forms():
     def declared(short):
-        return TrainingData(np.zeros((4, 2), dtype=int), [0, 1, 0, 1], domain=short, one_record_each=True).domain
+        return TrainingData(np.zeros((4, 2), dtype=int), [0, 1, 0, 1], domain=short).domain
 
     assert declared([3, 2]) == declared([range(3), [0, 1]]) == declared({"categories": [3, 2]}) == Domain((3, 2))
     assert declared([(0, 1), (2.5, 3)]) == Domain(box=((0.0, 1.0), (2.5, 3.0)))
@@ -191,7 +171,7 @@ def test_a_value_in_the_middle_of_a_long_record_changes_the_digest(wrapped):
         long[2][1000] = middle
         records = [wrapped(a) for a in long]
         frame = pd.DataFrame({"x": pd.Series(records, dtype=object)})
-        return [TrainingData(made, [0, 1, 0, 1], one_record_each=True).digest for made in (records, frame)]
+        return [TrainingData(made, [0, 1, 0, 1]).digest for made in (records, frame)]
 
     assert digests(1.0) == digests(1.0)
     assert set(digests(1.0)).isdisjoint(digests(2.0))
@@ -201,7 +181,7 @@ def test_randomness_is_fixed_by_a_digest_and_a_purpose_alone():
     key = "sha256:" + "00ff" * 8 + "a1" * 16
     for part, seed in (({}, 0x00FF00FF00FF00FF), ({"start": 16, "digits": 32}, 0x00FF00FF00FF00FFA1A1A1A1A1A1A1A1)):
         assert digest.generator(key, **part).bytes(8) == np.random.default_rng(seed).bytes(8)
-    data = [TrainingData(np.eye(3), list(labels), one_record_each=True) for labels in ("aab", "aab", "abb")]
+    data = [TrainingData(np.eye(3), list(labels)) for labels in ("aab", "aab", "abb")]
     one, same, other = (Subject.local(Recipe(GaussianNB()), d) for d in data)
     drawn = [s.generator(p).bytes(8) for s, p in ((one, "x"), (same, "x"), (other, "x"), (one, "y"))]
     assert drawn[0] == drawn[1]
@@ -210,14 +190,13 @@ def test_randomness_is_fixed_by_a_digest_and_a_purpose_alone():
 
 @given(st.lists(st.integers(0, 6), min_size=2, max_size=40))
 def test_units_are_the_rows_of_each_group_in_order_of_appearance(groups):
-    data = TrainingData(
-        np.zeros((len(groups), 1)), [0, 1] * (len(groups) // 2) + [0] * (len(groups) % 2), groups=groups
-    )
+    data = TrainingData(np.zeros((len(groups), 1)), np.zeros(len(groups)), groups=groups)
     wanted = [np.flatnonzero(np.array(groups) == g).tolist() for g in dict.fromkeys(groups)]
 
     assert [rows.tolist() for rows in data.units] == wanted
     assert [rows.tolist() for rows in data.units[::2]] == wanted[::2]
     assert data.units[-1].tolist() == wanted[-1]
+    assert list(data.unit_names) == [str(groups[rows[0]]) for rows in data.units]
     assert data.units.first.tolist() == [rows[0] for rows in wanted]
     assert [wanted[u].count(row) for row, u in enumerate(data.units.owner.tolist())] == [1] * len(groups)
     for outside in (len(wanted), -len(wanted) - 1):
@@ -230,15 +209,10 @@ def test_records_of_pool_rows_are_those_of_the_whole_pool(rows):
     """Frames and sparse matrices too, training records and candidates in any order."""
     rows = np.array(rows, dtype=np.int64)
     for kind in (np.asarray, pd.DataFrame, sp.csr_matrix, lambda X: [str(v) for v in X]):
-        data = TrainingData(
-            kind(np.arange(12.0).reshape(6, 2)),
-            [0, 1] * 3,
-            candidates=(kind(-np.ones((3, 2))), [0, 1, 0]),
-            one_record_each=True,
-        )
-        assert containers.content_digest(data.at(rows)) == containers.content_digest(
-            containers.take(data.pool()[0], rows)
-        )
+        others = (kind(-np.ones((3, 2))), [0, 1, 0])
+        data = TrainingData(kind(np.arange(12.0).reshape(6, 2)), [0, 1] * 3, candidates=others)
+        wanted = containers.take(data.pool()[0], rows)
+        assert containers.content_digest(data.at(rows)) == containers.content_digest(wanted)
     assert data.pool_size == 9
     assert data.pool_labels.tolist() == data.pool()[1].tolist()
 
@@ -253,20 +227,3 @@ def test_candidates_who_are_members_are_dropped_and_each_other_is_one_trial(kind
     for made in (data, TrainingData.load(tmp_path), replace(data)):
         assert made.pool_size == 15
         assert made.candidate_people.tolist() == [0, 0, 1]
-
-
-@pytest.mark.parametrize(
-    ("about", "said"),
-    [
-        ({"groups": np.arange(12), "one_record_each": True}, "contradict each other"),
-        ({"candidates": (X[:2], Y[:2], [1, 2])}, "pass groups="),
-        (
-            {"groups": np.arange(12), "candidates": (X[:2], Y[:2], Y[:2])},
-            "people of candidates are text and groups= is n",
-        ),
-        ({"groups": np.arange(12), "candidates": (X[:2], Y[:2], [1])}, "people has shape"),
-    ],
-)
-def test_declarations_that_contradict_each_other_are_one_sentence(about, said):
-    with pytest.raises(SubjectError, match=said):
-        TrainingData(X, Y, **about)

@@ -14,16 +14,11 @@ from privgate.policy.rules.attacks import (
     GeneralizationGap,
     RobustAdvantage,
 )
-from privgate.policy.rules.deletion_capacity import DeletionCapacity
-from privgate.policy.rules.dp_attack_accuracy_bound import DpAttackAccuracyBound
-from privgate.policy.rules.dp_epsilon import DpEpsilon
-from privgate.policy.rules.dp_epsilon_lower_bound import DpEpsilonLowerBound
-from privgate.policy.rules.dtp import Dtp
+from privgate.policy.rules.claims import DeletionCapacity, DpAttackAccuracyBound, DpEpsilon, DpEpsilonLowerBound
 from privgate.policy.rules.file_records import FileRecords
 from privgate.policy.rules.metric import UNKNOWN, Metric
-from privgate.policy.rules.pdtp import Pdtp
+from privgate.policy.rules.people import Dtp, Pdtp, Sensitivity
 from privgate.policy.rules.rule_base import Rule
-from privgate.policy.rules.sensitivity import Sensitivity
 
 _RULES: tuple[type[Rule], ...] = (
     Dtp,

@@ -14,10 +14,9 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 from privgate.evidence import Measurement
 from privgate.evidence.figures import percent
 from privgate.evidence.measurement import BehindMembership
-from privgate.policy.policy_part import Audit, Fraction, OpenFraction
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import WAY_OUT, Rule, next_step, points, wrong
+from privgate.policy.rules.rule_base import WAY_OUT, Audit, Fraction, OpenFraction, Rule, next_step, points, wrong
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING, least_nonmembers
 from privgate.verdict import Finding, Outcome
@@ -50,13 +49,11 @@ class CandidatesRule(Rule):
         confidence: float  # each rule's own field, whose place in reports it keeps
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Name what would settle or lower the number."""
         if measurement.problem:
             return self.lacking
         return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
 
     def remarks(self, audit: Audit) -> Iterator[str]:
-        """Add what a confidence and a limit cannot do."""
         yield from super().remarks(audit)
         yield from unsure(self.confidence)
         if self.limit == self.about.guessing:
@@ -86,7 +83,11 @@ class MembershipRule(ScopedRule):
 
     ``scope`` says against whom: ``model`` is the registered model, trials over its records and the candidates;
     ``class`` and ``group`` the worst of them; ``record`` the worst single record, over models trained on random
-    subsets of the pool.
+    subsets of the pool. **Blocks** if the lower confidence limit exceeds ``max`` (Holm over all that was searched),
+    **passes** if the upper limit is within it, else **inconclusive**. A fraction.
+
+    A request names attack (catalogue key or "any"), scope and confidence; level and sensitive column where the policy
+    names them.
     """
 
     narrow_it = "more candidates or more shadow models narrow the interval"
@@ -108,7 +109,6 @@ class MembershipRule(ScopedRule):
         return self
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Add how many candidates would decide it, where the interval alone leaves it open."""
         said = super().advice(measurement, outcome)
         early = self.level is not None and BehindMembership.of(measurement.behind).shadow_models < min(APPROVING)
         if outcome is not Outcome.INCONCLUSIVE or measurement.problem or early:  # another rule was broken before
@@ -116,7 +116,7 @@ class MembershipRule(ScopedRule):
         needed = self.needed(measurement)
         if needed is None:
             return f"{said}; at this figure none are enough: {self.lower_it}"
-        if self._open(measurement):
+        if measurement.high >= self.about.worst:
             return "no upper limit was found: let every attack run and, at a level, every shadow model be trained"
         drawn = measurement.n < measurement.population and self.scope != "record"
         more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
@@ -124,43 +124,38 @@ class MembershipRule(ScopedRule):
 
     def finding(self, outcome: Outcome, message: str, measurement: Measurement) -> Finding:
         """Return the finding; that no upper limit was found is no figure, and is said instead of one."""
-        made = super().finding(outcome, message, measurement)
-        if measurement.problem or outcome in (Outcome.PASSED, Outcome.FAILED) or not self._open(measurement):
-            return made
+        finding = super().finding(outcome, message, measurement)
+        open_ = measurement.high >= self.about.worst
+        if measurement.problem or outcome in (Outcome.PASSED, Outcome.FAILED) or not open_:
+            return finding
         said = f"{self.who()}, how well {self.what()} tells members from others was not decided"
-        return replace(made, meaning=f"{said}: no upper limit was found")
-
-    def _open(self, measurement: Measurement) -> bool:
-        return measurement.high >= self.about.worst
+        return replace(finding, meaning=f"{said}: no upper limit was found")
 
     def needed(self, measurement: Measurement) -> int | None:
         """Return how many candidates bring the upper limit to what is allowed; None where the figure itself is above.
 
         An interval narrows with the root of their number.
         """
-        m, behind = measurement, BehindMembership.of(measurement.behind)
-        room, wide = self.limit - m.value, m.high - m.value
-        if behind.candidates is None or not room > 0:
+        candidates = BehindMembership.of(measurement.behind).candidates
+        room, wide = self.limit - measurement.value, measurement.high - measurement.value
+        if candidates is None or not room > 0:
             return None
-        times = max(1.0, wide / room) ** 2
-        return math.ceil(float(behind.candidates) * times / 100) * 100
+        return math.ceil(candidates * max(1.0, wide / room) ** 2 / 100) * 100
 
     def what(self) -> str:
         """Return which attacks the number speaks about."""
         return "any attack that was run" if self.attack == "any" else f"the attack {self.attack!r}"
 
     def remarks(self, audit: Audit) -> Iterator[str]:
-        """Add that one attack is not the best of all."""
         yield from super().remarks(audit)
         if self.attack != "any":
             yield f"only the attack {self.attack!r} is judged, and some answers blind it; 'any' judges the best of all"
 
 
+_share = partial(Metric, unit="fraction", worst=1.0)
 _attack = partial(
-    Metric,
+    _share,
     question="membership",
-    unit="fraction",
-    worst=1.0,
     needs=frozenset({Need.SHADOWS, Need.CANDIDATES}),
     answers=ANY_ANSWERS,
     limits_attacks=True,
@@ -170,11 +165,9 @@ _attack = partial(
 class AttackAccuracy(MembershipRule):
     """No attack may be right much more often than guessing.
 
-    Limit ``max`` in [0.5, 1], the balanced accuracy (TPR + TNR) / 2. **Blocks** if the lower confidence limit exceeds
-    it (Holm over all that was searched), **passes** if the upper limit is within it, else **inconclusive**.
+    Limit ``max`` in [0.5, 1], the balanced accuracy (TPR + TNR) / 2; see ``MembershipRule``.
 
-    Request: ``attack_accuracy(attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
-    confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
+    Request: ``attack_accuracy(attack="any", scope="model", confidence=0.95, level=…, group=…)``.
 
         - metric: attack_accuracy
           max: 0.6
@@ -184,7 +177,7 @@ class AttackAccuracy(MembershipRule):
 
     about = _attack(
         "attack_accuracy",
-        "Attack accuracy (guessing: 50 %)",
+        "Attack accuracy",
         measured_by="membership.attack_measures:accuracy",
         reaches="0.5 (guessing) to 1 (always right)",
         guessing=0.5,
@@ -196,7 +189,6 @@ class AttackAccuracy(MembershipRule):
     )
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the accuracy as a percentage of right guesses."""
         return (
             f"{self.who()}, {self.what()} tells members from others in {self.deciding(measurement, percent)} of "
             "cases; tossing a coin is right in 50 %"
@@ -206,11 +198,10 @@ class AttackAccuracy(MembershipRule):
 class AttackAdvantage(MembershipRule):
     """No attack may flag members much more often than others.
 
-    Limit ``max`` in [0, 1]. Advantage is 2 x balanced accuracy - 1 (Yeom et al., 2020, definition 4). **Blocks** if the
-    lower confidence limit exceeds it, **passes** if the upper limit is within it, else **inconclusive**.
+    Limit ``max`` in [0, 1]. Advantage is 2 x balanced accuracy - 1 (Yeom et al., 2020, definition 4); see
+    ``MembershipRule``.
 
-    Request: ``attack_advantage(attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
-    confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
+    Request: ``attack_advantage(attack="any", scope="model", confidence=0.95, level=…, group=…)``.
 
         - metric: attack_advantage
           max: 0.2
@@ -228,7 +219,6 @@ class AttackAdvantage(MembershipRule):
     max: Fraction = Field(description="Largest TPR - FPR allowed; 0 is guessing.")
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the advantage as percentage points."""
         return (
             f"{self.who()}, {self.what()} flags members {self.deciding(measurement, points)} more "
             "often than people who were not in the data"
@@ -240,10 +230,9 @@ class AttackTpr(MembershipRule):
 
     Limit ``max`` in [0, 1] on the true-positive rate at a false-positive rate of at most ``at_fpr`` (fractions). Two
     thresholds, one for blocking and one for approving; a false-positive rate that the sample cannot resolve is
-    inconclusive. **Blocks** if the lower limit exceeds it, **passes** if the upper limit is within it.
+    inconclusive; see ``MembershipRule``.
 
-    Request: ``attack_tpr(at_fpr=…, attack=<catalogue key> | "any", scope="model" | "class" | "group" | "record",
-    confidence=0.95, level=…, group=<sensitive column>)``; the last two where the policy names them. Fraction.
+    Request: ``attack_tpr(at_fpr=…, attack="any", scope="model", confidence=0.95, level=…, group=…)``.
 
         - metric: attack_tpr
           at_fpr: 0.01
@@ -261,8 +250,12 @@ class AttackTpr(MembershipRule):
     at_fpr: OpenFraction = Field(description="False-positive rate allowed to the attack; a fraction, 0.01 is 1 %.")
     max: Fraction = Field(description="Largest true-positive rate allowed; guessing reaches at_fpr.")
 
+    @property
+    def title(self) -> str:
+        """Name the rate of false accusations."""
+        return f"Members found at {percent(self.at_fpr)} false accusations"
+
     def meaning(self, measurement: Measurement) -> str:
-        """Return the rate in people."""
         return (
             f"{self.who()}, {self.what()} finds {self.deciding(measurement, percent)} of the members while wrongly "
             f"accusing {100 * self.at_fpr:g} % of everybody else"
@@ -277,7 +270,6 @@ class AttackTpr(MembershipRule):
         return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / (2 * looks))
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        """Return why no measurement could break this rule."""
         if self.at_fpr >= rule_reach.BLIND_RATE:
             return (
                 f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
@@ -286,7 +278,6 @@ class AttackTpr(MembershipRule):
         return super().vacuous(facts)
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        """Say that the sample cannot resolve the false-positive rate, or that guessing alone is above the limit."""
         count = facts.get("candidates", 0)
         if count and count < self.least:
             return (
@@ -296,7 +287,6 @@ class AttackTpr(MembershipRule):
         return super().cannot_conclude(facts)
 
     def remarks(self, audit: Audit) -> Iterator[str]:
-        """Add what no finite sample can show."""
         yield from super().remarks(audit)
         if self.max <= self.at_fpr:
             yield f"can never approve: guessing finds {self.at_fpr:g} of the members, which reaches max {self.max:g}"
@@ -340,12 +330,9 @@ class GeneralizationGap(ScopedRule):
     scope: Literal["model", "class", "group"] = Field(default="model", description="Over whom; the worst one counts.")
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        """Return why no measurement could break this rule."""
-        del facts
         return rule_reach.sureness(self.max) if self.loss == "zero_one" else rule_reach.nats(self.max)
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the gap in words."""
         if self.loss == "zero_one":
             gap = f"right {self.deciding(measurement, points)} more often"
         else:
@@ -353,7 +340,6 @@ class GeneralizationGap(ScopedRule):
         return f"{self.who()}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
 
     def remarks(self, audit: Audit) -> Iterator[str]:
-        """Add that no gap of a sample is surely 0."""
         yield from super().remarks(audit)
         if self.max == 0:
             yield "can never approve: the upper confidence limit of a gap lies above 0"
@@ -376,14 +362,12 @@ class AttributeAdvantage(CandidatesRule):
           max: 0.2
     """
 
-    about = Metric(
+    about = _share(
         "attribute_advantage",
         "A sensitive feature guessed oftener of members (no difference: 0)",
         measured_by="membership.sensitive:advantage",
         reaches="0 (members' features are guessed as often as others') to 1 (all of members, none of others)",
-        unit="fraction",
         guessing=0.0,
-        worst=1.0,
         needs=frozenset({Need.CANDIDATES}),
         answers=ANY_ANSWERS,
     )
@@ -397,7 +381,6 @@ class AttributeAdvantage(CandidatesRule):
     confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the difference as percentage points."""
         what = "any sensitive feature" if self.attribute is None else f"{self.attribute!r}"
         return (
             f"who knows everything else about somebody guesses {what} {self.deciding(measurement, points)} "
@@ -405,7 +388,6 @@ class AttributeAdvantage(CandidatesRule):
         )
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        """Say that without a sensitive feature there is nothing to infer."""
         if "sensitive" in facts and not facts["sensitive"]:
             return f"rule {self.name!r} can never approve here: no feature is sensitive; pass sensitive=(column, …)"
         return super().cannot_conclude(facts)
@@ -432,15 +414,13 @@ class RobustAdvantage(CandidatesRule):
           max: 0.2
     """
 
-    about = Metric(
+    about = _share(
         "robust_advantage",
         "Members told by how far the nearest wrong answer is",
         measured_by="membership.distance:advantage",
         reaches="0 (members' records lie no farther from a wrong answer than others') to 1 (all of them, none of "
         "others)",
-        unit="fraction",
         guessing=0.0,
-        worst=1.0,
         needs=frozenset({Need.CANDIDATES}),
     )
     lacking = "pass candidates=(X, y), people from the same population who were not trained on"
@@ -454,7 +434,6 @@ class RobustAdvantage(CandidatesRule):
     confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return the advantage as percentage points."""
         return (
             "who has the model and somebody's record, and looks how far the nearest wrong answer is, calls members "
             f"{self.deciding(measurement, points)} more of the training people than of others"

@@ -33,7 +33,7 @@ from privgate.verdict import Finding, Outcome
 
 METRIC = Metric(
     "file_records",
-    "Records of the training data in the file",
+    "Training records in the file",
     measured_by="file.measure:count_records",
     question="file",
     reaches="0 (none was found) to all records",
@@ -58,7 +58,6 @@ class FileRecords(Rule):
     )
 
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        """Return why no file could break this rule: everybody may be in it."""
         return "the file may hold everybody" if 0 < (facts.get("n_records") or 0) <= self.max else ""
 
     def against_limit(self, measurement: Measurement) -> Finding:
@@ -69,7 +68,6 @@ class FileRecords(Rule):
         return found
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return the assertion: none found in what could be read, or as many as were found."""
         if measurement.low or measurement.kind != "search":
             return super().sentence(measurement, outcome)
         none = f"none found in what could be read ({measurement.assumptions[0]}); at most {self.max} is allowed"
@@ -77,7 +75,6 @@ class FileRecords(Rule):
         return f"{none}: {outcome.word}{more}"
 
     def meaning(self, measurement: Measurement) -> str:
-        """Return what whoever holds the file reads in it."""
         if math.isnan(measurement.high) or math.isnan(measurement.low):
             return ""
         if measurement.low:
@@ -88,7 +85,6 @@ class FileRecords(Rule):
         return "no record was found in the file; that there is none is not certain"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Name what takes records out of a file."""
         if outcome is Outcome.FAILED or self.broken(measurement):  # a rule that only warns warns of the same
             steps = ["log the model with another, invented input_example"] * ("input_example" in measurement.where)
             steps += ["store the pipeline without its fitted sampler"] * ("sampler" in measurement.where)

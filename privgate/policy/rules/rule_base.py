@@ -4,19 +4,47 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from pydantic_core import PydanticCustomError
 
 from privgate.evidence import Measurement, Request, figures
 from privgate.evidence.telling import sampled
-from privgate.policy.policy_part import Audit, Part
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
 from privgate.verdict import Finding, Outcome
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+OpenFraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Part(BaseModel):
+    """A closed, frozen part of a policy: unknown keys, text for numbers, NaN and infinity are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+#: what may have kept training code from the host, least first
+Isolation = Literal["none", "bubblewrap with network", "bubblewrap"]
+ISOLATIONS: tuple[str, ...] = get_args(Isolation)
+
+
+class Audit(Part):
+    """The least effort that counts; less is inconclusive, however good the numbers look."""
+
+    min_coverage: Fraction = Field(default=0.0, description="Share of people that leave-one-out must have measured.")
+    min_units: PositiveInt = Field(default=1, description="People that leave-one-out must have measured.")
+    min_seeds: PositiveInt = Field(default=1, description="Seeds compared, where training draws.")
+    min_shadow_models: PositiveInt = Field(default=1, description="Shadow models behind every attack rule.")
+    min_candidates: PositiveInt = Field(default=1, description="Candidates behind every attack rule.")
+    min_isolation: Isolation = Field(
+        default="none",
+        description="What must have kept training code from the host: bubblewrap is a box without the network, "
+        "bubblewrap with network one in which the recipe may declare that it needs it.",
+    )
 
 
 def points(share: float) -> str:
@@ -29,26 +57,11 @@ def wrong(key: str, text: str) -> PydanticCustomError:
     return PydanticCustomError("privgate", "{text}", {"key": key, "text": text})
 
 
-#: what stands in the way of an approval
-Cause = Literal[
-    "people",
-    "data",
-    "recipe",
-    "error",
-    "serving",
-    "seed",
-    "file",
-    "influence",
-    "claim",
-    "guarantee",
-    "isolation",
-    "place",
-]
 #: what a failed rule advises that has no number of its own: the one place that searches has them
 WAY_OUT = "run `privgate advise`: it measures which changes are approved, and what they cost in usefulness"
 _AGAIN = "log the model again (privgate.log_model) and check that version"
-#: cause -> one step that can succeed; a person is named where no command of the model's owner can
-_STEPS: Mapping[Cause, str] = {
+#: what stands in the way -> one step that can succeed; a person is named where no command of the model's owner can
+_STEPS: Mapping[str, str] = {
     "people": f"pass more people of the same population who were not trained on, candidates=(X, y); {_AGAIN}",
     "data": f"mend the data as the message says; {_AGAIN}",
     "recipe": f"let fit(X, y, *, seed) use the records that it is given, and nothing else; {_AGAIN}",
@@ -65,7 +78,7 @@ _STEPS: Mapping[Cause, str] = {
 }
 
 
-def next_step(cause: Cause) -> str:
+def next_step(cause: str) -> str:
     """Return the one step that can succeed against a cause."""
     return _STEPS[cause]
 
@@ -89,30 +102,19 @@ CONDITIONS: Mapping[str, str] = {
     "claim": "the recipe claims no differential privacy",
 }
 Condition = Literal["classifier", "regressor", "theorem", "claim"]
-#: fields with two values each, (weak, strict)
-_STRICTER: dict[str, tuple[Any, Any]] = {
-    "mode": ("warn", "enforce"),
-    "bound": ("lower", "upper"),
-    "required": (False, True),
-    "accept_declared_claims": (True, False),
-}
+#: fields with two values each -> the weaker one
+_STRICTER = {"mode": "warn", "bound": "lower", "required": False, "accept_declared_claims": True}
 
 
-#: what a rule may need and a model may lack: (fact before training, what is missing and what to do)
+#: what a rule may need and a model may lack, as a fact before training -> what is missing and what to do
 _LACKING = {
-    Need.CANDIDATES: (
-        "candidates",
-        (
-            "there are no candidates to tell members from; pass TrainingData(..., candidates=(X, y)), people from the "
-            "same population who were not trained on"
-        ),
+    (Need.CANDIDATES, "candidates"): (
+        "there are no candidates to tell members from; pass TrainingData(..., candidates=(X, y)), people from the same "
+        "population who were not trained on"
     ),
-    Need.CLAIM: (
-        "dp",
-        (
-            "the recipe states no differential-privacy claim; train with differential privacy and pass "
-            "Recipe(..., dp=Claim(...)), or use a policy without this rule"
-        ),
+    (Need.CLAIM, "dp"): (
+        "the recipe states no differential-privacy claim; train with differential privacy and pass "
+        "Recipe(..., dp=Claim(...)), or use a policy without this rule"
     ),
 }
 
@@ -156,6 +158,11 @@ class Rule(Part, ABC):
         """The rule's id."""
         return self.id or self.metric
 
+    @classmethod
+    def purpose(cls) -> str:
+        """Return what the rule demands, the first sentence of its page."""
+        return " ".join((cls.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
+
     @property
     def title(self) -> str:
         """Plain name of what is judged, for the report."""
@@ -192,17 +199,10 @@ class Rule(Part, ABC):
     def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
         """Return why no measurement could break this rule, so that it limits nobody; empty if one could.
 
-        Parameters
-        ----------
-        facts : mapping
-            What is known of the subject: ``n_units``.
+        ``facts`` is what is known of the subject: ``n_units``.
         """
-        del facts
-        return (
-            rule_reach.nats(self.limit)
-            if math.isinf(self.about.worst)
-            else rule_reach.sureness(self.limit, self.about.worst)
-        )
+        worst = self.about.worst
+        return rule_reach.nats(self.limit) if math.isinf(worst) else rule_reach.sureness(self.limit, worst)
 
     def with_limit(self, limit: float) -> Self:
         """Return the same rule with another limit, as a waiver's ceiling needs it."""
@@ -226,15 +226,11 @@ class Rule(Part, ABC):
         if measurement.problem:
             return self.finding(Outcome.INCONCLUSIVE, measurement.problem, measurement)
         low, high = measurement.low, measurement.high
-        if self.direction == "min":
-            good, bad = low >= self.limit, high < self.limit
-        else:
-            good, bad = high <= self.limit, low > self.limit
-        if np.isnan(low) or np.isnan(high) or measurement.kind == "point":
-            outcome = Outcome.INCONCLUSIVE
-        else:
+        good = low >= self.limit if self.direction == "min" else high <= self.limit
+        outcome = Outcome.INCONCLUSIVE
+        if not (np.isnan(low) or np.isnan(high) or measurement.kind == "point"):
             doubt = Outcome.WARNED if self.bound == "lower" else Outcome.INCONCLUSIVE
-            outcome = Outcome.PASSED if good else (Outcome.FAILED if bad else doubt)
+            outcome = Outcome.PASSED if good else (Outcome.FAILED if self.broken(measurement) else doubt)
         return self.finding(outcome, self.sentence(measurement.told, outcome), measurement)
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
@@ -249,7 +245,6 @@ class Rule(Part, ABC):
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return what belongs to the assertion and is none of its figures; usually nothing."""
-        del measurement, outcome
         return ""
 
     def broken(self, measurement: Measurement) -> bool:
@@ -264,7 +259,6 @@ class Rule(Part, ABC):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return what would change the outcome; empty if it passed."""
-        del measurement, outcome
         return ""
 
     def finding(self, outcome: Outcome, message: str, measurement: Measurement) -> Finding:
@@ -296,44 +290,41 @@ class Rule(Part, ABC):
             return {
                 "metric": f"is another question: the parent has {parent.metric!r}; give a new rule an id of its own"
             }
-        found: dict[str, str] = {}
+        weaker: dict[str, str] = {}
         for name in type(parent).model_fields:
             old, new = getattr(parent, name), getattr(self, name)
             if old == new or name in _PROSE:
                 continue
             allowed = None if None in (old, new) else self._direction_of(name)
             if allowed == "down" and new > old:
-                found[name] = f"may only be lowered: the parent has {old!r}"
+                weaker[name] = f"may only be lowered: the parent has {old!r}"
             elif allowed == "up" and new < old:
-                found[name] = f"may only be raised: the parent has {old!r}"
-            elif isinstance(allowed, tuple) and new == allowed[0]:
-                found[name] = f"may not be weakened: the parent has {old!r}"
+                weaker[name] = f"may only be raised: the parent has {old!r}"
+            elif name in _STRICTER and new == _STRICTER[name]:
+                weaker[name] = f"may not be weakened: the parent has {old!r}"
             elif allowed is None:
-                found[name] = f"is another question: the parent has {old!r}; give a new rule an id of its own"
-        return found
+                weaker[name] = f"is another question: the parent has {old!r}; give a new rule an id of its own"
+        return weaker
 
     def judged(self) -> dict[str, Any]:
         """Return everything about the rule that changes a judgement."""
         return {k: v for k, v in self.model_dump().items() if k not in _PROSE}
 
-    def _direction_of(self, name: str) -> str | tuple[Any, Any] | None:
+    def _direction_of(self, name: str) -> str | None:
         if name == self.direction:
             return "down" if self.direction == "max" else "up"
         if name in ("confidence", "level"):
             # a wider interval passes less; but where only a proof blocks, it also blocks less
             return "up" if (name == "confidence") == (self.bound == "upper") else "down"
-        return _STRICTER.get(name) or self.tightens.get(name)
+        return "strict" if name in _STRICTER else self.tightens.get(name)
 
     def cannot_conclude(self, facts: dict[str, Any]) -> str:
         """Return why this rule can never approve for such a subject, before anything is trained; empty if it can.
 
-        Parameters
-        ----------
-        facts : dict
-            What is known before training: ``certificates`` (names that apply), ``n_units``, ``candidates`` (count),
-            ``dp`` (whether there is a claim), ``probabilities`` (whether the model gives any).
+        ``facts`` is what is known before training: ``certificates`` (names that apply), ``n_units``, ``candidates``
+        (count), ``dp`` (whether there is a claim), ``probabilities`` (whether the model gives any).
         """
-        lacking = (text for need, (fact, text) in _LACKING.items() if need in self.about.needs and not facts.get(fact))
+        lacking = (text for (need, fact), text in _LACKING.items() if need in self.about.needs and not facts.get(fact))
         return next((f"rule {self.name!r} can never approve here: {text}" for text in lacking), "")
 
     def outcomes(self) -> str:
@@ -347,14 +338,7 @@ class Rule(Part, ABC):
         )
 
     def remarks(self, audit: Audit) -> Iterator[str]:
-        """Yield what is allowed here and yet probably not what the policy's owner wants, one sentence each.
-
-        Parameters
-        ----------
-        audit : Audit
-            The policy's least effort.
-        """
-        del audit
+        """Yield what is allowed here and yet probably not what the policy's owner wants, one sentence each."""
         if self.mode == "enforce" and not self.reason:
             yield "no 'reason' says why this limit; somebody will have to defend it"
         if self.mode == "enforce" and not self.source:

@@ -1,8 +1,9 @@
 """What a metric can reach, and from where on a limit limits nobody: a rule that nothing can break is no rule.
 
-One idea serves all metrics. A limit leaves somebody who guesses a certain sureness: odds of e^nats to one, or an
-accuracy, or a share of members found beyond doubt. If that is enough to pick one person out of everybody alive, or if
-it is all that the metric can reach, the rule **cannot fail**: it stands in the report, marked, and counts for nothing.
+A limit leaves somebody who guesses a certain sureness: odds of e^nats to one, or an accuracy, or a share of members
+found beyond doubt. If that is enough to pick one person out of everybody alive, or if it is all that the metric can
+reach, the rule **cannot fail**: it stands in the report, marked, and counts for nothing. Each function says why, or
+returns an empty text.
 """
 
 import math
@@ -23,52 +24,31 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def nats(limit: float) -> str:
-    """Return why a limit on a change of odds or probability limits nobody; empty if it does.
-
-    Examples
-    --------
-    >>> nats(1e308)
-    'a change of 1e+308 nats turns one in all people alive (22.8 nats) into an even chance'
-    >>> nats(8.0)
-    ''
-    """
+    """Return why a limit on a change of odds or probability limits nobody."""
     if limit < NATS:
         return ""
     return f"a change of {limit:g} nats turns one in all people alive ({NATS:.1f} nats) into an even chance"
 
 
 def sureness(limit: float, most: float = 1.0) -> str:
-    """Return why a limit on an accuracy, a rate or an advantage limits nobody; empty if it does.
-
-    Parameters
-    ----------
-    limit : float
-    most : float
-        The largest value that the metric can take.
-    """
+    """Return why a limit on an accuracy, rate or advantage, which is ``most`` at most, limits nobody."""
     if limit >= most:
         return f"{most:g} is the most that can be reached at all"
     return "" if most - limit >= 1 / PEOPLE else f"{limit:.12g} is {most:g} but for less than one in all people alive"
 
 
 def share_of_people(covered: float) -> str:
-    """Return why a rule that covers a share of the people protects too few; empty if it covers at least half."""
+    """Return why a rule that covers less than half of the people protects too few."""
     if covered >= 0.5:
         return ""
     return f"it limits {100 * covered:.3g} % of the people and leaves the other {100 * (1 - covered):.3g} % without any"
 
 
 def delta(value: float, people: int = 0) -> str:
-    """Return why a delta lets anything happen; empty if it does not.
+    """Return why a delta lets anything happen among so many people; 0 if their number is unknown.
 
     Publishing one random person's record breaks no (0, 1/n) guarantee, and publishing everything with probability
     delta no (0, delta) guarantee.
-
-    Parameters
-    ----------
-    value : float
-    people : int
-        In the data; 0 if unknown.
     """
     if value >= HOPELESS_DELTA:
         return f"with delta {value:g} all data may be published with that probability"

@@ -251,7 +251,7 @@ def test_only_a_later_check_signed_later_lifts_a_refusal(place, monkeypatch, dec
 
 @pytest.mark.attack("28 evidence by a key that was revoked since", "verify, doctor", "refused")
 def test_who_sees_evidence_refuses_a_revoked_keys(place, monkeypatch):
-    """The registry and a folder have the verdict alone; docs/operations.md says what to revoke besides."""
+    """The registry and a folder have the verdict alone; docs/guarded-server.md says what to revoke besides."""
     with monkeypatch.context() as patched:
         place.put(Edge(), patched)
         verdicts = checks.new_key()

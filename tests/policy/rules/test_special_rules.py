@@ -40,17 +40,13 @@ def test_the_n_8_example_of_the_reference_passes_and_the_n_1000_example_is_block
     assert dtp.judge(measured(dtp, 1.3764)).outcome is Outcome.FAILED
 
 
-def test_a_share_is_told_as_a_share():
+def test_a_share_is_told_as_a_share_and_a_quantile_speaks_of_most_people_only():
     rule = example("dtp", max=0.05, aggregate="share_above", threshold=1.0)
 
     assert rule.request().options == (("aggregate", "share_above"), ("threshold", 1.0))
     assert "at most 2 % of the people" in rule.judge(measured(rule, 0.01, 0.02)).meaning
-
-
-def test_a_quantile_speaks_of_most_people_only():
-    rule = example("pdtp", aggregate="quantile", q=0.95)
-
-    assert "95 % of the people" in rule.judge(measured(rule, 0.5)).meaning
+    most = example("pdtp", aggregate="quantile", q=0.95)
+    assert "95 % of the people" in most.judge(measured(most, 0.5)).meaning
 
 
 def test_a_false_positive_rate_that_the_sample_cannot_resolve_is_said_before_training():

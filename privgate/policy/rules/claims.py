@@ -1,0 +1,351 @@
+"""The rules about differential privacy: epsilon, its audit, what attacks could reach at best, and who can be erased.
+
+Each class says what its limit means, what it requests, and an example.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from privgate.evidence import BehindClaim, Measurement
+from privgate.evidence.figures import fold, percent
+from privgate.policy.rules import rule_reach
+from privgate.policy.rules.attacks import Confidence, unsure
+from privgate.policy.rules.metric import ANY_ANSWERS, Metric
+from privgate.policy.rules.rule_base import Audit, OpenFraction, Rule, next_step, wrong
+from privgate.run.needs import Need
+from privgate.verdict import Finding, Outcome
+
+_claim = partial(Metric, question="claim", answers=ANY_ANSWERS, needs=frozenset({Need.CLAIM, Need.RERUNS}))
+
+
+def _way(measurement: Measurement) -> str:
+    """Return what a guarantee counts."""
+    behind = BehindClaim.of(measurement.behind)
+    if behind.declared_only:
+        return "what is declared"
+    return "what the budget accountant counted" if behind.library == "diffprivlib" else "optimizer steps only"
+
+
+def _delta_reach(delta: float | None, facts: Mapping[str, Any]) -> str:
+    return rule_reach.delta(delta or 0.0, int(facts.get("n_units") or 0))
+
+
+class GuaranteeRule(Rule):
+    """A limit on something that follows from the recipe's differential-privacy guarantee.
+
+    The guarantee is recomputed from the parameters that a rerun of the recipe was seen to use. A claim that is only
+    declared is inconclusive, unless the policy says ``accept_declared_claims: true``.
+    """
+
+    accept_declared_claims: bool = Field(
+        default=False,
+        description="true: a guarantee counts although nobody observed it; the approval rests on its author's word.",
+    )
+
+    def remark(self, measurement: Measurement, outcome: Outcome) -> str:
+        if self.accept_declared_claims and BehindClaim.of(measurement.behind).declared_only:
+            return "DECLARED ONLY: accept_declared_claims is set and nobody observed this guarantee"
+        return ""
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        if not measurement.applicable:
+            return next_step("claim")
+        if measurement.problem:
+            return next_step("guarantee")
+        if self.broken(measurement):  # a rule that only warns warns of the same
+            return "add noise, sample smaller batches or train fewer steps; then check again"
+        return "let the check observe a rerun of the recipe, so that the guarantee can be recomputed"
+
+    def remarks(self, audit: Audit) -> Iterator[str]:
+        yield from super().remarks(audit)
+        if self.accept_declared_claims:
+            yield (
+                "ACCEPT_DECLARED_CLAIMS: a guarantee that nobody observed counts; the approval rests on its author's "
+                "word"
+            )
+
+
+class DpEpsilon(GuaranteeRule):
+    """The guarantee must be at least this strong.
+
+    Limit ``max`` on epsilon in nats at ``delta``, for one person, whose records are a group where there are several. An
+    independent accountant recomputes epsilon from the sampling, clipping, noise and steps of a rerun.
+
+    Request: ``dp_epsilon(delta=1e-5, accept_declared_claims=False, adjacency="add_remove" | "replace_one")``;
+    ``adjacency`` only where the policy names one, otherwise the claim's own. ``behind.declared_only`` is true where
+    nothing was observed and the policy accepts that, ``behind.delta`` the delta that the guarantee really has (0 for
+    pure ones). Nats.
+
+        - metric: dp_epsilon
+          max: 8
+          delta: 1e-5
+    """
+
+    tightens = {"delta": "down"}  # noqa: RUF012  declared ClassVar in the base class
+    about = _claim(
+        "dp_epsilon",
+        "Privacy claim",
+        measured_by="claims.epsilon:measure_epsilon",
+        reaches="0 (learns nothing) to infinity (no guarantee); nats",
+        unit="nats",
+        worst=math.inf,
+        limits_attacks=True,
+        written_as="epsilon",
+    )
+    metric: Literal["dp_epsilon"] = "dp_epsilon"
+    max: PositiveFloat = Field(description="Largest epsilon allowed; nats.")
+    delta: OpenFraction = Field(default=1e-5, description="At this delta; well below 1 / number of records.")
+    adjacency: Literal["add_remove", "replace_one"] | None = Field(
+        default=None, description="Which neighboring data sets the limit speaks of; the claim's own if absent."
+    )
+
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+        return super().vacuous(facts) or _delta_reach(self.delta, facts)
+
+    def meaning(self, measurement: Measurement) -> str:
+        if not np.isfinite(measurement.high):
+            return "no guarantee limits what one person's data can shift"
+        # a guarantee may hold at a smaller delta than the policy asks for, a pure one at none
+        held = BehindClaim.of(measurement.behind).delta
+        delta = self.delta if held is None else held
+        but = f", except with probability about {delta:g}" if delta > 0 else ""
+        whose = "the guarantee lets one person's data" if self.broken(measurement) else "one person's data can"
+        times = self.deciding(measurement, fold)
+        return (
+            f"whatever anybody else knows, {whose} shift the odds of any guess about that person {times}{but}, as far "
+            f"as training reaches people's data only through {_way(measurement)}"
+        )
+
+
+class DpAttackAccuracyBound(GuaranteeRule):
+    """The guarantee must keep every possible attack below this accuracy.
+
+    Limit ``max`` in [0.5, 1] on the accuracy of any adversary whose prior probability that the person is a member is
+    ``prior``; max(sigma(eps), p, 1-p) for pure guarantees and the forms of (eps, delta) and Gaussian guarantees
+    otherwise (Thudi et al., 2022, theorem 1 and corollary 1; docs/mathematics.md, section 7.2). Unlike the attack rules
+    this speaks of every attack, and says nothing about attacks actually succeeding. It follows from the noised steps
+    that were seen; that training reaches its records by no other way is not looked at.
+
+    Request: ``dp_attack_accuracy_bound(prior=0.5, accept_declared_claims=False)``. Fraction; kind "bound".
+
+        - metric: dp_attack_accuracy_bound
+          max: 0.75
+          prior: 0.5
+    """
+
+    about = _claim(
+        "dp_attack_accuracy_bound",
+        "Best accuracy that any attack can have",
+        measured_by="claims.epsilon:measure_attack_accuracy",
+        reaches="the likelier answer at this prior (guessing) to 1 (no guarantee)",
+        unit="fraction",
+        worst=1.0,
+        limits_attacks=True,
+    )
+    metric: Literal["dp_attack_accuracy_bound"] = "dp_attack_accuracy_bound"
+    max: Annotated[float, Field(ge=0.5, le=1)] = Field(description="Largest accuracy allowed; 0.5 is guessing.")
+    prior: OpenFraction = Field(default=0.5, description="The adversary's prior probability of membership.")
+
+    @model_validator(mode="after")
+    def _above_guessing(self) -> Self:
+        blind = max(self.prior, 1 - self.prior)
+        if self.max < blind:
+            raise wrong("max", f"always guessing the likelier answer is right with probability {blind:g} at this prior")
+        return self
+
+    def meaning(self, measurement: Measurement) -> str:
+        most = (
+            f"the guarantee lets an attack be right in {percent(measurement.low)} of cases"
+            if self.broken(measurement)
+            else f"no attack of any kind is right in more than {percent(measurement.high)} of cases"
+        )
+        return (
+            f"{most}, if it starts from a "
+            f"{100 * self.prior:g} % suspicion and knows who else is in the data independently of this person, as far "
+            f"as training reaches its data only through {_way(measurement)}"
+        )
+
+
+class DpEpsilonLowerBound(Rule):
+    """No audit may contradict the guarantee.
+
+    An audit gives a lower bound on epsilon at ``confidence``. **Fails** if it exceeds the limit: the claim is broken.
+    An audit can never show that a guarantee holds, so passing means "not contradicted". ``max`` is a number in nats, or
+    ``claim`` (the default): the epsilon that the recipe claims, at the claim's own delta.
+
+    Request: ``dp_epsilon_lower_bound(confidence=0.999, delta=…)``; ``delta`` only where the policy names one, otherwise
+    the claim's own. ``low`` is the lower bound, ``high`` infinite, ``behind.claimed_epsilon`` the claim (nats).
+
+        - metric: dp_epsilon_lower_bound
+          max: claim
+    """
+
+    about = _claim(
+        "dp_epsilon_lower_bound",
+        "Audit of the guarantee",
+        measured_by="claims.audit:measure_lower_bound",
+        reaches="0 (nothing found) to about the logarithm of the number of audited models; nats",
+        unit="nats",
+        worst=math.inf,
+        needs=frozenset({Need.CLAIM, Need.AUDIT}),
+        shows_leaks_only=True,
+        written_as="epsilon",
+    )
+    metric: Literal["dp_epsilon_lower_bound"] = "dp_epsilon_lower_bound"
+    max: NonNegativeFloat | Literal["claim"] = Field(
+        default="claim", description="Largest lower bound allowed, nats; claim: the epsilon that the recipe claims."
+    )
+    confidence: Confidence = Field(default=0.999, description="Of the lower bound; a false alarm has the rest.")
+    delta: OpenFraction | None = Field(default=None, description="Of the audited guarantee; the claim's own if absent.")
+    bound: Literal["lower"] = Field(default="lower", description="An audit gives lower bounds only.")
+
+    @model_validator(mode="after")
+    def _one_guarantee(self) -> Self:
+        if self.max == "claim" and self.delta is not None:
+            raise wrong("delta", "'delta' belongs to a numeric max; max 'claim' is judged at the claim's own delta")
+        if self.max != "claim" and self.delta is None:
+            raise wrong("max", "a numeric max needs the key 'delta'")
+        return self
+
+    @property
+    def limit(self) -> float:
+        """The number, or NaN where it is the claim, which only the measurement knows."""
+        return float("nan") if self.max == "claim" else float(self.max)
+
+    def loosened(self, parent: Rule) -> dict[str, str]:
+        """Return what is weaker than in ``parent``; a number and a claim cannot be compared."""
+        if isinstance(parent, DpEpsilonLowerBound) and (self.max == "claim") == (parent.max == "claim"):
+            return super().loosened(parent)
+        return {"max": f"is another question: the parent has {getattr(parent, 'max', None)!r}"}
+
+    def against_limit(self, measurement: Measurement) -> Finding:
+        """Return FAILED iff the lower bound exceeds the limit; PASSED iff it does not and both are known."""
+        if measurement.problem:
+            return self.finding(Outcome.INCONCLUSIVE, measurement.problem, measurement)
+        claimed = BehindClaim.of(measurement.behind).claimed_epsilon
+        limit = float("nan" if claimed is None else claimed) if self.max == "claim" else float(self.max)
+        low = measurement.low
+        if np.isnan(low) or np.isnan(limit):
+            text = "neither the audit's bound nor the claim may be missing"
+            return self.finding(Outcome.INCONCLUSIVE, text, measurement)
+        judged = self.model_copy(update={"max": limit})
+        if low <= limit and (why := rule_reach.nats(limit)):
+            text = f"the claim of epsilon {limit:.4g} cannot be contradicted by any audit: {why}"
+            return judged.finding(Outcome.INCONCLUSIVE, text, measurement)
+        outcome = Outcome.FAILED if low > limit else Outcome.PASSED
+        return judged.finding(outcome, judged.sentence(measurement, outcome), measurement)
+
+    def remark(self, measurement: Measurement, outcome: Outcome) -> str:
+        return "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else "the claim does not hold"
+
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+        if self.max == "claim":
+            return ""  # the claim is judged where it is known
+        return super().vacuous(facts) or _delta_reach(self.delta, facts)
+
+    def meaning(self, measurement: Measurement) -> str:
+        return (
+            f"attacks prove a leak of at least epsilon {measurement.low:.3g} (confidence {self.confidence:g}); "
+            "no audit can prove that a guarantee holds"
+        )
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        if outcome is Outcome.FAILED and not measurement.problem:
+            return "look for gradients that are not clipped per record, noise that is not added, and reused seeds"
+        if BehindClaim.of(measurement.behind).claimed_epsilon is not None:
+            return "claim an epsilon so small that an audit can contradict it"
+        return "state the claim with the recipe and give the audit models to look at"
+
+    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+        return super().cannot_conclude(facts) if self.max == "claim" else ""
+
+    def remarks(self, audit: Audit) -> Iterator[str]:
+        yield from super().remarks(audit)
+        yield from unsure(self.confidence)
+
+    def outcomes(self) -> str:
+        return "refuses if the audit's lower bound exceeds the limit; otherwise the guarantee is not contradicted"
+
+
+class DeletionCapacity(GuaranteeRule):
+    """The model must be able to forget at least this many people without being trained again.
+
+    Limit ``min`` in people, each with all records. Two questions:
+
+    With ``epsilon`` and ``delta`` (Sekhari et al., 2021; docs/mathematics.md, section 7.3a): after ``min`` deletions
+    the model is still (epsilon, delta)-close to one that was trained without these people. Nothing is assumed about who
+    was drawn.
+
+    With ``rho`` and ``prior`` (Thudi et al., 2022, corollary 2; section 7.3): everybody must still believe with
+    probability at least ``rho`` that the erased people were never used. ``prior`` is the largest probability with which
+    they were. It counts only where the recipe is seen to draw its training set with at most that probability.
+
+    Request: ``deletion_capacity(epsilon=…, delta=…, accept_declared_claims=False)``, or with ``rho`` and ``prior``.
+    People; larger is better, so ``low`` is what counts.
+
+        - metric: deletion_capacity
+          min: 5
+          epsilon: 4
+          delta: 1.0e-5
+    """
+
+    about = _claim(
+        "deletion_capacity",
+        "People who can be erased without retraining",
+        measured_by="claims.capacity:count_deletions",
+        reaches="0 (no guarantee) to unlimited (learns nothing); people",
+        unit="people",
+        direction="min",
+        worst=0.0,
+    )
+    metric: Literal["deletion_capacity"] = "deletion_capacity"
+    min: PositiveInt = Field(description="Least number of people.")
+    epsilon: PositiveFloat | None = Field(
+        default=None, description="How close the model is to one trained without the erased people; nats."
+    )
+    delta: OpenFraction | None = Field(default=None, description="At this delta; well below 1 / number of records.")
+    rho: OpenFraction | None = Field(
+        default=None, description="Least probability that an erased person was never in the data."
+    )
+    prior: OpenFraction | None = Field(
+        default=None, description="Largest inclusion probability among the erased people."
+    )
+
+    @model_validator(mode="after")
+    def _one_question(self) -> Self:
+        given = {name for name in ("epsilon", "delta", "rho", "prior") if getattr(self, name) is not None}
+        if given not in ({"epsilon", "delta"}, {"rho", "prior"}):
+            raise wrong(
+                next(iter(sorted(given)), "min"),
+                "deletion_capacity needs 'epsilon' and 'delta' (no prior), or 'rho' and 'prior' (a drawn training set)",
+            )
+        return self
+
+    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+        if self.min < 1:
+            return "no capacity is below 0"
+        if self.epsilon is not None:  # the weakest guarantee that still covers so many
+            return rule_reach.nats(self.epsilon / self.min) or _delta_reach(self.delta, facts)
+        # m ln(1 + e^eps odds) = ln(1/rho)
+        rho, prior = self.rho or 0.5, self.prior or 0.5
+        needed = math.expm1(-math.log(rho) / self.min) / (prior / (1 - prior))
+        return rule_reach.nats(math.log(needed)) if needed > 0 else ""
+
+    def meaning(self, measurement: Measurement) -> str:
+        if self.prior is None:
+            return (
+                f"after {measurement.low:.0f} people are erased, the model is within epsilon {self.epsilon:g} at delta "
+                f"{self.delta:g} of one that never saw them, if requests do not depend on the model"
+            )
+        failure = BehindClaim.of(measurement.behind).failure
+        return (
+            f"{measurement.low:.0f} people can be erased before a full retrain is due, at the stated rho {self.rho:g} "
+            f"and the stated prior {self.prior:g}, with which the recipe draws its training set"
+            f"{f' (except with probability {failure:g})' if failure else ''}, if requests do not depend on membership "
+            "or model"
+        )
