@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
@@ -41,7 +40,6 @@ _SETTINGS: Mapping[str, Any] = {
     "grid.color": GRID,
     "axes.axisbelow": True,
     "lines.linewidth": 1.8,
-    "hatch.linewidth": 0.8,
 }
 
 
@@ -123,47 +121,6 @@ class Drawing:
 
 
 Curve = Sequence[tuple[float, ...]]
-
-
-def histogram(
-    name: str, title: str, desc: str, *, edges: Sequence[float], counts: Sequence[int | None], unbounded: int | None,
-    limit: float,
-) -> str:  # fmt: skip
-    """Return a histogram with a logarithmic count axis; bins are as wide as the ranges that were joined.
-
-    What has no upper limit stands in a lane of its own, right of all else. A suppressed cell is hatched over the full
-    height: how large it is must not be seen.
-    """
-    with Drawing(name, title, desc) as d:
-        ax = d.axes
-        right = max(edges[-1], limit * 1.12) if math.isfinite(limit) else edges[-1]
-        lane, broad = right + 0.04 * right, 0.08 * right
-        top = 2.2 * max([10, *(c for c in counts if c), unbounded or 0])
-        hatched = {"facecolor": "none", "hatch": "////"}
-        cells = [(a, c, 0.96 * (b - a)) for (a, b), c in zip(pairwise(edges), counts, strict=False) if c != 0]
-        known = [cell for cell in cells if cell[1]]
-        ax.bar([e for e, _, _ in known], [c for _, c, _ in known], width=[w for _, _, w in known], align="edge",
-               color=SERIES[0], label="people or records")  # fmt: skip
-        if hidden := [cell for cell in cells if cell[1] is None]:
-            ax.bar([e for e, _, _ in hidden], top, width=[w for _, _, w in hidden], align="edge", edgecolor=SERIES[0],
-                   linewidth=1, label="suppressed: how many would tell a small count", **hatched)  # fmt: skip
-        if unbounded is None or unbounded > 0:
-            ax.axvline(right + 0.02 * right, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
-            said = "no upper limit known" + ("" if unbounded else ": suppressed")
-            style = {"color": SERIES[1]} if unbounded else {"edgecolor": SERIES[1], **hatched}
-            ax.bar([lane], [unbounded or top], width=broad, align="edge", label=said, **style)
-            d.beyond(lane + broad / 2, right)
-            right = lane + broad
-        ax.set_yscale("log", subs=())  # no ticks between the powers of ten: they cost more than all the rest
-        ax.set_ylim(0.8, top)
-        ax.yaxis.set_major_formatter(lambda v, _: f"{v:,.0f}" if v >= 1 else "")
-        ax.set_xlim(0, right)
-        ax.set_xlabel("change of the model's answer without the person, nats")
-        ax.set_ylabel("how many")
-        ax.grid(axis="y")
-        d.limit(limit)
-        d.legend()
-    return d.svg
 
 
 @dataclass(frozen=True, slots=True)
