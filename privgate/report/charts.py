@@ -17,7 +17,7 @@ from typing import Any, Self
 from xml.sax.saxutils import escape
 
 from privgate.evidence.figures import number
-from privgate.report.text import clip, plain
+from privgate.report.text import plain
 
 # what matplotlib draws with
 INK, SOFT, GRID, LIMIT = "#010101", "#020202", "#030303", "#0b0b01"
@@ -25,7 +25,7 @@ SERIES = ("#0a0a01", "#0a0a02", "#0a0a03", "#0a0a04")
 #: what the page shows instead: its custom properties
 _SHOWN = {INK: "ink", SOFT: "chart-soft", GRID: "chart-grid", LIMIT: "chart-limit",
           **dict(zip(SERIES, ("chart-a", "chart-b", "chart-c", "chart-d"), strict=True))}  # fmt: skip
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
+DOTTED = (0, (1, 1.5))
 _SETTINGS: Mapping[str, Any] = {
     "svg.hashsalt": "privgate",
     "svg.fonttype": "none",
@@ -100,28 +100,6 @@ class Drawing:
             f'<title id="{name}-title">{title}</title><desc id="{name}-desc">{desc}</desc>{inner.strip()}</svg>'
         )
 
-    def limit(self, x: float) -> None:
-        """Draw a vertical limit line with its words at the top; a limit without an end has no place."""
-        if not math.isfinite(x):
-            return
-        self.axes.axvline(x, color=LIMIT, linestyle=(0, (6, 2)), linewidth=2)
-        self.axes.annotate(
-            f"limit {number(x)}", (x, 1), xycoords=("data", "axes fraction"), xytext=(4, 4),
-            textcoords="offset points", ha="left", va="bottom", color=LIMIT, annotation_clip=False,
-        )  # fmt: skip
-
-    def legend(self) -> None:
-        """Show the legend below the drawing."""
-        self.figure.legend(loc="outside lower center", ncols=2, fontsize=10)
-
-    def beyond(self, lane: float, end: float) -> None:
-        """Mark the lane of what is infinite, beyond the finite end of the axis."""
-        ticks = [t for t in self.axes.get_xticks() if 0 <= t < 0.97 * end]
-        self.axes.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
-
-
-Curve = Sequence[tuple[float, ...]]
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -158,39 +136,23 @@ def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: 
                     mark("no upper limit known", [lane], [y], marker=">", markersize=9, color=SERIES[0], **alone)
             mark("PDTP, direct queries", [min(r.pdtp, lane)], [y], marker="o", markersize=7, color=INK, **alone)
             if r.noise > 0:
-                mark("noise floor", [min(r.noise, lane)] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DASHES[2],
+                mark("noise floor", [min(r.noise, lane)] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DOTTED,
                      linewidth=2.5)  # fmt: skip
         ax.set_yticks(range(len(rows), 0, -1), [str(r.unit) for r in rows], fontfamily="monospace")
         ax.set_ylim(0.3, len(rows) + 0.7)
         ax.grid(axis="x")
         ax.set_xlim(0, top)
         if any(math.isinf(v) for r in rows for v in (r.pdtp, r.low, r.high)):
-            ax.axvline(top, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
-            d.beyond(lane, top)
+            ticks = [t for t in ax.get_xticks() if 0 <= t < 0.97 * top]
+            ax.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
+            ax.axvline(top, color=SOFT, linestyle=DOTTED, linewidth=1.2)
             ax.set_xlim(0, 1.1 * top)
         ax.set_xlabel("nats (0 is no change)")
-        d.limit(limit)
-        d.legend()
-    return d.svg
-
-
-def roc(name: str, title: str, desc: str, *, curves: Sequence[tuple[str, Curve]], floor: float) -> str:
-    """Return ROC curves, points (fpr, tpr) ascending, on logarithmic axes from ``floor`` on, and a line of guessing."""
-    with Drawing(name, title, desc, height=4.6) as d:
-        ax = d.axes
-        ax.plot([floor, 1], [floor, 1], color=SOFT, linewidth=1.2, linestyle=DASHES[2], label="guessing")
-        for i, (text, curve) in enumerate(curves[:4]):
-            points = [p for p in curve if p[0] > 0 and p[1] > 0]
-            x, y = [p[0] for p in points], [max(p[1], floor) for p in points]
-            ax.step(x, y, where="post", color=SERIES[i], linestyle=DASHES[i], label=clip(plain(text), 44))
-        ax.set_xscale("log", subs=())
-        ax.set_yscale("log", subs=())
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
-        ax.set_xlim(floor, 1)
-        ax.set_ylim(floor, 1.05)
-        ax.set_xlabel("candidates who are accused")
-        ax.set_ylabel("people in the data who are found")
-        ax.grid(which="major")
-        ax.legend(loc="upper left", fontsize=10)
+        if math.isfinite(limit):
+            ax.axvline(limit, color=LIMIT, linestyle=(0, (6, 2)), linewidth=2)
+            ax.annotate(
+                f"limit {number(limit)}", (limit, 1), xycoords=("data", "axes fraction"), xytext=(4, 4),
+                textcoords="offset points", ha="left", va="bottom", color=LIMIT, annotation_clip=False,
+            )  # fmt: skip
+        d.figure.legend(loc="outside lower center", ncols=2, fontsize=10)
     return d.svg

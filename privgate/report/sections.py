@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from privgate import evidence, vocabulary
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report import assertions, charts, methods, page_one, people, two_reports, words
-from privgate.report.blocks import Block, Chart, Code, Heading, List, Section, Text, facts, numbers, table
-from privgate.report.charts import Curve
+from privgate.report import assertions, methods, page_one, people, two_reports, words
+from privgate.report.blocks import Block, Code, Heading, List, Section, Text, facts, table
 from privgate.report.report_schema import SCHEMA, DomainFacts, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain, prose, shown
 from privgate.run.needs import Need
 
+#: points (rate of false accusations, share of members found), ascending
+Curve = Sequence[tuple[float, ...]]
 #: an attack that ran, with what it achieved
 Ran = tuple[evidence.AttackResult, evidence.AttackFigures]
 
@@ -141,7 +142,7 @@ def _membership(part: evidence.MembershipPart | None) -> list[Block]:
         return []
     ranked, blocks = rank_attacks(part.attacks), list[Block]()
     if ranked:
-        blocks += [_achieved(ranked), *draw_curves(ranked), *accuracy_by_cell(ranked)]
+        blocks += [_achieved(ranked), *trace_curves(ranked), *accuracy_by_cell(ranked)]
         blocks += accuracy_over_pdtp(part.against_pdtp) if part.against_pdtp else []
         if found := part.null_runs:
             blocks.append(Text(
@@ -203,40 +204,29 @@ def _tested(test: evidence.SelfTest) -> str:
     return f"AUC on a planted leak {', '.join(told)}; {number(test.blind)} on none"
 
 
-#: curves drawn at once; more cannot be told apart
-_CURVES = 4
 #: rates of false accusations at which a table tells points of curves, fractions
 _RATES = (0.001, 0.01, 0.1, 0.5)
 
 
-def draw_curves(ranked: Sequence[Ran]) -> list[Block]:
-    """Return the ROC curves of the strongest attacks, given strongest first.
+def trace_curves(ranked: Sequence[Ran]) -> list[Block]:
+    """Return points of the attacks' ROC curves, and which attack finds most at the smallest rate that any resolves.
 
-    What is the best by AUC need not be the best at a small rate; the sentence about a rate names the best at that rate.
+    What is the best by AUC need not be the best at a small rate.
     """
-    drawn = [r for r in ranked if r[1].roc][:_CURVES]
-    if not drawn:
-        return []
-    resolved = [(r.fpr, -r.value, i, _estimate(r)) for i, (_, f) in enumerate(ranked) for r in f.tpr_at_fpr
+    curves = [(title(a), f.roc) for a, f in ranked if f.roc]
+    resolved = [(r.fpr, -r.value, title(a), _estimate(r)) for a, f in ranked for r in f.tpr_at_fpr
                 if r.value is not None and not r.problem]  # fmt: skip
-    said = f"The strongest attack is {title(drawn[0][0])}; the closer to the dotted line, the closer to guessing"
+    blocks: list[Block] = []
     if resolved:
-        fpr, _, i, share = min(resolved)
-        if ranked[i][1].roc and ranked[i] not in drawn:
-            drawn[-1] = ranked[i]
-        said = (f"The attack that finds most, {title(ranked[i][0])}, finds {share} of the people in the data when "
-                f"{percent(fpr)} of the candidates are wrongly accused")  # fmt: skip
-    curves = [(title(a), f.roc) for a, f in drawn]
-    least = min((p[0] for _, points in curves for p in points if p[0] > 0), default=0.01)
-    floor = max(1e-4, 10.0 ** math.floor(math.log10(least)))
-    return [_roc("roc", "Members found against people wrongly accused", f"{said}.", curves, floor)]
+        fpr, _, name, share = min(resolved)
+        accused = f"when {percent(fpr)} of the candidates are wrongly accused"
+        blocks.append(Text(f"The attack that finds most, {name}, finds {share} of the people in the data {accused}."))
+    return [*blocks, _points("Members found against people wrongly accused", curves)] if curves else blocks
 
 
-def _roc(name: str, heading: str, said: str, curves: Sequence[tuple[str, Curve]], floor: float) -> Chart:
-    svg = charts.roc(name, heading, "Curves on two logarithmic axes.", curves=curves, floor=floor)
+def _points(caption: str, curves: Sequence[tuple[str, Curve]]) -> Block:
     rows = [(label, *(_at(points, rate) for rate in _RATES)) for label, points in curves]
-    told = numbers("Points of the curves", ("Curve", *(f"Found at {percent(f)}" for f in _RATES)), rows)
-    return Chart(name, heading, said, svg, told)
+    return table(caption, ("Curve", *(f"Found at {percent(rate)}" for rate in _RATES)), rows, caption)
 
 
 def _at(curve: Curve, rate: float) -> str:
@@ -363,15 +353,15 @@ def _tradeoff(doc: ReportDocument, part: evidence.ClaimsPart) -> list[Block]:
     if part.curve is None:
         return []
     limit: Curve = [*zip(part.curve.fpr, part.curve.tpr, strict=True)]
-    drawn = [(title(a), f.roc) for a, f in rank_attacks(words.attacks(doc)) if f.roc][:2]
+    curves = [(title(a), f.roc) for a, f in rank_attacks(words.attacks(doc)) if f.roc]
     # a point is held against the bound at the next larger rate for which that was computed
-    over = [name for name, curve in drawn
+    over = [name for name, curve in curves
             if any(tpr > min((t for f, t in limit if f >= fpr), default=1.0) for fpr, tpr in curve)]  # fmt: skip
-    said = "Nothing that was measured lies above the bound" if drawn else "The bound alone: no attack was run beside it"
+    said = "Nothing that was measured lies above the bound" if curves else "No attack was run beside the bound"
     if over:
         said = f"{', '.join(over)}: single points lie above the bound; whether that is chance is judged by the audit"
-    curves = [("no attack can exceed this", limit), *drawn]
-    return [_roc("tradeoff", "What any attack can reach, and what these reached", f"{said}.", curves, 1e-4)]
+    caption = "What any attack can reach, and what these reached"
+    return [Text(f"{said}."), _points(caption, [("no attack can exceed this", limit), *curves])]
 
 
 def deletion(doc: ReportDocument) -> Section | None:
