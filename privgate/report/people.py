@@ -20,7 +20,7 @@ from privgate.evidence.figures import fold, number, percent
 from privgate.evidence.telling import SMALL_CELL
 from privgate.policy.rules import about
 from privgate.report import charts, histograms, words
-from privgate.report.blocks import Block, Chart, Section, TableBlock, Text, facts, numbers, table
+from privgate.report.blocks import Block, Chart, Section, TableBlock, Text, facts, table
 from privgate.report.report_schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
 from privgate.report.text import plain, shown
 
@@ -303,7 +303,9 @@ def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
     cells = [
         (w.unit, w.pdtp, w.dtp_lower, w.dtp_upper, w.error, w.noise_floor, w.seeds, w.engine, w.status) for w in worst
     ]
-    return Chart("worst", title, f"{said}.", svg, numbers(f"{title}, figures in nats", columns, cells))
+    return Chart(
+        "worst", title, f"{said}.", svg, table(f"{title}, figures in nats", columns, cells, "Numbers of this chart")
+    )
 
 
 NOT_DTP = (

@@ -8,7 +8,7 @@ from privgate import evidence, vocabulary
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
 from privgate.report import assertions, methods, page_one, people, two_reports, words
-from privgate.report.blocks import Block, Code, Heading, List, Section, Text, facts, table
+from privgate.report.blocks import Block, Code, List, Section, Text, facts, table
 from privgate.report.report_schema import SCHEMA, DomainFacts, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain, prose, shown
@@ -38,7 +38,7 @@ def findings(doc: ReportDocument) -> Section:
         heads = ("Rule", "Status", "Reason", "Up to", "Asked by", "Approved by", "Until")
         blocks.append(table("All waivers", heads, listed))
     if len(full := page_one.steps(doc)) > 1 or not doc.approved:
-        blocks += [Heading("What to do next, in full"), List(full)]
+        blocks += [Text("What to do next, in full", "heading"), List(full)]
     return Section("findings", "All findings", blocks)
 
 
@@ -92,7 +92,7 @@ def _file(doc: ReportDocument) -> list[Block]:
     if part is None:
         return []
     ruled = ", ".join(dict.fromkeys(f.metric for f in doc.findings if Need.LOOKED in about(f.metric).needs))
-    made: list[Block] = [Heading("What the file itself carries"), Text(_carried(part, ruled))]
+    made: list[Block] = [Text("What the file itself carries", "heading"), Text(_carried(part, ruled))]
     if part.carried:
         rows = [(c.what, c.where, *map(shown, (c.least, c.most, c.beside))) for c in part.carried]
         columns = ("What", "Where", "Records, at least", "Records, at most", "Beside")
@@ -154,7 +154,7 @@ def _membership(part: evidence.MembershipPart | None) -> list[Block]:
         columns = ("Attack", "What the attacker knows", "Self-test", "Source")
         blocks.append(table("How the attacks were run", columns, rows, "How the attacks were run, with sources"))
     failed = [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures]
-    return [*blocks, Heading("Could not run"), List(failed)] if failed else blocks
+    return [*blocks, Text("Could not run", "heading"), List(failed)] if failed else blocks
 
 
 def rank_attacks(attacks: Iterable[evidence.AttackResult]) -> list[Ran]:
@@ -276,12 +276,15 @@ def _robustness(part: evidence.RobustPart | None) -> list[Block]:
         (a.title, "" if a.radius is None else a.radius, percent(a.inside), percent(a.outside), _estimate(a.advantage))
         for a in part.adversaries
     ]
-    return [Heading("Robustness"), table(f"Distance to the nearest wrong answer, {plain(part.how, 60)}", columns, rows)]
+    return [
+        Text("Robustness", "heading"),
+        table(f"Distance to the nearest wrong answer, {plain(part.how, 60)}", columns, rows),
+    ]
 
 
 def _features(part: evidence.AttributesPart | None) -> list[Block]:
     """Return one table a feature: what is guessed of members, of others, and by anybody without the model."""
-    made: list[Block] = [Heading("Sensitive features")] if part else []
+    made: list[Block] = [Text("Sensitive features", "heading")] if part else []
     columns = ("Who guesses", "Of members", "Of candidates", _DIFFERENCE)
     for found in part.attributes if part else ():
         name = plain(found.name, 60)
