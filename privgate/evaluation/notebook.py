@@ -15,7 +15,7 @@ from privgate.verdict import Outcome, Verdict
 
 #: the page's colours, for a drawing that stands alone
 _COLORS = (
-    "--paper:#fff;--ink:#16191d;--chart-a:#1b6ca8;--chart-b:#b3541e;--chart-c:#5b7f2b;--chart-d:#7b4a9e;"
+    "--paper:#fff;--ink:#16191d;--chart-a:#1b6ca8;--chart-b:#b3541e;"
     "--chart-limit:#9b1216;--chart-grid:#dfe3e8;--chart-soft:#5b646e"
 )
 
