@@ -105,11 +105,7 @@ def together(findings: Iterable[Any]) -> Outcome:
 def settled(findings: Iterable[Any], groups: Mapping[str, str]) -> list[Any]:
     """Return the findings; in a group of rules that ask one question, one that is met is enough.
 
-    Parameters
-    ----------
-    findings : iterable of Finding
-    groups : mapping of rule -> group
-        Of those rules alone that belong to one. A group of which none was asked is inconclusive.
+    ``groups`` names the group of each rule that belongs to one. A group of which none was asked is inconclusive.
     """
     found = list(findings)
     for group in dict.fromkeys(groups.values()):

@@ -75,8 +75,6 @@ class Finding:
     def suffix(self) -> str:
         """What a figure's name ends with where names stand alone: a share or a quantile is no largest value.
 
-        Examples
-        --------
         >>> Finding("pdtp", "", Outcome.PASSED, "", request="pdtp(aggregate=share_above, threshold=1.0)").suffix
         '_share_above'
         """
@@ -86,29 +84,17 @@ class Finding:
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
         """Return the finding that ``payload`` describes."""
-        raw = dict(payload)
-        for name in ("value", "low", "high", "limit"):
-            raw[name] = float(raw[name])
-        raw["outcome"] = Outcome(raw["outcome"])
-        return cls(**raw)
+        figures = {name: float(payload[name]) for name in ("value", "low", "high", "limit")}
+        return cls(**{**payload, **figures, "outcome": Outcome(payload["outcome"])})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Verdict:
     """What was decided, and everything it rests on.
 
-    Parameters
-    ----------
-    policy : mapping
-        ``name``, ``version``, ``digest`` (of the resolved policy), ``path``, ``source`` (the resolved policy).
-    findings : tuple of Finding
-        Preconditions first, then one a rule, in the policy's order.
-    evidence : Evidence
-        What the findings rest on.
-    observed : bool
-        The operator only observes: exit code 0, nothing is signed as approved, nothing promoted.
-    detail : mapping
-        JSON values added after judging: decided_at, expires, waivers listed, comparison.
+    ``policy`` holds its name, version, digest, path and resolved source. ``findings`` are preconditions first, then one
+    a rule. ``observed``: the operator only observes, so nothing is signed as approved, nothing promoted. ``detail`` has
+    JSON values added after judging: decided_at, expires, waivers listed, comparison.
     """
 
     policy: Mapping[str, Any]
@@ -137,13 +123,8 @@ class Verdict:
     def report(self, path: str | PathLike[str], **stated: Any) -> list[Path]:
         """Write the report and return the files: a page where ``path`` ends in .html, else a folder with every format.
 
-        Parameters
-        ----------
-        path : path
-            ``report.html``, or a folder.
-        stated
-            What page one says: ``purpose``, ``owner``, ``data_name``, ``data_source``; ``hash_key`` and ``baseline`` as
-            in ``privgate.report.write``.
+        ``stated`` is what page one says (``purpose``, ``owner``, ``data_name``, ``data_source``), and ``hash_key`` and
+        ``baseline`` as in ``privgate.report.write``.
         """
         written: list[Path] = self._door("report")(self, path, **stated)
         return written
@@ -151,10 +132,7 @@ class Verdict:
     def plot(self) -> Any:
         """Return a drawing of how much each person's record matters; a notebook shows it, ``save(path)`` keeps it.
 
-        Raises
-        ------
-        MeasurementError
-            No rule needed the per-person table, so there is nothing to draw.
+        ``MeasurementError``: no rule needed the per-person table, so there is nothing to draw.
         """
         return self._door("plot")(self)
 
@@ -184,23 +162,19 @@ class Verdict:
     def said(self, f: Finding) -> Finding:
         """Return a finding with its figures as they may be told; NaN where nothing says of how many people they are."""
         found = next((m for m in self.evidence.measurements.values() if m.request.key == f.request), None)
-        if found is None and f.unit == "nats":
-            return f
         if found is None:
-            return replace(f, value=math.nan, low=math.nan, high=math.nan)
+            return f if f.unit == "nats" else replace(f, value=math.nan, low=math.nan, high=math.nan)
         own = replace(found, value=f.value, low=f.low, high=f.high).against(*self.limits[f.request]).told
         return replace(f, value=own.value, low=own.low, high=own.high)
 
     def told(self) -> dict[str, Any]:
         """Return findings and evidence as JSON values that may be told."""
-        asked = dict(self.policy.get("source") or {}).get("audit") or {}
-        least = math.ceil((asked.get("min_coverage") or 0) * int(self.evidence.subject.get("n_units") or 0))
+        audit = dict((self.policy.get("source") or {}).get("audit") or {})
+        least = math.ceil((audit.get("min_coverage") or 0) * int(self.evidence.subject.get("n_units") or 0))
         # by either rounding of the product
-        floors = [*(v for v in dict(asked).values() if isinstance(v, int)), least - 1, least]
-        return {
-            "findings": [self.said(f).payload() for f in self.findings],
-            "evidence": self.evidence.payload(floors, self.limits),
-        }
+        floors = [*(v for v in audit.values() if isinstance(v, int)), least - 1, least]
+        findings = [self.said(f).payload() for f in self.findings]
+        return {"findings": findings, "evidence": self.evidence.payload(floors, self.limits)}
 
     @property
     def approved(self) -> bool:

@@ -10,13 +10,12 @@ from privgate import report as reports
 from privgate.errors import MeasurementError
 from privgate.evaluation.context_stated import STATED, with_context
 from privgate.evaluation.context_stated import hash_key as own_key
-from privgate.report import assertions, people, report_schema, words
-from privgate.report.blocks import Chart
+from privgate.report import assertions, pictures, report_schema, words
 from privgate.verdict import Outcome, Verdict
 
 #: the page's colours, for a drawing that stands alone
 _COLORS = (
-    "--paper:#fff;--ink:#16191d;--chart-a:#1b6ca8;--chart-b:#b3541e;--chart-c:#5b7f2b;--chart-d:#7b4a9e;"
+    "--paper:#fff;--ink:#16191d;--chart-a:#1b6ca8;--chart-b:#b3541e;"
     "--chart-limit:#9b1216;--chart-grid:#dfe3e8;--chart-soft:#5b646e"
 )
 
@@ -92,13 +91,11 @@ def _stated(verdict: Verdict, stated: Mapping[str, Any]) -> Verdict:
 
 
 def plot(verdict: Verdict) -> Picture:
-    """Return the distribution over people, or the worst ones where not everybody was measured."""
+    """Return everybody's influence, largest first, or the worst ones where not everybody was measured."""
     doc = report_schema.read(reports.document(verdict, hash_key=own_key()))
-    section = people.section(doc)
-    charts = [b for b in section.blocks if isinstance(b, Chart)] if section else []
-    if not charts:
-        raise MeasurementError("no rule needed the per-person table, so there is nothing to draw")
-    first = charts[0]
-    head, _, body = first.svg.partition(">")
+    drawn = pictures.draw_influence(doc)
+    if not drawn.svg:
+        raise MeasurementError(f"there is nothing to draw: {drawn.caption}")
+    head, _, body = drawn.svg.partition(">")
     head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    return Picture(first.title, first.reading, f'{head} style="{_COLORS}">{body}')
+    return Picture(drawn.title, drawn.caption, f'{head} style="{_COLORS}">{body}')

@@ -223,8 +223,3 @@ def encode(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [encode(v) for v in value]
     return value
-
-
-def decode(value: Any) -> Any:
-    """Return the float that ``encode`` wrote as a word; anything else unchanged."""
-    return float(value) if isinstance(value, str) else value

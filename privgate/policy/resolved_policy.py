@@ -44,7 +44,10 @@ class Policy(Document):
         name_or_path : str or Path
             ``"dtp-1"``, or a path; what contains a separator or ends in .yaml or .yml is a path.
 
-        ``PolicyError``: the file cannot be used; the message names line, key and what was expected.
+        Raises
+        ------
+        PolicyError
+            The file cannot be used; the message names line, key and what was expected.
         """
         path = problems.find(name_or_path)
         source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)

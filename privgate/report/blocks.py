@@ -12,7 +12,7 @@ _FIGURE = re.compile(r"(?!\d{4}-)[−\d]|unlimited|not measured|suppressed")
 
 
 class Text(NamedTuple):
-    """A paragraph, or of tone "note" a remark in small print."""
+    """A paragraph; of tone "note" a remark in small print, of tone "heading" a heading within a section."""
 
     text: str
     tone: str = ""
@@ -59,19 +59,13 @@ class Code(NamedTuple):
     text: str
 
 
-class Heading(NamedTuple):
-    """A heading within a section."""
-
-    text: str
-
-
 class List(NamedTuple):
     """A list of sentences."""
 
     items: Sequence[str]
 
 
-Block = Text | Facts | TableBlock | Chart | Code | Heading | List
+Block = Text | Facts | TableBlock | Chart | Code | List
 
 
 class Section(NamedTuple):
@@ -92,11 +86,6 @@ def cell(value: Any) -> str:
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], folded: str = "") -> TableBlock:
     """Return a table of raw values."""
     return TableBlock(caption, columns, [[cell(value) for value in row] for row in rows], folded)
-
-
-def numbers(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> TableBlock:
-    """Return the numbers behind a chart."""
-    return table(caption, columns, rows, "Numbers of this chart")
 
 
 def facts(items: Iterable[tuple[str, Any]], *, wide: bool = False) -> Facts:

@@ -13,20 +13,19 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
 from privgate.evidence.figures import number
-from privgate.report.text import clip, plain
+from privgate.report.text import plain
 
 # what matplotlib draws with
 INK, SOFT, GRID, LIMIT = "#010101", "#020202", "#030303", "#0b0b01"
-SERIES = ("#0a0a01", "#0a0a02", "#0a0a03", "#0a0a04")
+SERIES = ("#0a0a01", "#0a0a02")
 #: what the page shows instead: its custom properties
 _SHOWN = {INK: "ink", SOFT: "chart-soft", GRID: "chart-grid", LIMIT: "chart-limit",
-          **dict(zip(SERIES, ("chart-a", "chart-b", "chart-c", "chart-d"), strict=True))}  # fmt: skip
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
+          SERIES[0]: "chart-a", SERIES[1]: "chart-b"}  # fmt: skip
+DOTTED = (0, (1, 1.5))
 _SETTINGS: Mapping[str, Any] = {
     "svg.hashsalt": "privgate",
     "svg.fonttype": "none",
@@ -41,7 +40,6 @@ _SETTINGS: Mapping[str, Any] = {
     "grid.color": GRID,
     "axes.axisbelow": True,
     "lines.linewidth": 1.8,
-    "hatch.linewidth": 0.8,
 }
 
 
@@ -102,69 +100,6 @@ class Drawing:
             f'<title id="{name}-title">{title}</title><desc id="{name}-desc">{desc}</desc>{inner.strip()}</svg>'
         )
 
-    def limit(self, x: float) -> None:
-        """Draw a vertical limit line with its words at the top; a limit without an end has no place."""
-        if not math.isfinite(x):
-            return
-        self.axes.axvline(x, color=LIMIT, linestyle=(0, (6, 2)), linewidth=2)
-        self.axes.annotate(
-            f"limit {number(x)}", (x, 1), xycoords=("data", "axes fraction"), xytext=(4, 4),
-            textcoords="offset points", ha="left", va="bottom", color=LIMIT, annotation_clip=False,
-        )  # fmt: skip
-
-    def legend(self) -> None:
-        """Show the legend below the drawing."""
-        self.figure.legend(loc="outside lower center", ncols=2, fontsize=10)
-
-    def beyond(self, lane: float, end: float) -> None:
-        """Mark the lane of what is infinite, beyond the finite end of the axis."""
-        ticks = [t for t in self.axes.get_xticks() if 0 <= t < 0.97 * end]
-        self.axes.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
-
-
-Curve = Sequence[tuple[float, ...]]
-
-
-def histogram(
-    name: str, title: str, desc: str, *, edges: Sequence[float], counts: Sequence[int | None], unbounded: int | None,
-    limit: float,
-) -> str:  # fmt: skip
-    """Return a histogram with a logarithmic count axis; bins are as wide as the ranges that were joined.
-
-    What has no upper limit stands in a lane of its own, right of all else. A suppressed cell is hatched over the full
-    height: how large it is must not be seen.
-    """
-    with Drawing(name, title, desc) as d:
-        ax = d.axes
-        right = max(edges[-1], limit * 1.12) if math.isfinite(limit) else edges[-1]
-        lane, broad = right + 0.04 * right, 0.08 * right
-        top = 2.2 * max([10, *(c for c in counts if c), unbounded or 0])
-        hatched = {"facecolor": "none", "hatch": "////"}
-        cells = [(a, c, 0.96 * (b - a)) for (a, b), c in zip(pairwise(edges), counts, strict=False) if c != 0]
-        known = [cell for cell in cells if cell[1]]
-        ax.bar([e for e, _, _ in known], [c for _, c, _ in known], width=[w for _, _, w in known], align="edge",
-               color=SERIES[0], label="people or records")  # fmt: skip
-        if hidden := [cell for cell in cells if cell[1] is None]:
-            ax.bar([e for e, _, _ in hidden], top, width=[w for _, _, w in hidden], align="edge", edgecolor=SERIES[0],
-                   linewidth=1, label="suppressed: how many would tell a small count", **hatched)  # fmt: skip
-        if unbounded is None or unbounded > 0:
-            ax.axvline(right + 0.02 * right, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
-            said = "no upper limit known" + ("" if unbounded else ": suppressed")
-            style = {"color": SERIES[1]} if unbounded else {"edgecolor": SERIES[1], **hatched}
-            ax.bar([lane], [unbounded or top], width=broad, align="edge", label=said, **style)
-            d.beyond(lane + broad / 2, right)
-            right = lane + broad
-        ax.set_yscale("log", subs=())  # no ticks between the powers of ten: they cost more than all the rest
-        ax.set_ylim(0.8, top)
-        ax.yaxis.set_major_formatter(lambda v, _: f"{v:,.0f}" if v >= 1 else "")
-        ax.set_xlim(0, right)
-        ax.set_xlabel("change of the model's answer without the person, nats")
-        ax.set_ylabel("how many")
-        ax.grid(axis="y")
-        d.limit(limit)
-        d.legend()
-    return d.svg
-
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -201,39 +136,23 @@ def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: 
                     mark("no upper limit known", [lane], [y], marker=">", markersize=9, color=SERIES[0], **alone)
             mark("PDTP, direct queries", [min(r.pdtp, lane)], [y], marker="o", markersize=7, color=INK, **alone)
             if r.noise > 0:
-                mark("noise floor", [min(r.noise, lane)] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DASHES[2],
+                mark("noise floor", [min(r.noise, lane)] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DOTTED,
                      linewidth=2.5)  # fmt: skip
         ax.set_yticks(range(len(rows), 0, -1), [str(r.unit) for r in rows], fontfamily="monospace")
         ax.set_ylim(0.3, len(rows) + 0.7)
         ax.grid(axis="x")
         ax.set_xlim(0, top)
         if any(math.isinf(v) for r in rows for v in (r.pdtp, r.low, r.high)):
-            ax.axvline(top, color=SOFT, linestyle=DASHES[2], linewidth=1.2)
-            d.beyond(lane, top)
+            ticks = [t for t in ax.get_xticks() if 0 <= t < 0.97 * top]
+            ax.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
+            ax.axvline(top, color=SOFT, linestyle=DOTTED, linewidth=1.2)
             ax.set_xlim(0, 1.1 * top)
         ax.set_xlabel("nats (0 is no change)")
-        d.limit(limit)
-        d.legend()
-    return d.svg
-
-
-def roc(name: str, title: str, desc: str, *, curves: Sequence[tuple[str, Curve]], floor: float) -> str:
-    """Return ROC curves, points (fpr, tpr) ascending, on logarithmic axes from ``floor`` on, and a line of guessing."""
-    with Drawing(name, title, desc, height=4.6) as d:
-        ax = d.axes
-        ax.plot([floor, 1], [floor, 1], color=SOFT, linewidth=1.2, linestyle=DASHES[2], label="guessing")
-        for i, (text, curve) in enumerate(curves[:4]):
-            points = [p for p in curve if p[0] > 0 and p[1] > 0]
-            x, y = [p[0] for p in points], [max(p[1], floor) for p in points]
-            ax.step(x, y, where="post", color=SERIES[i], linestyle=DASHES[i], label=clip(plain(text), 44))
-        ax.set_xscale("log", subs=())
-        ax.set_yscale("log", subs=())
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_formatter(lambda v, _: f"{100 * v:g} %")
-        ax.set_xlim(floor, 1)
-        ax.set_ylim(floor, 1.05)
-        ax.set_xlabel("candidates who are accused")
-        ax.set_ylabel("people in the data who are found")
-        ax.grid(which="major")
-        ax.legend(loc="upper left", fontsize=10)
+        if math.isfinite(limit):
+            ax.axvline(limit, color=LIMIT, linestyle=(0, (6, 2)), linewidth=2)
+            ax.annotate(
+                f"limit {number(limit)}", (limit, 1), xycoords=("data", "axes fraction"), xytext=(4, 4),
+                textcoords="offset points", ha="left", va="bottom", color=LIMIT, annotation_clip=False,
+            )  # fmt: skip
+        d.figure.legend(loc="outside lower center", ncols=2, fontsize=10)
     return d.svg

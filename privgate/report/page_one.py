@@ -122,7 +122,9 @@ def reason(doc: ReportDocument) -> str:
         ]
         key = f"reason.{a.outcome}" if a.measured else "reason.message"
         title = say("row.title", title=a.asked) if a.condition else a.asked
-        said = _stop(whole(say(key, title=title, message=prose(a.finding.message)), _ROOM["reason"]))
+        said = say("reason.refused") + _stop(
+            whole(say(key, title=title, message=prose(a.finding.message)), _ROOM["reason"])
+        )
         return f"{said} {say('reason.more', titles='; '.join(others[:3]))}" if others else said
     doubted = [a for a in every if a.outcome is Outcome.WARNED]
     warned = [say("row.title", title=a.asked) if a.condition else a.asked for a in doubted if not a.finding.waiver]

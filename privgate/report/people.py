@@ -20,7 +20,7 @@ from privgate.evidence.figures import fold, number, percent
 from privgate.evidence.telling import SMALL_CELL
 from privgate.policy.rules import about
 from privgate.report import charts, histograms, words
-from privgate.report.blocks import Block, Chart, Section, Text, facts, numbers
+from privgate.report.blocks import Block, Chart, Section, TableBlock, Text, facts, table
 from privgate.report.report_schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
 from privgate.report.text import plain, shown
 
@@ -217,20 +217,17 @@ def section(doc: ReportDocument) -> Section | None:
     units, influence = doc.units, doc.evidence.influence
     blocks: list[Block] = _sensitivity(influence.sensitivity) if influence and influence.sensitivity else []
     if units is not None:
-        limit, figure = limit_of(doc)
         coverage = influence and influence.coverage
         if units.everybody:
-            # the direct figure is drawn too, where it says something else
-            both: dict[FigureName, FigureSummary] = {n: units.figures[n] for n in dict.fromkeys((figure, _FIGURES[0]))}
-            drawn = [n for n in both if n == figure or both[n] != both[figure]]
-            above = {f"{NAMES[row.figure]}: above {fold(row.limit)}": _lie_above(row) for row in units.above}
-            blocks.append(facts({"People or records measured": number(units.n), **above}.items()))
-            blocks += [_histogram(n, both[n], units, limit) for n in drawn]
+            told = [("People or records measured", number(units.n))]
+            told += [(NAMES[name], _describe(figure)) for name, figure in units.figures.items()]
+            told += [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in units.above]
+            blocks += [facts(told), *(_distribution(name, figure) for name, figure in units.figures.items())]
         elif coverage and coverage.not_computed:
-            told = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
-            said = f"The verdict was decided before everybody was measured: {told}, so no distribution is shown."
+            some = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
+            said = f"The verdict was decided before everybody was measured: {some}, so no distribution is shown."
             blocks.append(Text(said))
-        blocks += _listed(units, limit) if units.worst else []
+        blocks += _listed(units, limit_of(doc)[0]) if units.worst else []
     return Section("units", "Risk of each person", blocks) if blocks else None
 
 
@@ -251,31 +248,22 @@ def _lie_above(row: AboveLimit) -> str:
     return number(row.count)
 
 
-def _histogram(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit: float) -> Chart:
-    edges, counts, unbounded = figure.edges, figure.counts, figure.unbounded
-    title = f"{NAMES[name]}: how many people have which figure"
-    spans = [f"{number(a)} to {number(b)}" for a, b in pairwise(edges)]
-    every = zip([*spans, "no upper limit known"], [*counts, unbounded], strict=True)
+def _distribution(name: FigureName, figure: FigureSummary) -> TableBlock:
+    """Return how many people have which figure; ranges were joined until none tells a small count."""
+    spans = [f"{number(a)} to {number(b)}" for a, b in pairwise(figure.edges)]
+    every = zip([*spans, "no upper limit known"], [*figure.counts, figure.unbounded], strict=True)
     rows = [(span, shown(count)) for span, count in every if count != 0]
-    joined = f"Ranges are joined until none holds 1 to {units.small_cell - 1} people."
-    desc = f"Histogram with a logarithmic count axis. {joined}"
-    svg = charts.histogram(f"hist-{name.replace('_', '-')}", title, desc, edges=edges, counts=counts,
-                           unbounded=unbounded, limit=limit)  # fmt: skip
-    table = numbers(f"{title}, nats", ("Change, nats", "People or records"), rows)
-    return Chart(f"hist-{name}", title, _reading(name, figure, units, limit), svg, table)
+    title = f"{NAMES[name]}: how many people have which figure"
+    return table(f"{title}, nats", ("Change, nats", "People or records"), rows, title)
 
 
-def _reading(name: FigureName, figure: FigureSummary, units: UnitsSummary, limit: float) -> str:
+def _describe(figure: FigureSummary) -> str:
     middle, tail, most = (figure.quantiles[k] for k in ("0.5", "0.99", "1.0"))
-    said = f"Half of all people change an answer by less than {fold(middle)}" if math.isfinite(middle) else ""
-    said = "Half of all people change no answer" if middle == 0 else said
-    said += f", 99 % by less than {fold(tail)}" if said and math.isfinite(tail) else ""
-    bounds = "no limit is known for some people" if math.isinf(most) else f"the worst is {fold(most)}"
-    said = f"{said}; {bounds}" if said else "For most people no limit is known"
-    for row in [r for r in units.above if r.figure == name and r.limit == limit][:1]:
-        many = "nobody lies" if row.count == 0 else f"{_lie_above(row)} lie"
-        said += f"; {many} above the limit of {fold(limit)}"
-    return f"{said}."
+    if math.isinf(middle):
+        return "no limit is known for most people"
+    said = "half of all people change no answer" if middle == 0 else f"half are below {fold(middle)}"
+    said += f", 99 % below {fold(tail)}" if math.isfinite(tail) else ""
+    return f"{said}, {'no limit is known for some' if math.isinf(most) else f'the worst is {fold(most)}'}"
 
 
 def _listed(units: UnitsSummary, limit: float) -> list[Block]:
@@ -315,7 +303,9 @@ def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
     cells = [
         (w.unit, w.pdtp, w.dtp_lower, w.dtp_upper, w.error, w.noise_floor, w.seeds, w.engine, w.status) for w in worst
     ]
-    return Chart("worst", title, f"{said}.", svg, numbers(f"{title}, figures in nats", columns, cells))
+    return Chart(
+        "worst", title, f"{said}.", svg, table(f"{title}, figures in nats", columns, cells, "Numbers of this chart")
+    )
 
 
 NOT_DTP = (

@@ -36,10 +36,11 @@ class Picture:
 
 def draw(doc: ReportDocument) -> list[Picture]:
     """Return both pictures; where one cannot be drawn, its caption says why."""
-    return [_draw_influence(doc), _draw_attack(doc)]
+    return [draw_influence(doc), _draw_attack(doc)]
 
 
-def _draw_influence(doc: ReportDocument) -> Picture:
+def draw_influence(doc: ReportDocument) -> Picture:
+    """Return everybody's influence, largest first, or that of those listed, beside the limit."""
     title, units = say("picture.influence"), doc.units
     limit, figure = people.limit_of(doc)
     if math.isnan(limit):

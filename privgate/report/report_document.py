@@ -136,12 +136,7 @@ FORMATS: Mapping[str, tuple[str, str]] = {
 _COMPARED = ("html", "markdown", "json")
 
 
-def is_comparison(document: object) -> bool:
-    """Whether this is what ``compare`` returned."""
-    return isinstance(document, Mapping) and document.get("schema") == COMPARISON
-
-
-def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the word of the field
+def render(document: Any, format: str) -> str:  # noqa: A002  the word of the field
     """Return one format of a report, from its JSON alone; the same document gives the same text.
 
     ``document`` is what ``document`` or ``compare`` returned, or what ``report.json`` holds; ``SubjectError``: it is
@@ -151,7 +146,7 @@ def render(document: Mapping[str, Any], format: str) -> str:  # noqa: A002  the 
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}; known: {', '.join(FORMATS)}")
     told: ReportDocument | Comparison
-    if is_comparison(document):
+    if isinstance(document, Mapping) and document.get("schema") == COMPARISON:
         if format not in _COMPARED:
             raise UsageError(f"a comparison has no {format} form; known: {', '.join(_COMPARED)}")
         told = read_comparison(document)

@@ -4,34 +4,20 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from privgate import vocabulary
-from privgate.evidence import (
-    AgainstPdtp,
-    ArtifactPart,
-    AttackFigures,
-    AttackResult,
-    AttributesPart,
-    ClaimsPart,
-    Estimate,
-    GuaranteeBound,
-    InfluencePart,
-    MembershipPart,
-    RobustPart,
-    RunTrace,
-    SelfTest,
-)
+from privgate import evidence, vocabulary
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report import assertions, charts, methods, page_one, people, two_reports, words
-from privgate.report.blocks import Block, Chart, Code, Heading, List, Section, Text, facts, numbers, table
-from privgate.report.charts import Curve
+from privgate.report import assertions, methods, page_one, people, two_reports, words
+from privgate.report.blocks import Block, Code, List, Section, Text, facts, table
 from privgate.report.report_schema import SCHEMA, DomainFacts, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain, prose, shown
 from privgate.run.needs import Need
 
+#: points (rate of false accusations, share of members found), ascending
+Curve = Sequence[tuple[float, ...]]
 #: an attack that ran, with what it achieved
-Ran = tuple[AttackResult, AttackFigures]
+Ran = tuple[evidence.AttackResult, evidence.AttackFigures]
 
 
 def findings(doc: ReportDocument) -> Section:
@@ -52,7 +38,7 @@ def findings(doc: ReportDocument) -> Section:
         heads = ("Rule", "Status", "Reason", "Up to", "Asked by", "Approved by", "Until")
         blocks.append(table("All waivers", heads, listed))
     if len(full := page_one.steps(doc)) > 1 or not doc.approved:
-        blocks += [Heading("What to do next, in full"), List(full)]
+        blocks += [Text("What to do next, in full", "heading"), List(full)]
     return Section("findings", "All findings", blocks)
 
 
@@ -106,7 +92,7 @@ def _file(doc: ReportDocument) -> list[Block]:
     if part is None:
         return []
     ruled = ", ".join(dict.fromkeys(f.metric for f in doc.findings if Need.LOOKED in about(f.metric).needs))
-    made: list[Block] = [Heading("What the file itself carries"), Text(_carried(part, ruled))]
+    made: list[Block] = [Text("What the file itself carries", "heading"), Text(_carried(part, ruled))]
     if part.carried:
         rows = [(c.what, c.where, *map(shown, (c.least, c.most, c.beside))) for c in part.carried]
         columns = ("What", "Where", "Records, at least", "Records, at most", "Beside")
@@ -117,7 +103,7 @@ def _file(doc: ReportDocument) -> list[Block]:
     return made
 
 
-def _carried(part: ArtifactPart, ruled: str) -> str:
+def _carried(part: evidence.ArtifactPart, ruled: str) -> str:
     what = "stored file" if part.judged == "file" else "model that the recipe trains (no file is stored)"
     decided = f"The rule {ruled} judges this."
     if not ruled:
@@ -151,12 +137,12 @@ def attacks(doc: ReportDocument) -> Section | None:
     return Section("attacks", "Attacks", [*blocks, table("Kinds of attack", ("Kind", "In this run"), rows)])
 
 
-def _membership(part: MembershipPart | None) -> list[Block]:
+def _membership(part: evidence.MembershipPart | None) -> list[Block]:
     if part is None or not part.attacks:
         return []
     ranked, blocks = rank_attacks(part.attacks), list[Block]()
     if ranked:
-        blocks += [_achieved(ranked), *draw_curves(ranked), *accuracy_by_cell(ranked)]
+        blocks += [_achieved(ranked), *trace_curves(ranked), *accuracy_by_cell(ranked)]
         blocks += accuracy_over_pdtp(part.against_pdtp) if part.against_pdtp else []
         if found := part.null_runs:
             blocks.append(Text(
@@ -168,10 +154,10 @@ def _membership(part: MembershipPart | None) -> list[Block]:
         columns = ("Attack", "What the attacker knows", "Self-test", "Source")
         blocks.append(table("How the attacks were run", columns, rows, "How the attacks were run, with sources"))
     failed = [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures]
-    return [*blocks, Heading("Could not run"), List(failed)] if failed else blocks
+    return [*blocks, Text("Could not run", "heading"), List(failed)] if failed else blocks
 
 
-def rank_attacks(attacks: Iterable[AttackResult]) -> list[Ran]:
+def rank_attacks(attacks: Iterable[evidence.AttackResult]) -> list[Ran]:
     """Return the attacks that ran, strongest first: by the larger of AUC and accuracy."""
 
     def strength(attack: Ran) -> float:
@@ -180,7 +166,7 @@ def rank_attacks(attacks: Iterable[AttackResult]) -> list[Ran]:
     return sorted(((a, a.figures) for a in attacks if a.figures), key=strength, reverse=True)
 
 
-def title(attack: AttackResult) -> str:
+def title(attack: evidence.AttackResult) -> str:
     """Return an attack's plain name."""
     return plain(attack.title or attack.name, 60)
 
@@ -199,9 +185,9 @@ def _achieved(ranked: Sequence[Ran]) -> Block:
     return table(f"What each attack achieved, strongest first{why}", heads, rows)
 
 
-def _estimate(found: Estimate | None, show: Callable[[float], str] = percent) -> str:
+def _estimate(found: evidence.Estimate | None, show: Callable[[float], str] = percent) -> str:
     """Return a figure with its interval, as far as either is known."""
-    found = found or Estimate(value=None)
+    found = found or evidence.Estimate(value=None)
     ends = "" if found.low is None or found.high is None else f"{show(found.low)} to {show(found.high)}"
     if found.problem:
         return "not resolvable with this sample"
@@ -210,7 +196,7 @@ def _estimate(found: Estimate | None, show: Callable[[float], str] = percent) ->
     return f"{show(found.value)} ({ends})" if ends else f"{show(found.value)}, no interval"
 
 
-def _tested(test: SelfTest) -> str:
+def _tested(test: evidence.SelfTest) -> str:
     if test.problem:
         return f"failed: {plain(test.problem, 120)}"
     kinds = {"in probabilities": test.planted, "in shares of votes": test.votes, "in labels": test.labels}
@@ -218,50 +204,34 @@ def _tested(test: SelfTest) -> str:
     return f"AUC on a planted leak {', '.join(told)}; {number(test.blind)} on none"
 
 
-#: curves drawn at once; more cannot be told apart
-_CURVES = 4
 #: rates of false accusations at which a table tells points of curves, fractions
 _RATES = (0.001, 0.01, 0.1, 0.5)
 
 
-def draw_curves(ranked: Sequence[Ran]) -> list[Block]:
-    """Return the ROC curves of the strongest attacks, given strongest first.
+def trace_curves(ranked: Sequence[Ran]) -> list[Block]:
+    """Return points of the attacks' ROC curves, and which attack finds most at the smallest rate that any resolves.
 
-    What is the best by AUC need not be the best at a small rate; the sentence about a rate names the best at that rate.
+    What is the best by AUC need not be the best at a small rate.
     """
-    drawn = [r for r in ranked if r[1].roc][:_CURVES]
-    if not drawn:
-        return []
-    resolved = [(r.fpr, -r.value, i, _estimate(r)) for i, (_, f) in enumerate(ranked) for r in f.tpr_at_fpr
+    curves = [(title(a), f.roc) for a, f in ranked if f.roc]
+    resolved = [(r.fpr, -r.value, title(a), _estimate(r)) for a, f in ranked for r in f.tpr_at_fpr
                 if r.value is not None and not r.problem]  # fmt: skip
-    said = f"The strongest attack is {title(drawn[0][0])}; the closer to the dotted line, the closer to guessing"
+    blocks: list[Block] = []
     if resolved:
-        fpr, _, i, share = min(resolved)
-        if ranked[i][1].roc and ranked[i] not in drawn:
-            drawn[-1] = ranked[i]
-        said = (f"The attack that finds most, {title(ranked[i][0])}, finds {share} of the people in the data when "
-                f"{percent(fpr)} of the candidates are wrongly accused")  # fmt: skip
-    curves = [(title(a), _thin(f.roc)) for a, f in drawn]
-    least = min((p[0] for _, points in curves for p in points if p[0] > 0), default=0.01)
-    floor = max(1e-4, 10.0 ** math.floor(math.log10(least)))
-    return [_roc("roc", "Members found against people wrongly accused", f"{said}.", curves, floor)]
+        fpr, _, name, share = min(resolved)
+        accused = f"when {percent(fpr)} of the candidates are wrongly accused"
+        blocks.append(Text(f"The attack that finds most, {name}, finds {share} of the people in the data {accused}."))
+    return [*blocks, _points("Members found against people wrongly accused", curves)] if curves else blocks
 
 
-def _roc(name: str, heading: str, said: str, curves: Sequence[tuple[str, Curve]], floor: float) -> Chart:
-    svg = charts.roc(name, heading, "Curves on two logarithmic axes.", curves=curves, floor=floor)
+def _points(caption: str, curves: Sequence[tuple[str, Curve]]) -> Block:
     rows = [(label, *(_at(points, rate) for rate in _RATES)) for label, points in curves]
-    told = numbers("Points of the curves", ("Curve", *(f"Found at {percent(f)}" for f in _RATES)), rows)
-    return Chart(name, heading, said, svg, told)
+    return table(caption, ("Curve", *(f"Found at {percent(rate)}" for rate in _RATES)), rows, caption)
 
 
 def _at(curve: Curve, rate: float) -> str:
     finest = min((p[0] for p in curve if p[0] > 0), default=1.0)
     return "too fine for the sample" if rate < finest else percent(max(p[1] for p in curve if p[0] <= rate))
-
-
-def _thin(curve: Curve, most: int = 200) -> Curve:
-    step = max(1, -(-len(curve) // most))
-    return [p for i, p in enumerate(curve) if i % step == 0 or i == len(curve) - 1]
 
 
 def accuracy_by_cell(ranked: Sequence[Ran]) -> list[Block]:
@@ -275,7 +245,7 @@ def accuracy_by_cell(ranked: Sequence[Ran]) -> list[Block]:
     return [table(name, ("Attack", "Label or group", "Accuracy", "Low", "High"), rows, name)] if rows else []
 
 
-def accuracy_over_pdtp(found: AgainstPdtp) -> list[Block]:
+def accuracy_over_pdtp(found: evidence.AgainstPdtp) -> list[Block]:
     """Return the best attack's accuracy on each record over its PDTP: point estimates, from models that took turns."""
     rows = [(x, percent(y)) for x, y in found.points if math.isfinite(x) and math.isfinite(y)]
     if len(rows) < 2:
@@ -298,7 +268,7 @@ def accuracy_over_pdtp(found: AgainstPdtp) -> list[Block]:
 _DIFFERENCE = "Difference, with its interval"
 
 
-def _robustness(part: RobustPart | None) -> list[Block]:
+def _robustness(part: evidence.RobustPart | None) -> list[Block]:
     if part is None:
         return []
     columns = ("Who guesses", "Radius", "Members called members", "Others called members", _DIFFERENCE)
@@ -306,12 +276,15 @@ def _robustness(part: RobustPart | None) -> list[Block]:
         (a.title, "" if a.radius is None else a.radius, percent(a.inside), percent(a.outside), _estimate(a.advantage))
         for a in part.adversaries
     ]
-    return [Heading("Robustness"), table(f"Distance to the nearest wrong answer, {plain(part.how, 60)}", columns, rows)]
+    return [
+        Text("Robustness", "heading"),
+        table(f"Distance to the nearest wrong answer, {plain(part.how, 60)}", columns, rows),
+    ]
 
 
-def _features(part: AttributesPart | None) -> list[Block]:
+def _features(part: evidence.AttributesPart | None) -> list[Block]:
     """Return one table a feature: what is guessed of members, of others, and by anybody without the model."""
-    made: list[Block] = [Heading("Sensitive features")] if part else []
+    made: list[Block] = [Text("Sensitive features", "heading")] if part else []
     columns = ("Who guesses", "Of members", "Of candidates", _DIFFERENCE)
     for found in part.attributes if part else ():
         name = plain(found.name, 60)
@@ -351,7 +324,7 @@ _WORDS = {
 
 def dp(doc: ReportDocument) -> Section | None:
     """Return the claim, the bounds that follow with their hypotheses, and the measurements beside them."""
-    part, claim = doc.evidence.claims or ClaimsPart(), doc.subject.recipe and doc.subject.recipe.dp
+    part, claim = doc.evidence.claims or evidence.ClaimsPart(), doc.subject.recipe and doc.subject.recipe.dp
     if not part.bounds and not claim:
         return None
     stated = {label: getattr(claim, key, None) for key, label in _CLAIM.items()}
@@ -371,27 +344,27 @@ def dp(doc: ReportDocument) -> Section | None:
     return Section("dp", "Differential privacy", [*blocks, *_tradeoff(doc, part), Text(f"{alone} conditions listed.")])
 
 
-def _bound(b: GuaranteeBound) -> tuple[float | str, ...]:
+def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
     show = percent if 0 <= b.bound <= 1 else number
     prior = "any" if b.prior is None else percent(b.prior)
     measured = _estimate(b.measured, show)
     return b.name, b.epsilon, b.delta, prior, show(b.bound), measured, "; ".join(b.assumptions)
 
 
-def _tradeoff(doc: ReportDocument, part: ClaimsPart) -> list[Block]:
+def _tradeoff(doc: ReportDocument, part: evidence.ClaimsPart) -> list[Block]:
     """Return what any attack can reach under the guarantee, with what attacks did reach."""
     if part.curve is None:
         return []
     limit: Curve = [*zip(part.curve.fpr, part.curve.tpr, strict=True)]
-    drawn = [(title(a), _thin(f.roc)) for a, f in rank_attacks(words.attacks(doc)) if f.roc][:2]
+    curves = [(title(a), f.roc) for a, f in rank_attacks(words.attacks(doc)) if f.roc]
     # a point is held against the bound at the next larger rate for which that was computed
-    over = [name for name, curve in drawn
+    over = [name for name, curve in curves
             if any(tpr > min((t for f, t in limit if f >= fpr), default=1.0) for fpr, tpr in curve)]  # fmt: skip
-    said = "Nothing that was measured lies above the bound" if drawn else "The bound alone: no attack was run beside it"
+    said = "Nothing that was measured lies above the bound" if curves else "No attack was run beside the bound"
     if over:
         said = f"{', '.join(over)}: single points lie above the bound; whether that is chance is judged by the audit"
-    curves = [("no attack can exceed this", _thin(limit)), *drawn]
-    return [_roc("tradeoff", "What any attack can reach, and what these reached", f"{said}.", curves, 1e-4)]
+    caption = "What any attack can reach, and what these reached"
+    return [Text(f"{said}."), _points(caption, [("no attack can exceed this", limit), *curves])]
 
 
 def deletion(doc: ReportDocument) -> Section | None:
@@ -440,7 +413,7 @@ def coverage(doc: ReportDocument) -> Section | None:
     return Section("coverage", "Coverage and limits", blocks) if blocks else None
 
 
-def _covered(influence: InfluencePart) -> list[Block]:
+def _covered(influence: evidence.InfluencePart) -> list[Block]:
     coverage = influence.coverage
     if coverage is None:
         return []
@@ -452,7 +425,7 @@ def _covered(influence: InfluencePart) -> list[Block]:
 
 def trace(doc: ReportDocument) -> Section:
     """Return everything needed to check or repeat this run."""
-    found, policy = doc.evidence.run.trace or RunTrace(), doc.policy
+    found, policy = doc.evidence.run.trace or evidence.RunTrace(), doc.policy
     digests = {**doc.subject.digests, **found.digests}
     named = [(f"Digest of the {plain(k, 40)}", v) for k, v in digests.items()]
     seeds = ", ".join("none" if v is None else str(v) for v in found.seeds)

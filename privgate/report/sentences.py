@@ -39,9 +39,10 @@ SENTENCES: Mapping[str, str] = {
     "rule.unnamed": "unnamed rule",
     # the verdict in a sentence
     "reason.no_rule": "No rule was judged, so nothing is released.",
-    "reason.message": "Do not release. {title}: {message}",
-    "reason.failed": "Do not release: “{title}” is beyond its limit.",
-    "reason.inconclusive": "Do not release: “{title}” is not known to be within its limit.",
+    "reason.refused": "Do not release. ",
+    "reason.message": "{title}: {message}",
+    "reason.failed": "“{title}” is beyond its limit.",
+    "reason.inconclusive": "“{title}” is not known to be within its limit.",
     "reason.more": "Nor do these approve: {titles}.",
     "reason.scope": "Other questions have no proven limit.",
     "reason.warned": "Warned of: {titles}.",

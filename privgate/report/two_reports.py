@@ -26,23 +26,10 @@ from privgate.verdict import Finding
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what changed from one report to another, as JSON values.
+    """Return what changed from ``old``, the report of the version approved before, to ``new``, as JSON values.
 
-    Parameters
-    ----------
-    old, new : mapping
-        Documents of ``document`` or ``report.json``; ``old`` is the version approved before.
-
-    Returns
-    -------
-    dict
-        ``schema``, ``old``, ``new``, ``summary``, ``rules``, ``distribution``, ``causes``; ``render`` shows it.
-        A change is called better or worse only if the two intervals do not overlap.
-
-    Raises
-    ------
-    SubjectError
-        One of them is no report that this version reads.
+    A change is called better or worse only if the two intervals do not overlap. ``SubjectError``: one of them is no
+    report that this version reads.
     """
     a, b = read(old), read(new)
     before, after = ({f.rule: f for f in words.rules(d)} for d in (a, b))
@@ -66,10 +53,8 @@ def _named(doc: ReportDocument) -> ComparedReport:
 
 def _rule(old: Finding | None, new: Finding | None) -> RuleChange:
     told = {k: getattr(new or old, k) for k in ("rule", "title", "unit", "metric", "direction", "limit")}
-    before, after = (
-        f and RuleFigures(value=f.value, low=f.low, high=f.high, outcome=f.outcome, limit=f.limit) for f in (old, new)
-    )
-    return RuleChange(**told, old=before, new=after, change=_change(old, new))
+    sides = (f and RuleFigures(**{k: getattr(f, k) for k in RuleFigures.model_fields}) for f in (old, new))
+    return RuleChange(**told, **dict(zip(("old", "new"), sides, strict=True)), change=_change(old, new))
 
 
 def _change(old: Finding | None, new: Finding | None) -> str:
@@ -98,6 +83,11 @@ def _causes(old: ReportDocument, new: ReportDocument) -> list[Cause]:
     return found
 
 
+def _training(doc: ReportDocument) -> str:
+    """Return the name of what trains: a function or an estimator's class."""
+    return plain((doc.subject.recipe or RecipeFacts()).trained_by, 120) or "not recorded"
+
+
 def _code(old: ReportDocument, new: ReportDocument) -> bool | None:
     """Return whether the training code changed, by the recipe's digest, which covers sources and parameters."""
     a, b = (d.subject.digests.get("recipe") for d in (old, new))
@@ -109,11 +99,6 @@ def _code(old: ReportDocument, new: ReportDocument) -> bool | None:
         return True
     # a class of scikit-learn changes with its version only, which is the environment's
     return False if _training(new).startswith("sklearn.") else None
-
-
-def _training(doc: ReportDocument) -> str:
-    """Return the name of what trains: a function or an estimator's class."""
-    return plain((doc.subject.recipe or RecipeFacts()).trained_by, 120) or "not recorded"
 
 
 _CAUSES = ("training data", "hyperparameters", "seed", "differential-privacy claim", "release", "environment", "policy")
@@ -198,9 +183,7 @@ def versions(old: ComparedReport, new: ComparedReport) -> tuple[str, str]:
     before, now = (f"version {plain(s.version, 20)}" if s.version else "" for s in (old, new))
     if old.name != new.name:
         before, now = (f"{plain(s.name, 30)} {v}".strip() for s, v in ((old, before), (new, now)))
-    if before == now:
-        before, now = f"{before} before".strip(), f"{now} now".strip()
-    return before or "before", now or "now"
+    return (before or "before", now or "now") if before != now else (f"{before} before".strip(), f"{now} now".strip())
 
 
 def _result(rule: RuleChange, figures: RuleFigures | None) -> str:

@@ -43,7 +43,10 @@ class Claim:
     unit : str
         What one neighbor differs in, for example ``"record"`` or ``"person"``.
 
-    ``SubjectError``: a number is missing, absurd, or contradicts another.
+    Raises
+    ------
+    SubjectError
+        A number is missing, absurd, or contradicts another.
     """
 
     mechanism: str

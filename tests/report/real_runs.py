@@ -8,7 +8,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ import trained
 import trained_early
 
 from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, registry, report
-from privgate.evidence import Evidence, Expectation, Measurement, Observation, Precondition, SelfTest, encode
+from privgate.evidence import Evidence, encode
 from privgate.evidence.measurement import Behind
 from privgate.run.run import Budget
 from privgate.subject.domain import Domain
@@ -63,14 +63,8 @@ def numbers(n=80, seed=2, **more):
 
 
 def _people(X, y, n, *, candidates=False, **more):
-    outside = (X[n:], y[n:]) if candidates else None
-    return TrainingData(
-        X[:n],
-        y[:n],
-        ids=[f"P-{i:05d}" for i in range(n)],
-        candidates=outside,
-        **{"one_record_each": "groups" not in more, **more},
-    )
+    more = {"one_record_each": "groups" not in more, "candidates": (X[n:], y[n:]) if candidates else None, **more}
+    return TrainingData(X[:n], y[:n], ids=[f"P-{i:05d}" for i in range(n)], **more)
 
 
 class Workshop:
@@ -84,16 +78,13 @@ class Workshop:
         """Return the subject of a model version that is logged and loaded as its owner would."""
         versions = self.versions.setdefault(name, [])
         if recipe not in versions:
-            registry.log_model(
-                recipe, data, registered_model_name=name, tracking_uri=self.registry, **more, store="artifacts"
-            )
+            registry.log_model(recipe, data, registered_model_name=name, tracking_uri=self.registry, store="artifacts",
+                               **more)  # fmt: skip
             versions.append(recipe)
         return Subject.load(f"models:/{name}/{versions.index(recipe) + 1}", tracking_uri=self.registry)
 
-    def policy(self, name, *rules, waivers=(), **files):
+    def policy(self, name, *rules, waivers=()):
         """Return a policy of its own, read from its file."""
-        for file, text in files.items():
-            (self.folder / f"{file}.json").write_text(text, encoding="utf-8")
         lines = [f"  - {{{r}}}\n" for r in rules]
         lines += ["waivers:\n", *(f"  - {{{w}}}\n" for w in waivers)] if waivers else []
         path = self.folder / f"{name}.yaml"
@@ -169,14 +160,12 @@ def attacked(w):
 
 def unattacked(w):
     """Approved for direct queries, and by attacks that find little."""
-    subject = w.registered("churn-attacked", LOGISTIC, numbers(400, candidates=True))
     policy = w.policy("both", "metric: pdtp, max: 1", "metric: attack_accuracy, attack: any, scope: model, max: 0.65")
-    return w.judge(policy, subject, shadow_models=32)
+    return w.check(policy, "churn-attacked", LOGISTIC, numbers(400, candidates=True), shadow_models=32)
 
 
 def private(w):
     """Trained with differential privacy: bounds, an audit, attacks."""
-    data = numbers(200, candidates=True)
     policy = w.policy(
         "dp",
         "metric: dp_epsilon, max: 8, delta: 1.0e-5",
@@ -184,8 +173,8 @@ def private(w):
         "metric: dp_attack_accuracy_bound, max: 0.75, prior: 0.5, mode: warn",
         "metric: attack_accuracy, attack: any, scope: model, max: 0.7",
     )
-    subject = w.registered("triage", Recipe(trained.noised, dp=trained.CLAIM), data)
-    return w.judge(policy, subject, shadow_models=16)
+    recipe = Recipe(trained.noised, dp=trained.CLAIM)
+    return w.check(policy, "triage", recipe, numbers(200, candidates=True), shadow_models=16)
 
 
 def declared(w):
@@ -196,7 +185,7 @@ def declared(w):
         "metric: deletion_capacity, min: 1, rho: 0.9, prior: 0.001, accept_declared_claims: true",
     )
     claim = replace(trained.CLAIM, adjacency="add_remove")
-    return w.judge(policy, w.registered("told", replace(NAIVE_BAYES, seed=None, dp=claim), categories()))
+    return w.check(policy, "told", replace(NAIVE_BAYES, seed=None, dp=claim), categories())
 
 
 def waived(w):
@@ -214,7 +203,7 @@ def optional(w):
         "metric: pdtp, id: middle, max: 1, aggregate: quantile, q: 0.5",
         "metric: dp_epsilon, max: 2, delta: 1.0e-5, required: false",
     )
-    return w.judge(policy, w.registered("listed", NAIVE_BAYES, categories()))
+    return w.check(policy, "listed", NAIVE_BAYES, categories())
 
 
 def shares(w):
@@ -226,7 +215,7 @@ def shares(w):
         "metric: dtp, id: fewer, max: 0.03, aggregate: share_above, threshold: 0.086, mode: warn",
         "metric: dtp, id: nearly, max: 0.4, aggregate: share_above, threshold: 0.0455, mode: warn",
     )
-    return w.judge(policy, w.registered("shares", NAIVE_BAYES, categories(120, seed=5)))
+    return w.check(policy, "shares", NAIVE_BAYES, categories(120, seed=5))
 
 
 def sensitive(w):
@@ -236,7 +225,7 @@ def sensitive(w):
     y = np.where(X[:, 0] + 2 * X[:, 1] + rng.logistic(size=120) > 1, "yes", "no")
     data = TrainingData(X[:60], y[:60], candidates=(X[60:], y[60:]), sensitive=(1, 2), one_record_each=True)
     policy = w.policy("features", "metric: attribute_advantage, max: 0.3")
-    return w.judge(policy, w.registered("sensitive", Recipe(DecisionTreeClassifier(max_depth=4), seed=0), data))
+    return w.check(policy, "sensitive", Recipe(DecisionTreeClassifier(max_depth=4), seed=0), data)
 
 
 def regressor(w):
@@ -253,14 +242,14 @@ def regressor(w):
         "metric: sensitivity, id: everywhere, max: 1, over: domain, mode: warn",
         "metric: attack_accuracy, attack: any, max: 0.65",
     )
-    return w.judge(policy, w.registered("rent", Recipe(Ridge(alpha=1.0)), data), shadow_models=16)
+    return w.check(policy, "rent", Recipe(Ridge(alpha=1.0)), data, shadow_models=16)
 
 
 def early(w):
     """A run that stopped when the riskiest few had decided it."""
     data = numbers(120, seed=6)
     data.X[3, 0] = 40.0
-    return w.judge("pdtp-1", w.registered("early", Recipe(trained_early.steep), data))
+    return w.check("pdtp-1", "early", Recipe(trained_early.steep), data)
 
 
 KINDS = PLAIN | {
@@ -286,25 +275,21 @@ def _kept(verdict):
     given = verdict.evidence
     parts = {f.name: true(getattr(given, f.name)) for f in fields(given) if f.name not in ("records", "cases")}
     parts["measurements"] = [true(m) | {"request": r.payload()} for r, m in given.measurements.items()]
-    records = {k: v.tolist() for k, v in given.records.items()}
     return _short(encode({
         "policy": verdict.policy, "findings": [f.payload() for f in verdict.findings],
         "evidence": {k: v for k, v in parts.items() if v is not None or k in ("influence", "membership", "claims")},
-        "records": records, "observed": verdict.observed, "detail": verdict.detail,
+        "records": given.records, "observed": verdict.observed, "detail": verdict.detail,
     }))  # fmt: skip
 
 
-#: of a measurement: no report states them
-UNSTATED = ("request", "limits")
-
-
 def true(value):
-    """Return the true numbers of a part of the evidence."""
+    """Return the true numbers of a part of the evidence, but what no report states of a measurement."""
     if isinstance(value, BaseModel):
         names = value.model_fields_set if isinstance(value, Behind) else type(value).model_fields
         return {name: true(getattr(value, name)) for name in type(value).model_fields if name in names}
-    if isinstance(value, Measurement | Precondition | Expectation | Observation | SelfTest):
-        return {f.name: true(getattr(value, f.name)) for f in fields(value) if f.name not in UNSTATED}
+    if is_dataclass(value):
+        told = [f.name for f in fields(value) if f.name not in ("request", "limits")]
+        return {name: true(getattr(value, name)) for name in told}
     if isinstance(value, Mapping):
         return {str(k): true(v) for k, v in value.items() if isinstance(k, str)}
     return [true(v) for v in value] if isinstance(value, list | tuple) else value

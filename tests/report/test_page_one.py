@@ -93,43 +93,11 @@ def test_every_section_of_the_mathematics_that_a_report_cites_exists(runs):
     assert f"that page in the sources of privgate {runs.document('certified')['privgate']}" in html
 
 
-def drawn(monkeypatch, **given):
-    """Return (left edge, height, hatch) of each bar of a histogram, where the limit stands, and the height of all."""
-    seen = {}
-    original = charts.Drawing.__exit__
-
-    def look(self, *exc):
-        bars = self.axes.patches
-        seen["bars"] = [(p.get_x(), p.get_height(), p.get_hatch()) for p in bars]
-        seen["top"] = self.axes.get_ylim()[1]
-        return original(self, *exc)
-
-    monkeypatch.setattr(charts.Drawing, "__exit__", look)
-    svg = charts.histogram("h", "t", "d", **given)
-    return seen["bars"], seen["top"], svg
-
-
-@pytest.mark.parametrize("limit", [0.2, 1.0, 7.0])
-def test_what_has_no_limit_stands_right_of_the_limit_and_of_everything_finite(monkeypatch, limit):
-    bars, _, svg = drawn(monkeypatch, edges=[0.0, 0.25, 0.5], counts=[100, 0], unbounded=191, limit=limit)
-
-    assert "no upper limit known" in svg
-    ((lane, height, _),) = (b for b in bars if b[1] == 191)
-    assert lane > max(limit, 0.5)
-    assert height == 191
-
-
 def test_a_range_of_one_figure_is_drawn_all_the_same():
     row = charts.Line("a", 0.5, 0.5, 0.5, 0.0)
 
     svg = charts.intervals("h", "t", "d", rows=[row], limit=1.0, top=2.0)
     assert "stroke-width: 5; stroke-linecap: square" in svg
-
-
-def test_a_suppressed_cell_says_nothing_about_its_height(monkeypatch):
-    bars, top, _ = drawn(monkeypatch, edges=[0.0, 0.5, 1.0], counts=[300, None], unbounded=None, limit=0.7)
-
-    assert [height for _, height, hatch in bars if hatch] == [top, top]
 
 
 CONTEXT = {

@@ -28,11 +28,6 @@ def test_markdown_holds_nothing_that_a_reader_or_a_log_obeys(text):
     assert not re.match(r"[-+] |\d{1,3}[.)] ", item(text))
 
 
-def test_a_number_is_left_alone_where_no_list_can_begin():
-    assert markdown("57.3 % of cases") == item("57.3 % of cases") == "57.3 % of cases"
-    assert item("1. one") == "1&#46; one"
-
-
 @given(st.text("ab.;,( )5", max_size=120), st.integers(5, 60))
 def test_a_sentence_is_cut_after_a_clause_or_says_that_it_is_cut(text, limit):
     shown = whole(text, limit)
@@ -46,13 +41,22 @@ def test_a_sentence_is_cut_after_a_clause_or_says_that_it_is_cut(text, limit):
     assert head.count("(") == head.count(")")
 
 
-def test_no_number_and_no_bracket_is_cut_in_two():
-    told = "an attack is right in at most 57.3 % of cases, from even odds (one half; nothing known). More follows here"
-    assert whole(told, 95) == "an attack is right in at most 57.3 % of cases, from even odds (one half; nothing known)."
+CUT = "an attack is right in at most 57.3 % of cases, from even odds (one half; nothing known)."
 
 
-def test_long_text_is_cut_and_says_how_long_it_was():
-    assert plain("x" * 10_000) == "x" * LONGEST + "… [10,000 characters]"
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (whole(f"{CUT} More follows here", 95), CUT),  # no number and no bracket is cut in two
+        (plain("x" * 10_000), "x" * LONGEST + "… [10,000 characters]"),
+        ([markdown("57.3 % of cases"), item("57.3 % of cases")], ["57.3 % of cases"] * 2),  # no list begins here
+        (item("1. one"), "1&#46; one"),
+        ([moment(v) for v in ("2026-11-21", "tomorrow", None)], ["2026-11-21", "tomorrow", ""]),
+        ([percent_at_most(v) for v in (0.0104, 0.05, 0.0)], ["1.1 %", "5 %", "0 %"]),
+    ],
+)
+def test_what_is_shown_of_texts_times_and_shares(made, shown):
+    assert made == shown
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
@@ -67,18 +71,8 @@ def test_what_is_no_number_reads_not_measured(junk):
     assert real(junk) != real(junk)
 
 
-def test_times_keep_their_day_and_lose_their_zone():
-    assert moment("2026-11-21") == "2026-11-21"
-    assert moment("tomorrow") == "tomorrow"
-    assert moment(None) == ""
-
-
 @given(st.floats(0, 1), st.integers(1, 6))
 def test_what_at_most_a_share_is_is_never_less_than_it(share, digits):
     shown = float(percent_at_most(share, digits).removesuffix(" %"))
 
     assert 100 * share * (1 - 1e-15) <= shown <= 100 * share * (1 + 10.0 ** (1 - digits)) + 1e-300
-
-
-def test_a_share_of_one_and_a_bit_is_not_told_as_one():
-    assert [percent_at_most(v) for v in (0.0104, 0.05, 0.0)] == ["1.1 %", "5 %", "0 %"]
