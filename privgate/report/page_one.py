@@ -246,6 +246,8 @@ def _sample(m: Measurement) -> Iterator[str]:
     elif m.n and m.population:
         drawn = BehindInfluence.of(m.behind).beyond is not None or m.confidence
         key = "tile.all" if m.n == m.population else "tile.drawn" if drawn else "tile.some"
+        if key == "tile.some" and math.isfinite(m.high) and sure(m).startswith(say("sure.certificate")):
+            key = "tile.theorem"
         yield say(key, count=number(m.n), total=number(m.population))
 
 

@@ -66,6 +66,7 @@ SENTENCES: Mapping[str, str] = {
     "tile.tried_drawn": "tried on {members} members, {others} others, drawn at random",
     "tile.all": "all {total} looked at",
     "tile.drawn": "{count} of {total} drawn at random",
+    "tile.theorem": "a theorem for all {total}, {count} refits agree",
     "tile.some": "{count} of {total} looked at",
     # the two pictures
     "picture.influence": "How much does one person move an answer?",
