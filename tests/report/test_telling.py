@@ -24,7 +24,7 @@ from privgate.report.words import accuracy
 from privgate.verdict import Verdict
 from tests.report.small_counts import sentence
 
-KINDS = ("before", "refuted", "largest", "screened", "undecided", "attacked", "private", "optional", "waived")
+KINDS = ("before", "refuted", "undecided", "attacked", "private", "optional", "waived")
 THINGS = r"rules|expectations|theorems|figures|preconditions|requirements"
 NOUNS = r"(?:people|persons|records?|units?|members?|candidates?)"
 #: a small number that counts people
