@@ -300,19 +300,6 @@ def test_accuracy_does_not_tell_how_few_answers_are_wrong(runs):
     assert seen == {"The model is right about 99.1 % to 99.9 % of 1,000 candidates."}
 
 
-@pytest.mark.parametrize(
-    ("ends", "limits", "interval"),
-    [
-        ((0.004, 0.004), [0.002, 0.003], (np.nextafter(0.003, 1), 0.009)),
-        ((0.004, 0.004), [0.006, 0.005], (0.001, 0.005)),
-        ((0.004, 0.004), [0.002, 0.02], (np.nextafter(0.002, 1), 0.009)),
-        ((0.0406, 0.0414), [0.05], (0.0406, 0.0414)),  # no count
-    ],
-)
-def test_the_ends_of_a_hidden_share_lie_within_the_nearest_limits(ends, limits, interval):
-    assert share(*ends, 1000, limits) == interval
-
-
 @pytest.mark.parametrize("few", [1, 4, 9])
 def test_a_point_inside_an_interval_that_hides_nothing_is_hidden_itself(few):
     """A few of a thousand people, between nobody and forty of them."""
