@@ -208,10 +208,10 @@ DECIDED = "the verdict was decided without them"
 STOPPED = parts.UnitCoverage(n_measured=4, n_units=1000, not_computed=996)
 
 
-def engines(*shares, coverage=None, totals=()):
+def engines(*shares, coverage=None, totals=(), units=None):
     """Return (what is told of engines, and of how many people were measured), of (name, asked, answered, why)."""
     part = InfluencePart(coverage=coverage, engines=tuple(EngineShare.of(*one) for one in shares))
-    known = Known(units=shares[0][1], totals=totals)
+    known = Known(units=units or shares[0][1], totals=totals)
     told = part.payload(known)
     assert InfluencePart.model_validate(told).payload(known) == told, "what was told is told again as it was"
     return [[e[k] for k in ("asked", "answered", "handed_on", "why")] for e in told["engines"]], told["coverage"]
@@ -236,6 +236,9 @@ def test_a_sample_that_the_coverage_does_not_tell_is_told_of_no_engine_either():
     ((_, answered, handed_on, _),), coverage = engines(("refit", 40, 6, {DECIDED: 34}), coverage=few, totals=(40, 13))
 
     assert (coverage["n_measured"], answered, handed_on) == (4, None, None)
+    # 296 of a sample of 300: of all 1,000 they are no small rest
+    shares = ("a", 300, 4, {DECIDED: 296}), ("refit", 296, 0, {DECIDED: 296})
+    assert engines(*shares, units=1000)[0][1] == [None, 0, None, {DECIDED: None}]
     for said in ("4 of 1000 people were trained without", "nobody was trained without 996 of 1000 people"):
         assert sentence(said, [1000]) == said
 
