@@ -21,7 +21,7 @@ from privgate.report.assertions import Assertion
 from privgate.report.report_schema import ComparedReport, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain, prose, whole
-from privgate.report.words import capital
+from privgate.report.words import WITHHELD, capital
 from privgate.verdict import Finding, Outcome
 
 #: outcome -> tone; each has a symbol of its own shape, because colour alone tells nothing in print
@@ -323,6 +323,12 @@ def _open(doc: ReportDocument) -> Iterator[str]:
     tested = words.kinds_tested(doc)
     if missing := [say(f"kind.{kind}") for kind in words.ATTACK_KINDS if kind not in tested]:
         yield ", ".join(missing)
+    if any(stated == WITHHELD for stated in (doc.policy.source.get("file"), doc.subject.file)):
+        yield say("open.file")
+    if doc.subject.recipe is not None and doc.subject.recipe.public:
+        yield say("open.public", names=", ".join(plain(name, 30) for name in doc.subject.recipe.public))
+    if words.size_is_public(doc):
+        yield say("open.size")
     yield say("open.others")
 
 

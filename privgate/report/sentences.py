@@ -91,6 +91,9 @@ SENTENCES: Mapping[str, str] = {
     "bad.claim": "as serious as what records contain",
     "open": "Not tested",
     "open.questions": "questions far from any record",
+    "open.file": "the file, which nobody is said to get",
+    "open.public": "whether {names} is public, as declared",
+    "open.size": "the number of records, taken as public",
     "open.others": "what other models on the same data add",
     # who signs
     "signing": "Sign-off",

@@ -182,15 +182,17 @@ def facts(doc: ReportDocument) -> list[tuple[str, str]]:
     return [(say(k), v) for k, v in items if v]
 
 
-def _size(doc: ReportDocument) -> str:
-    """Return whether a claim of differential privacy takes the number of records as public; empty without one."""
-    claim = doc.subject.recipe and doc.subject.recipe.dp
-    if not claim or doc.evidence.claims is None:
-        return ""
+def size_is_public(doc: ReportDocument) -> bool:
+    """Return whether a claim of differential privacy takes the number of records as public."""
+    if doc.subject.recipe is None or doc.subject.recipe.dp is None or doc.evidence.claims is None:
+        return False
     asked = [m.request.option("adjacency") for m in doc.evidence.measurements]
-    if "replace_one" in (claim.adjacency, *asked):
-        return say("size.public")
-    return say("size.not_looked_at")
+    return "replace_one" in (doc.subject.recipe.dp.adjacency, *asked)
+
+
+def _size(doc: ReportDocument) -> str:
+    claimed = doc.subject.recipe and doc.subject.recipe.dp and doc.evidence.claims is not None
+    return say("size.public" if size_is_public(doc) else "size.not_looked_at") if claimed else ""
 
 
 def accuracy(doc: ReportDocument) -> str:

@@ -70,18 +70,6 @@ def test_every_name_of_privgate_that_is_used_exists(name):
     assert found
 
 
-def test_a_page_of_the_documentation_shows_cells_and_outputs(monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
-    pages = pytest.importorskip("pages", reason="mkdocs is part of privgate[docs]")
-
-    shown = pages.page(FOLDER / "data_scientist.ipynb")
-    assert shown.startswith("# Data scientist")
-    assert "data_scientist.ipynb" in shown
-    assert "```python\nfrom sklearn.datasets" in shown
-    assert "<table>" in shown
-    assert "<svg" in shown
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_cells_run_again_as_a_script(name, tmp_path):
