@@ -9,7 +9,7 @@ from privgate import report
 from tests.report import real_runs
 
 #: runs whose reports are opened
-SHOWN = ("refuted", "direct", "attacked", "undecided", "screened", "stopped", "private")
+SHOWN = ("refuted", "direct", "attacked", "undecided", "early", "stopped", "private")
 ARGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.browser
 
-REPORTS = ("compared", "refuted", "direct", "attacked", "undecided", "screened", "stopped", "private", "crowded")
+REPORTS = ("compared", "refuted", "direct", "attacked", "undecided", "early", "stopped", "private", "crowded")
 PAGES = (*REPORTS, "comparison", "index")
 SCREENS = {
     "desktop": {"viewport": {"width": 1280, "height": 900}},

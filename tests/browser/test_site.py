@@ -12,13 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 #: one of each kind: tables, code in several languages, a notebook, the reference, a page of one's own role
-SHOWN = (
-    "",
-    "own-models/",
-    "reference/",
-    "guarded-server/",
-    "officer/",
-)
+SHOWN = ("", "own-models/", "reference/", "guarded-server/", "officer/")
 AXE = """axe.run(document, {resultTypes: ['violations']}).then(found => ({
   told: found.violations.map(v => [v.id, v.nodes.length, v.nodes.slice(0, 2).map(n => n.html.slice(0, 200))]),
   passed: found.passes.length,
@@ -30,18 +24,17 @@ pytestmark = pytest.mark.xdist_group("site")
 def site(tmp_path_factory):
     place = tmp_path_factory.mktemp("built") / "site"
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(place)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return place, built
+    return place, subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
 
 
 @pytest.fixture(scope="module")
 def address(site):
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_):
-            pass
-
-    place, _ = site
-    handler = functools.partial(Quiet, directory=str(place))
+    handler = functools.partial(Quiet, directory=str(site[0]))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
@@ -49,10 +42,8 @@ def address(site):
 
 
 def test_the_documentation_builds_without_a_warning(site):
-    _, built = site
-
-    assert built.returncode == 0, built.stderr[-2000:]
-    assert "WARNING -" not in built.stderr
+    assert site[1].returncode == 0, site[1].stderr[-2000:]
+    assert "WARNING -" not in site[1].stderr
 
 
 @pytest.mark.browser

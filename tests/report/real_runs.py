@@ -126,10 +126,8 @@ PLAIN = {
     # refused: a tree that learned its people by heart; the same, while the operator only observes
     "refuted": lambda w: w.check("dtp-1", "income", TREE, categories()),
     "observed": lambda w: w.check("dtp-1", "watched", TREE, categories(), observe=True),
-    # approved for direct queries only; of those measured closely who could hold the largest value; of the top tenth
+    # approved for direct queries only
     "direct": lambda w: w.check("pdtp-1", "churn", LOGISTIC, numbers()),
-    "largest": lambda w: w.check("pdtp-1", "churn-max", LOGISTIC, numbers(), mode="max"),
-    "screened": lambda w: w.check("pdtp-1", "churn-screen", LOGISTIC, numbers(), mode="screen", shadow_models=16),
     # a forest that depends on its seed, on a sample of its people
     "undecided": lambda w: w.check("pdtp-1", "risk", FOREST, categories(), max_retrains=120, seeds=5),
     # several records a person

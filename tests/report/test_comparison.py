@@ -54,6 +54,8 @@ def test_changed_sources_beside_equal_parameters_are_changed_code_and_else_it_is
         return dict(doc, subject={**doc["subject"], "recipe": recipe})
 
     assert causes(report.compare(old, same))["training code"] is True
+    unsaid = dict(new, subject={**new["subject"], "digests": {}})
+    assert causes(report.compare(old, unsaid))["training data"] is None
     assert causes(report.compare(function(old, 1), function(new, 2)))["training code"] is None
 
 

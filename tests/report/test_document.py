@@ -86,6 +86,16 @@ def test_declared_ranges_of_features_stay_and_inferred_ones_stay_out(runs, infer
     assert inferred or doc["subject"]["domain"] == box
 
 
+def test_of_listed_questions_only_their_number_is_told(runs):
+    kept = runs.golden("certified")
+    kept["evidence"]["subject"]["domain"] = {"box": [[17.0, 90.0]], "queries": [[99999.0], [3.0]]}
+    doc = report.document(runs.verdict(kept), hash_key=runs.KEY)
+
+    assert (doc["subject"]["domain"]["box"], doc["subject"]["domain"]["queries"]) == (None, 2)
+    assert "99999" not in json.dumps(doc)
+    assert "2 listed questions, each asked" in report.render(doc, "html")
+
+
 def test_the_evidence_can_be_read_back(runs):
     doc = runs.document("private")
 

@@ -13,10 +13,10 @@ from privgate.errors import SubjectError
 from privgate.report import assertions, report_schema
 from privgate.report.text import plain, prose
 
-KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
+KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
          "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
 #: of these, the runs that together fill every section: those whose texts are made hostile
-WRITTEN = ("refuted", "screened", "stopped", "attacked", "private", "waived")
+WRITTEN = ("refuted", "early", "stopped", "attacked", "private", "waived")
 FORMATS = ("html", "markdown", "junit")
 # letters, digits and symbols that a format, a terminal or a log could obey
 HOSTILE = (

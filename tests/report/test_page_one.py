@@ -22,7 +22,7 @@ from privgate.report.report_schema import read
 from privgate.report.text import plain
 from privgate.verdict import Outcome
 
-KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
+KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
          "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
 
 

@@ -162,6 +162,19 @@ def test_people_without_a_figure_lie_above_every_limit_and_all_are_counted():
     assert summary({}, Pseudonyms(KEY)) is None
 
 
+@pytest.mark.parametrize("bounded", [0.5, 2.0])
+def test_of_some_people_those_are_listed_who_surely_matter_more_than_all_others_and_the_worst(bounded):
+    """Two were measured; of the third nothing is known but a bound."""
+    columns = {"pdtp": [1.0, 0.2, 0.3], "dtp_lower": [1.0, 0.2, 0.0], "dtp_upper": [1.0, 0.2, np.inf]}
+    columns |= {"pdtp_low": [1.0, 0.2, 0.0], "pdtp_high": [1.0, 0.2, bounded], "error": [0.0, 0.0, 1.0]}
+    columns |= dict.fromkeys(("noise_floor", "seeds", "engine", "status"), [0.0] * 3)
+    table = {"unit": np.array(["P0", "P1", "P2"]), **{k: np.array(v) for k, v in columns.items()}}
+    told = summary(table, Pseudonyms(KEY), everybody=False)
+
+    assert ([w["unit"] for w in told["worst"]], told["next_worst"]) == ([Pseudonyms(KEY).of("P0")], [])
+    assert (told["n"], told["close"], told["figures"], told["above"]) == (3, None, {}, [])
+
+
 def test_ties_are_listed_by_hashes_that_hang_on_the_key_and_not_on_the_row():
     tied, other = summed([0.5] * 40)["worst"], Pseudonyms(b"q" * 32)
 

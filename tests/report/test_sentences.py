@@ -11,7 +11,7 @@ from privgate.evidence import figures
 from privgate.report import sentences
 from privgate.report.report_schema import read
 
-KINDS = ("certified", "refuted", "observed", "direct", "largest", "screened", "undecided", "people", "stopped",
+KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
          "attacked", "private", "waived", "optional")  # fmt: skip
 #: units and names of things that are the same in every language, and the digest's
 KEPT = {"nats", "nat", "sha256", "DTP", "PDTP", "epsilon", "ln", "bubblewrap", "UTC", "privgate", "verify", "config",
