@@ -13,7 +13,6 @@ from fifty import recipes, truth
 from fifty.by_theorem import regression_data
 from fifty.catalogue import Trial, case, policy, variants
 from privgate import Domain, Recipe, Release, Subject, TrainingData
-from privgate.run.run import Budget
 
 # -- the solver's error at the edge of what is released ----------------------------------------------------------------
 
@@ -41,7 +40,7 @@ def at_an_edge(seed: int, probability: float, C: float) -> tuple[Any, Any]:
     return np.vstack([X, person]), np.append(y, int(gap[best] < 0))
 
 
-def edge(folder: Path, *, form: str, seed: int, C: float = 1.0, mode: Any = "all", limit: float = 1.0) -> Trial:
+def edge(folder: Path, *, form: str, seed: int, C: float = 1.0, limit: float = 1.0) -> Trial:
     """Return a regression at scikit-learn's default tolerance whose released answers real refits change."""
     release, shown, probability = {
         "label": (Release("label"), truth.labels, 0.5),
@@ -57,7 +56,6 @@ def edge(folder: Path, *, form: str, seed: int, C: float = 1.0, mode: Any = "all
         lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y, one_record_each=True), release=release),
         lambda: found,
         limit,
-        Budget(mode=mode),
     )
 
 
@@ -68,7 +66,6 @@ variants(
     because="the exact minimiser without a person stays on one side of an edge, the library's own refit stops on the "
     "other",
     label={"form": "label", "seed": 2},
-    label_maximum_alone={"form": "label", "seed": 2, "mode": "max"},
     bins={"form": "bins", "seed": 3, "C": 0.05},
     temperature={"form": "cold", "seed": 2, "limit": 4.49},
 )
