@@ -23,7 +23,7 @@ from privgate.errors import PolicyError, StatementError, UsageError
 from privgate.guard import lookalikes, release_table, statement
 from privgate.guard.checks import Terms, TrustStore
 from privgate.guard.lookalikes import fold, is_plain, looks_like
-from privgate.guard.release_table import AcceptedRow, ReleaseRow, Table
+from privgate.guard.release_table import AcceptedRow, ReleaseRow, Table, Text
 
 # The audit log: who asked for what to be released, what was refused and why, what was released and withdrawn.
 #
@@ -47,19 +47,9 @@ class AuditLog:
     path: Path
 
     def record(self, event: str, **said: str) -> None:
-        """Append one event; it is on disk when this returns.
+        """Append one event of ``EVENTS``, and what it is about; it is on disk when this returns.
 
-        Parameters
-        ----------
-        event : str
-            Of ``EVENTS``.
-        said : str
-            What it is about: ``doing``, ``model``, ``version``, ``target``, ``why``, ``by``.
-
-        Raises
-        ------
-        StatementError
-            It cannot be written; what was to be recorded must not happen.
+        ``StatementError``: it cannot be written; what was to be recorded must not happen.
         """
         if event not in EVENTS:
             raise ValueError(f"no event {event!r}")
@@ -92,7 +82,7 @@ class AuditLog:
         try:
             with self.path.open("rb") as log:
                 for number, line in enumerate(log, 1):
-                    yield _event(line, previous, f"audit log {self.path}, line {number}")
+                    yield _read_event(line, previous, f"audit log {self.path}, line {number}")
                     previous = _digest(line)
         except FileNotFoundError:
             return
@@ -100,16 +90,16 @@ class AuditLog:
             raise StatementError(f"audit log {self.path} cannot be read: {exc.strerror}") from exc
 
 
-def _event(line: bytes, previous: str, where: str) -> dict[str, Any]:
+def _read_event(line: bytes, previous: str, where: str) -> dict[str, Any]:
     try:
-        found = strict_json.loads(line)
+        event = strict_json.loads(line)
     except DocumentError as exc:
         raise StatementError(f"{where} {exc}") from exc
-    if not isinstance(found, dict) or found.get("event") not in EVENTS:
+    if not isinstance(event, dict) or event.get("event") not in EVENTS:
         raise StatementError(f"{where} is no event")
-    if found.get("previous") != previous:
+    if event.get("previous") != previous:
         raise StatementError(f"{where} does not follow the line before it: something was changed or taken out")
-    return found
+    return event
 
 
 def _last_line(log: Any) -> bytes:
@@ -122,47 +112,38 @@ def _digest(line: bytes) -> str:
     return "sha256:" + hashlib.sha256(line.rstrip(b"\n")).hexdigest() if line.strip() else ""
 
 
-# One configuration file: what is protected, by which policy, and whose statements count.
-
 VARIABLE = "PRIVGATE_GUARD"
-_Names = Annotated[list[Annotated[str, Field(min_length=1)]], Field(default_factory=list)]
 
 
 class _Protected(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    aliases: _Names
-    stages: _Names
-    models: _Names
+    aliases: list[Text] = []
+    stages: list[Text] = []
+    models: list[Text] = []
 
 
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    registry: Text
+    trust: str
+    protected: _Protected
+    accept_advisory: bool = False
+    accept_unboxed: bool = False
+    check_files: bool = False
+    audit_log: str | None = None
+
+
+class _Named(_File):
     schema_: Literal["privgate/guard/v1"] = Field(alias="schema")
-    registry: Annotated[str, Field(min_length=1)]
-    trust: str
     policy: str | dict[str, str]
-    protected: _Protected
-    accept_advisory: bool = False
-    accept_unboxed: bool = False
-    check_files: bool = False
-    audit_log: str | None = None
 
 
-class _Tabled(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _Tabled(_File):
     schema_: Literal["privgate/guard/v2"] = Field(alias="schema")
-    registry: Annotated[str, Field(min_length=1)]
-    trust: str
     releases: Annotated[list[ReleaseRow], Field(min_length=1)]
-    still_accepted: list[AcceptedRow] = Field(default_factory=list)
-    protected: _Protected
-    accept_advisory: bool = False
-    accept_unboxed: bool = False
-    check_files: bool = False
-    audit_log: str | None = None
+    still_accepted: list[AcceptedRow] = []
 
 
 @dataclass(frozen=True)
@@ -203,7 +184,7 @@ class Guard:
         try:
             given = strict_yaml.read(path)
             tabled = isinstance(given, dict) and given.get("schema") == "privgate/guard/v2"
-            raw = (_Tabled if tabled else _File).model_validate(given)
+            raw = (_Tabled if tabled else _Named).model_validate(given)
         except ValidationError as exc:
             first = exc.errors()[0]
             place = ".".join(str(p) for p in first["loc"])
@@ -212,20 +193,19 @@ class Guard:
             raise PolicyError(f"{path} cannot be read: {exc.strerror}") from exc
         except DocumentError as exc:
             raise PolicyError(exc.of(path)) from exc
-        named, table = dict[str, str](), None
+        named, table, targets = dict[str, str](), None, (*raw.protected.aliases, *raw.protected.stages)
+        by_name = partial(policy_named, folder=path.parent)
         if isinstance(raw, _Tabled):
-            targets = (*raw.protected.aliases, *raw.protected.stages)
             today = statement.now().date()
-            by_name = partial(policy_named, folder=path.parent)
             table = release_table.read(raw.releases, raw.still_accepted, targets, by_name, today=today)
         else:
             named = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
-        found = {fold(target): policy_named(name, path.parent) for target, name in named.items()}
-        used = [f for _, _, files in found.values() for f in files] + list(table.files if table is not None else ())
-        made = cls(
+        policies = {fold(target): by_name(name) for target, name in named.items()}
+        used = [f for _, _, files in policies.values() for f in files] + list(table.files if table is not None else ())
+        guard = cls(
             registry=raw.registry,
             trust=TrustStore.load(path.parent / raw.trust),
-            policies={target: (name, digest) for target, (name, digest, _) in found.items()},
+            policies={target: (name, digest) for target, (name, digest, _) in policies.items()},
             aliases=frozenset(raw.protected.aliases),
             stages=frozenset(fold(s) for s in raw.protected.stages),
             models=tuple(raw.protected.models),
@@ -236,15 +216,15 @@ class Guard:
             table=table,
             files=(path, path.parent / raw.trust, *used),
         )
-        for target in (*raw.protected.aliases, *raw.protected.stages, *(t for t in named if t != "*")):
+        for target in (*targets, *(t for t in named if t != "*")):
             if not is_plain(target):
                 raise PolicyError(
                     f"{path}: {target!r} cannot be protected: other aliases may look or count the same; "
                     "name aliases and stages by ASCII letters, digits, _ and -"
                 )
-        if not (made.aliases or made.stages or made.models):
+        if not (guard.aliases or guard.stages or guard.models):
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")
-        return made
+        return guard
 
     @cached_property
     def folded_models(self) -> tuple[str, ...]:
@@ -284,20 +264,16 @@ class Guard:
         if self.table is not None:
             row, name = self.table.row(model, target), fold(model)
             earlier = tuple(e for e in self.table.earlier if e.is_for(name))
-            own = Terms(self.registry, row.digest, row.policy, self.accept_advisory, row.task, row.withheld, earlier)
-            return replace(own, accept_unboxed=self.accept_unboxed)
-        named = self.policies.get(fold(target)) if target is not None else None
-        named = named or self.policies.get("*")
-        if named is None:
+            terms = Terms(self.registry, row.digest, row.policy, self.accept_advisory, row.task, row.withheld, earlier)
+            return replace(terms, accept_unboxed=self.accept_unboxed)
+        policy = self.policies.get(fold(target)) if target is not None else None
+        policy = policy or self.policies.get("*")
+        if policy is None:
             raise PolicyError(f"the guard names no policy for {target!r}; add it, or '*' for all others")
-        name, digest = named
-        return Terms(self.registry, digest, name, self.accept_advisory, accept_unboxed=self.accept_unboxed)
+        return Terms(self.registry, policy[1], policy[0], self.accept_advisory, accept_unboxed=self.accept_unboxed)
 
     def demands(self, target: str, model: str, digest: str) -> None:
-        """Refuse, before anything is trained, a target of a model that is released by another policy.
-
-        ``UsageError``: it is released by another one.
-        """
+        """Raise ``UsageError``, before anything is trained, where another policy releases a target of a model."""
         if (terms := self.terms(target, model)).policy_digest != digest:
             raise UsageError(f"the guard releases {model!r} as {target!r} by policy {terms.policy!r}; ask for that")
 
@@ -326,19 +302,9 @@ def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
             f"policy {name!r} cannot be read, because this installation only verifies; name it by its digest sha256:…, "
             "which `privgate policy explain` prints"
         ) from exc
-    path: Any = folder / name if _is_file(folder / name) else name
-    policy = Policy.load(path)
+    path = folder / name
+    policy = Policy.load(path if os.path.isfile(path) else name)  # noqa: PTH113  no file has some names: no error here
     return policy.name, policy.digest, policy.files
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
-
-
-# The guard in force: read again when one of its files changes, so that revoking a key needs no restart.
 
 
 #: the guard of the decision that is being made
@@ -346,7 +312,7 @@ _ONE: ContextVar[tuple["Watch", Guard] | None] = ContextVar("privgate_one_readin
 
 
 class Watch:
-    """The guard, read again when a file changes that it rests on: its own, the trust store, policies, their bases."""
+    """The guard, read again when a file changes that it rests on; so revoking a key needs no restart."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from privgate.errors import PolicyError
 from privgate.guard.lookalikes import fold, is_plain
@@ -16,6 +16,7 @@ from privgate.guard.lookalikes import fold, is_plain
 #: (name, digest, files) of a policy by what a table calls it
 Named = tuple[str, str, tuple[Path, ...]]
 Text = Annotated[str, Field(min_length=1)]
+_OneOrMany = Annotated[list[Text], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 
 
 class ReleaseRow(BaseModel):
@@ -23,16 +24,11 @@ class ReleaseRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    models: list[Text] = Field(min_length=1)
-    aliases: list[Text] = Field(default_factory=list)
+    models: _OneOrMany = Field(min_length=1)
+    aliases: _OneOrMany = []
     task: Literal["classification", "regression", "not applicable"]
     policy: Text
     file: Literal["downloadable", "not downloadable"] = "downloadable"
-
-    @field_validator("models", "aliases", mode="before")
-    @classmethod
-    def _one_or_many(cls, given: object) -> object:
-        return [given] if isinstance(given, str) else given
 
 
 class AcceptedRow(BaseModel):
@@ -40,15 +36,10 @@ class AcceptedRow(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    models: list[Text] = Field(min_length=1)
+    models: _OneOrMany = Field(min_length=1)
     policy: Text
     signed_before: Annotated[date, Field(strict=False)]
     until: Annotated[date, Field(strict=False)]
-
-    @field_validator("models", mode="before")
-    @classmethod
-    def _one_or_many(cls, given: object) -> object:
-        return [given] if isinstance(given, str) else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,22 +124,10 @@ def read(
     *,
     today: date,
 ) -> Table:
-    """Return the table in force.
+    """Return the table in force; ``named`` gives name, digest and files of a policy, ``protected`` are targets.
 
-    Parameters
-    ----------
-    releases, accepted : sequences of rows
-        As they are written.
-    protected : iterable of str
-        Aliases and stages that are protected.
-    named : callable
-        Returns name, digest and files of a policy.
-    today : date
-
-    Raises
-    ------
-    PolicyError
-        A row can match nothing, two rows demand different things of one release, or what still counts lies ahead.
+    ``PolicyError``: a row can match nothing, two rows demand different things of one release, or what still counts
+    lies ahead.
     """
     guarded, rows, files = {fold(t) for t in protected}, list[Row](), list[Path]()
     for r in releases:
@@ -177,11 +156,8 @@ def read(
 def _refuse_odd(patterns: Iterable[str], where: str) -> None:
     """Refuse patterns that match no name, or more than an eye sees."""
     for pattern in patterns:
-        if (
-            any(c in pattern for c in "/:")
-            or pattern != pattern.strip()
-            or not (pattern.isascii() and pattern.isprintable())
-        ):
+        plain = pattern.isascii() and pattern.isprintable() and pattern == pattern.strip()
+        if not plain or {"/", ":"} & {*pattern}:
             raise PolicyError(f"{where}: {pattern!r} can match no model; write names in ASCII, without '/' and ':'")
 
 
@@ -211,10 +187,8 @@ def intersect(one: str, other: str) -> bool:
     def meet(i: int, j: int) -> bool:
         if i == len(p) or j == len(q):
             return all(t == "*" for t in (*p[i:], *q[j:]))
-        if p[i] == "*":
-            return meet(i + 1, j) or (q[j] != "*" and meet(i, j + 1)) or (q[j] == "*" and meet(i, j + 1))
-        if q[j] == "*":
-            return meet(i, j + 1) or meet(i + 1, j)
+        if "*" in (p[i], q[j]):
+            return meet(i + 1, j) or meet(i, j + 1)
         return _share(p[i], q[j]) and meet(i + 1, j + 1)
 
     return meet(0, 0)
