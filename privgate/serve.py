@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -29,7 +29,7 @@ from privgate.guard.checks import Terms, check, row_and_statement
 from privgate.guard.guard_config import AuditLog, Guard
 from privgate.policy import Policy
 from privgate.registry.addresses import VARIABLE as SOURCES
-from privgate.registry.client import answering
+from privgate.registry.client import answering, list_pages
 from privgate.registry.layout import path_part
 
 logger = logging.getLogger(__name__)
@@ -146,11 +146,11 @@ class Server:
         """Return (name, version) -> the tag's value of everything that asks; of candidates an empty value."""
         requests: dict[tuple[str, str], str] = {}
         with answering("listing candidates"):
-            for model in _list_pages(self.client.search_registered_models):
+            for model in list_pages(self.client.search_registered_models):
                 if (version := dict(model.aliases or {}).get(CANDIDATE)) is not None:
                     requests[str(model.name), str(version)] = ""
         with answering("listing requests"):
-            for row in _list_pages(self.client.search_model_versions, f"tags.`{TAG}` LIKE '%'"):
+            for row in list_pages(self.client.search_model_versions, f"tags.`{TAG}` LIKE '%'"):
                 requests[str(row.name), str(row.version)] = str(dict(row.tags)[TAG])
         return requests
 
@@ -303,16 +303,6 @@ class Server:
         if self.settings.audit is not None:
             what = {"doing": doing, "model": job.name, "version": job.version, "target": job.target or "", "by": BY}
             self.settings.audit.record(event, **what, policy=job.policy.digest, why=why)
-
-
-def _list_pages(search: Callable[..., Any], *query: str) -> Iterator[Any]:
-    token = None
-    while True:
-        page = search(*query, max_results=1000, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return
 
 
 # One command in a process of its own: it checks, has signed and promotes, and this process does none of it.

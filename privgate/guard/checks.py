@@ -8,9 +8,8 @@ from typing import Any
 from privgate.errors import StatementError, SubjectError
 from privgate.guard import statement
 from privgate.guard.release_table import Earlier
-from privgate.guard.signer import CommandSigner, KeySigner, Signer, new_key, signer_from
 from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
-from privgate.guard.truststore import ROLES, Key, TrustStore
+from privgate.guard.truststore import TrustStore
 from privgate.registry import reports
 from privgate.registry.client import answering
 from privgate.registry.named import oddity
@@ -68,25 +67,9 @@ class Terms:
 
 
 def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
-    """Return what a statement says if it lets ``row`` be released as ``target``.
+    """Return what the envelope ``text`` says if it lets ``row`` be released as ``target``; None is any of the model.
 
-    Parameters
-    ----------
-    text : str
-        The envelope, from the row's tag.
-    trust : TrustStore
-        Keys that count.
-    row, terms : Row, Terms
-        What is to be released, and what must hold.
-    target : str or None
-        Alias or stage; None for any target of this model.
-    now : datetime
-        The present time.
-
-    Raises
-    ------
-    StatementError
-        It does not; the sentence says why.
+    ``StatementError``: it does not; the sentence says why.
     """
     if not text:
         raise StatementError("there is no statement")
@@ -151,10 +134,7 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
             task == terms.task if NOT_APPLICABLE in (task, terms.task) else not terms.task or task == terms.task,
             f"the model was judged as {task}, and the guard's table says that it is {terms.task or 'to be judged'}",
         ),
-        (
-            terms.withheld or not claims.withheld,
-            undeclared,
-        ),
+        (terms.withheld or not claims.withheld, undeclared),
         (
             terms.accept_advisory or not claims.advisory,
             "the statement is advisory: checker and signer were one user; sign as another user, container or host",
@@ -188,23 +168,8 @@ def check_original(
 ) -> None:
     """Refuse a copy of a version that was refused since it was signed, or of which nobody can tell.
 
-    Parameters
-    ----------
-    claims : Claims
-        What the statement says that lets ``row`` be released.
-    row : Row
-        The version, or a copy of it.
-    original : (Row, str) or None
-        The row that the statement is about and the statement that it carries now; None where there is none.
-    trust : TrustStore
-        Keys that count.
-    now : datetime
-        The present time.
-
-    Raises
-    ------
-    StatementError
-        It was refused, or is gone.
+    ``original`` is the row that the statement is about and the statement that it carries now; None where there is none.
+    ``StatementError``: it was refused, or is gone.
     """
     if not is_copy(claims, row):
         return
@@ -231,11 +196,6 @@ def is_copy(claims: Claims, row: Row) -> bool:
 TAG = "privgate.statement"
 EVIDENCE_FILE = "evidence.dsse.json"
 _EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
-
-
-def row_of(client: Any, name: str, version: str) -> Row:
-    """Return the registry's row of a model version."""
-    return row_and_statement(client, name, version)[0]
 
 
 def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
@@ -268,20 +228,3 @@ def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Env
             if statement.payload_digest(envelope.payload) == wanted and report in stored:
                 return files.read(report), envelope
     raise StatementError(gone)
-
-
-# Who may sign what, and whether a statement counts here and now; ``cryptography`` is imported where it is used.
-
-__all__ = [
-    "ROLES",
-    "CommandSigner",
-    "Key",
-    "KeySigner",
-    "Row",
-    "Signer",
-    "Terms",
-    "TrustStore",
-    "check",
-    "new_key",
-    "signer_from",
-]

@@ -21,9 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
 from privgate.errors import PolicyError, StatementError, UsageError
 from privgate.guard import lookalikes, release_table, statement
-from privgate.guard.checks import Terms, TrustStore
+from privgate.guard.checks import Terms
 from privgate.guard.lookalikes import fold, is_plain, looks_like
 from privgate.guard.release_table import AcceptedRow, ReleaseRow, Table, Text
+from privgate.guard.truststore import TrustStore
 
 # The audit log: who asked for what to be released, what was refused and why, what was released and withdrawn.
 #

@@ -1,13 +1,12 @@
 """Is the registry really guarded, and will what is in production still count next week: questions with answers."""
 
-import functools
 import operator
 import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +17,7 @@ from privgate.guard.guard_config import Guard
 from privgate.guard.rows import is_prompt
 from privgate.guard.verifying import verify
 from privgate.guard.writes import PROBE
-from privgate.registry.client import answering, connect
+from privgate.registry.client import answering, connect, list_pages
 from privgate.training import isolation
 
 _SOON = timedelta(days=14)
@@ -36,15 +35,7 @@ class DoctorAnswer:
 
 
 def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[DoctorAnswer]:
-    """Give one answer after the other; a question that cannot be answered is ``wrong``.
-
-    Parameters
-    ----------
-    guard : Guard
-        The operator's configuration, as the server should have it.
-    tracking_uri : str, optional
-        The server; the environment's if absent.
-    """
+    """Give one answer after the other about a server and its guard; what cannot be answered is ``wrong``."""
     client = connect(tracking_uri)
     questions: tuple[tuple[str, Callable[[], Iterator[DoctorAnswer]]], ...] = (
         ("is the server guarded", lambda: _probe(client)),
@@ -92,17 +83,13 @@ def _clocks(address: str) -> Iterator[DoctorAnswer]:
         yield DoctorAnswer("look", f"the server's clock could not be read: {exc}")
         return
     try:
-        told = parsedate_to_datetime(stated)
-        apart = abs(told.replace(tzinfo=told.tzinfo or UTC) - statement.now())
+        there = parsedate_to_datetime(stated)
+        apart = abs(there.replace(tzinfo=there.tzinfo or UTC) - statement.now())
     except (ValueError, OverflowError):
         yield DoctorAnswer("look", "the server does not tell its time")
         return
-    if apart > _CLOCKS:
-        yield DoctorAnswer(
-            "wrong", f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
-        )
-    else:
-        yield DoctorAnswer("fine", "the clocks agree")
+    away = f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
+    yield DoctorAnswer("wrong", away) if apart > _CLOCKS else DoctorAnswer("fine", "the clocks agree")
 
 
 def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
@@ -112,15 +99,13 @@ def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
             continue
         end = statement.when(key.not_after)
         if end < now:
-            yield DoctorAnswer("look", f"key {key.key_id[:12]} counts no longer; remove it or rotate it")
+            state, text = "look", "counts no longer; remove it or rotate it"
         elif end < now + _SOON:
-            yield DoctorAnswer(
-                "look", f"key {key.key_id[:12]} counts only until {key.not_after}; run privgate keys rotate"
-            )
+            state, text = "look", f"counts only until {key.not_after}; run privgate keys rotate"
         else:
-            yield DoctorAnswer("fine", f"key {key.key_id[:12]} counts until {key.not_after}")
-    counting = [k for k in guard.trust.keys if not k.refusal("verdict", (k.scope or ("",))[0], now)]
-    if not counting:
+            state, text = "fine", f"counts until {key.not_after}"
+        yield DoctorAnswer(state, f"key {key.key_id[:12]} {text}")
+    if all(k.refusal("verdict", (k.scope or ("",))[0], now) for k in guard.trust.keys):
         yield DoctorAnswer("wrong", "no key may sign verdicts now; nothing can be released")
 
 
@@ -141,8 +126,7 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
     however its names are spelled. Aliases that look like a protected one are given, too. So is what cannot be read:
     whoever verifies it names it, and goes on with the next.
     """
-    with answering("listing registered models"):
-        models = [*_pages(client.search_registered_models), *_pages(functools.partial(_prompts, client))]
+    models = _list_models(client)
     for model in models:
         held = {alias: f"/{version}" for alias, version in dict(model.aliases).items() if guard.alias_meant(alias)}
         for alias in sorted(guard.aliases):
@@ -152,7 +136,7 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
             if not (alias in guard.aliases and _is_prompt(client, model, place[1:])):
                 yield f"models:/{model.name}{place}", alias
     with answering("listing model versions"):
-        versions = list(_pages(client.search_model_versions))
+        versions = list(list_pages(client.search_model_versions))
     listed = {held.name for held in versions}
     versions += [held for model in models if model.name not in listed for held in _hidden(client, guard, model)]
     for held in versions:
@@ -162,9 +146,11 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
             yield f"models:/{held.name}/{held.version}", ""
 
 
-def _prompts(client: Any, **page: Any) -> Any:
-    """Search what calls itself a prompt, which MLflow hides from any other search and serves like any other model."""
-    return client.search_registered_models("tags.`mlflow.prompt.is_prompt` = 'true'", **page)
+def _list_models(client: Any) -> list[Any]:
+    """Return all models, and what calls itself a prompt: it is served like any other, and other searches hide it."""
+    search = client.search_registered_models
+    with answering("listing registered models"):
+        return [*list_pages(search), *list_pages(search, "tags.`mlflow.prompt.is_prompt` = 'true'")]
 
 
 def _hidden(client: Any, guard: Guard, model: Any) -> Iterator[Any]:
@@ -210,52 +196,34 @@ def _is_prompt(client: Any, model: Any, version: str) -> bool:
     return is_prompt(held.source, held.source, held.tags, model._tags)  # noqa: SLF001  its public ones leave it out
 
 
-def _pages(search: Callable[..., Any]) -> Iterator[Any]:
-    token = None
-    while True:
-        page = search(max_results=1000, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return
-
-
 def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
     """Verify everything that is released: this finds what went around the gate, and what changed behind it."""
     seen = set[tuple[str, str]]()
+    soon = statement.now() + _SOON
     for uri, target in released(client, guard):  # one after the other: a listing may break behind the first
         if (uri, target) in seen:
             continue
         seen.add((uri, target))
         where = f"{uri} as {target!r}" if target else uri
         try:
-            found = verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri))
+            expires = verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri)).claims.expires
         except PrivgateError as exc:
             gone = target and "RESOURCE_DOES_NOT_EXIST" in str(exc)
             step = f"; move {target!r} to a version that verifies, or delete it" if gone else ""
             yield DoctorAnswer("wrong", f"{where} is released but does not verify: {exc}{step}")
             continue
-        yield _lasting(where, found.claims.expires)
+        end = f", but its statement expires on {expires.date()}; check and sign again" if expires < soon else ""
+        yield DoctorAnswer("look" if end else "fine", f"{where} verifies{end}")
     if not seen:
         yield DoctorAnswer("fine", "nothing is released")
 
 
 def _lookalikes(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
-    with answering("listing registered models"):
-        models = [*_pages(client.search_registered_models), *_pages(functools.partial(_prompts, client))]
-    for name in dict.fromkeys(str(model.name) for model in models):
+    for name in dict.fromkeys(str(model.name) for model in _list_models(client)):
         if meant := guard.model_meant(name):
             yield DoctorAnswer(
                 "wrong", f"model {name!a} may be taken for one of {meant!r}, which is protected; rename it"
             )
-
-
-def _lasting(where: str, expires: datetime) -> DoctorAnswer:
-    if expires < statement.now() + _SOON:
-        return DoctorAnswer(
-            "look", f"{where} verifies, but its statement expires on {expires.date()}; check and sign again"
-        )
-    return DoctorAnswer("fine", f"{where} verifies")
 
 
 def _boxes() -> Iterator[DoctorAnswer]:

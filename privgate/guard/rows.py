@@ -14,6 +14,7 @@ from privgate.guard import lookalikes, statement
 from privgate.guard.checks import Row, check, check_original, counting, is_copy
 from privgate.guard.guard_config import Watch
 from privgate.guard.transaction import PASSING, in_workspace, refusing, transaction
+from privgate.registry.client import list_pages
 
 TAG = "privgate.statement"
 #: by this tag, of a model and of its versions, MLflow's readers of prompts know them; it may change at any time
@@ -188,14 +189,7 @@ class GuardedRows:
 
     def _privgate_versions(self, name: str) -> list[Any]:
         quoted = name.replace("'", "''")
-        found: list[Any] = []
-        token = None
-        while True:
-            page = super().search_model_versions(f"name='{quoted}'", max_results=1000, page_token=token)  # type: ignore[misc]  # mixin
-            found += page
-            token = page.token
-            if not token:
-                return found
+        return [*list_pages(super().search_model_versions, f"name='{quoted}'")]  # type: ignore[misc]  # mixin
 
 
 def is_prompt(source: str, storage: str, *tags: Mapping[str, str]) -> bool:

@@ -15,13 +15,13 @@ from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import lookalikes, statement
-from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, Signer, boxed, row_of, stored_evidence
+from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, boxed, row_and_statement, stored_evidence
 from privgate.guard.guard_config import Guard
-from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
+from privgate.guard.truststore import Signer, seal
 from privgate.policy import Judged, Policy
 from privgate.registry import reports
-from privgate.registry.client import answering, connect
+from privgate.registry.client import answering, connect, list_pages
 from privgate.registry.load import recomputed
 from privgate.registry.named import named, oddity
 from privgate.registry.stored_files import stored_files
@@ -45,20 +45,7 @@ class SigningRequest:
     unboxed: bool = True
 
     def refuse_others(self, evidence: Evidence, *, releases: bool) -> None:
-        """Raise unless a report is the one that was asked for, and its controls ran.
-
-        Parameters
-        ----------
-        evidence : Evidence
-            The report's.
-        releases : bool
-            Whether it approves.
-
-        Raises
-        ------
-        StatementError
-            It is about something else, or from another check, or approves without controls.
-        """
+        """Raise ``StatementError`` unless a report is the one that was asked for, and had its controls if it approves."""
         about = f"models:/{evidence.subject.get('name')}/{evidence.subject.get('version')}"
         if self.uri and about != self.uri:
             raise StatementError(f"the report is about {about}, to be signed is {self.uri}; nothing is signed")
@@ -212,33 +199,15 @@ def sign(
     checked_elsewhere: bool = False,
     asked: SigningRequest | None = None,
 ) -> Signed:
-    """Return signed statements about the report in ``out_dir``.
+    """Return signed statements about the report in ``out_dir``, the folder that ``check`` wrote.
 
-    Parameters
-    ----------
-    out_dir : Path
-        Folder that ``check`` wrote.
-    signer : Signer
-        Whose key signs.
-    policy : Policy
-        The signer's own copy of the policy; the report must have been judged by the same.
-    registry : str
-        Configured id of the registry.
-    targets : sequence of (model, alias or stage)
-        Where the version may be released; ``production`` of its own model if empty.
-    tracking_uri : str, optional
-        Where the model version is; the environment's if absent.
-    checked_elsewhere : bool
-        The operator's word that another container or host ran the check, although its files belong to this user.
-    asked : Asked, optional
-        What whoever started the check wants signed; anything that is checked by hand if absent.
+    The report must have been judged by ``policy``, the signer's own copy; ``registry`` is the configured id.
+    ``targets`` are (model, alias or stage) where the version may be released; ``production`` of its own model if empty.
+    ``checked_elsewhere`` is the operator's word that another container or host ran the check, although its files belong
+    to this user. ``asked`` is what whoever started the check wants signed; anything that is checked by hand if absent.
 
-    Raises
-    ------
-    StatementError
-        The report cannot be signed: observed only, another policy, not what its own numbers give.
-    DigestMismatchError
-        The version's files are not those that were checked.
+    ``StatementError``: the report cannot be signed: observed only, another policy, not what its own numbers give.
+    ``DigestMismatchError``: the version's files are not those that were checked.
     """
     path = out_dir / "report.json"
     try:
@@ -306,20 +275,20 @@ def _sign(
     registry: str,
     targets: tuple[tuple[str, str], ...],
     advisory: bool,
-    asked: SigningRequest | None = None,
+    asked: SigningRequest,
 ) -> Signed:
     document = read_document(content)
     if why := name_removed_theorem(document):
         raise StatementError(why)
     judged, evidence_given = judged_again(document, policy)
-    if asked is not None:
-        asked.refuse_others(evidence_given, releases=Outcome(document["outcome"]).releases)
+    outcome = Outcome(document["outcome"])  # which was just compared with the findings
+    asked.refuse_others(evidence_given, releases=outcome.releases)
     subject = document["subject"]
     name, version = str(subject["name"]), str(subject["version"])
     if not version:
         raise StatementError("the report is about no registered version; register the model and check that")
     present = named(client, f"models:/{name}/{version}")
-    row = row_of(client, name, version)
+    row, _ = row_and_statement(client, name, version)
     if row.storage != present.storage:
         raise DigestMismatchError(f"models:/{name}/{version} was replaced while it was being signed; check again")
     with stored_files(client, row.storage) as stored:
@@ -333,10 +302,11 @@ def _sign(
     compare(subject["digests"], own, f"models:/{name}/{version}")
     targets = targets or ((name, "production"),)
     for model, target in targets:
-        check_target(model, target)
+        _check_target(model, target)  # what a pattern or an eye reads as more is the operator's to allow
         if refusal := policy.refusal(model, target):
             raise StatementError(refusal)
-    outcome = Outcome(document["outcome"])  # which was just compared with the findings
+    with answering(f"counting the versions of {name}"):
+        versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{name}'"))
     decided = statement.when(document["decided_at"])
     claims = Claims(
         registry=registry,
@@ -348,7 +318,7 @@ def _sign(
         run_id=row.run_id,
         created=row.created,
         files=files,
-        versions=versions_of(client, name),
+        versions=versions,
         digests={k: str(v) for k, v in subject["digests"].items() if k != "files"},
         policy=policy.name,
         policy_digest=policy.digest,
@@ -369,29 +339,17 @@ def _sign(
         workspace=row.workspace,
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
-    full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
+    full = replace(claims, evidence=statement.payload_digest(evidence.payload))
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
 
 
-def check_target(model: str, target: str) -> None:
-    """Refuse a target that is not one name: what a pattern or an eye reads as more is the operator's to allow."""
+def _check_target(model: str, target: str) -> None:
     if problem := oddity(model):
         raise StatementError(f"nothing is signed for release as {model}@{target}: {problem}; targets are exact names")
     if not lookalikes.is_plain(target):
         raise StatementError(
             f"nothing is signed for release as {target!r}: aliases and stages are of ASCII letters, digits, _ and -"
         )
-
-
-def versions_of(client: Any, name: str) -> int:
-    """Return how many versions a registered model has."""
-    count, token = 0, None
-    while True:
-        with answering(f"counting the versions of {name}"):
-            page = client.search_model_versions(f"name='{name}'", max_results=1000, page_token=token)
-        count, token = count + len(page), page.token
-        if not token:
-            return count
 
 
 def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:
@@ -403,7 +361,7 @@ def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None
     claims = signed.claims
     uri = f"models:/{claims.name}/{claims.version}"
     # a folder of its own: the next check replaces its policy's report, and must not touch what a release rests on
-    place = f"{reports.folder_of(claims.model_id, claims.policy)}/signed/{_part(claims.report)}"
+    place = f"{reports.folder_of(claims.model_id, claims.policy)}/signed/{claims.report.removeprefix('sha256:')[:16]}"
     with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
         signed.write(Path(folder))
         Path(folder, "report.json").write_bytes(signed.report)
@@ -412,7 +370,3 @@ def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None
         client.set_model_version_tag(claims.name, claims.version, TAG, text)
         if client.get_model_version(claims.name, claims.version).tags.get(TAG) != text:
             raise RegistryError(f"the registry did not keep the statement of {uri} whole; its tags are too short")
-
-
-def _part(digest_text: str) -> str:
-    return digest_text.removeprefix("sha256:")[:16]

@@ -24,10 +24,7 @@ def now() -> datetime:
 
 
 def when(text: str) -> datetime:
-    """Return the time that ``text`` writes; without a zone it is no time.
-
-    ``StatementError``: it is no time.
-    """
+    """Return the time that ``text`` writes; ``StatementError``: it is none, or says no zone."""
     try:
         value = datetime.fromisoformat(text)
         if value.tzinfo is None:
@@ -105,12 +102,12 @@ class Envelope:
         try:
             raw = strict_json.loads(text)
             signatures = tuple((str(s["keyid"]), _bytes(s["sig"])) for s in raw["signatures"])
-            made = cls(_bytes(raw["payload"]), signatures, str(raw["payloadType"]))
+            envelope = cls(_bytes(raw["payload"]), signatures, str(raw["payloadType"]))
         except strict_json.GARBLED as exc:
             raise StatementError(f"the statement is no DSSE envelope ({type(exc).__name__})") from exc
         if not signatures:
             raise StatementError("the statement carries no signature")
-        return made
+        return envelope
 
 
 def _bytes(text: str) -> bytes:
@@ -153,6 +150,15 @@ def workspace() -> str:
     mlflow = sys.modules.get("mlflow.utils.workspace_context")
     active = mlflow.get_request_workspace() if mlflow else os.environ.get("MLFLOW_WORKSPACE", "").strip()
     return str(active or DEFAULT_WORKSPACE)
+
+
+#: claim -> what a verdict's own part calls it, of claims that are texts
+_TEXTS: dict[str, Any] = {
+    **{name: name for name in ("registry", "version", "source", "storage", "policy", "outcome", "isolation")},
+    "name": "model",
+    "model_id": "modelId",
+    "run_id": "runId",
+}
 
 
 @dataclass(frozen=True)
@@ -226,18 +232,10 @@ class Claims:
         return any(model == name and target in {None, to} for name, to in self.targets)
 
     def summary(self, version: str) -> dict[str, Any]:
-        """Return the SLSA Verification Summary as an in-toto statement.
-
-        Parameters
-        ----------
-        version : str
-            Of privgate.
-        """
-        return {
-            "_type": STATEMENT_TYPE,
-            "subject": [{"name": f"models:/{self.name}/{self.version}", "digest": {"sha256": _hex(self.files)}}],
-            "predicateType": VSA_TYPE,
-            "predicate": {
+        """Return the SLSA Verification Summary as an in-toto statement; ``version`` is privgate's."""
+        return self._state(
+            VSA_TYPE,
+            {
                 "verifier": {"id": VERIFIER, "version": {"privgate": version}},
                 "timeVerified": stamp(self.signed),
                 "resourceUri": resource(self.registry, self.name, self.version),
@@ -246,57 +244,45 @@ class Claims:
                 "verificationResult": "PASSED" if self.passed else "FAILED",
                 "verifiedLevels": list(self.levels) if self.passed else ["FAILED"],
                 EXTENSION: {
-                    "registry": self.registry,
-                    "model": self.name,
-                    "version": self.version,
-                    "source": self.source,
-                    "storage": self.storage,
-                    "modelId": self.model_id,
-                    "runId": self.run_id,
+                    **{key: getattr(self, name) for name, key in _TEXTS.items()},
                     "created": self.created,
                     "versions": self.versions,
                     "digests": dict(self.digests),
-                    "policy": self.policy,
                     "report": _digest(self.report),
-                    "outcome": self.outcome,
                     "decided": stamp(self.decided),
                     "expires": stamp(self.expires),
                     "targets": [{"model": m, "to": t} for m, t in self.targets],
                     "advisory": self.advisory,
-                    "isolation": self.isolation,
                     "recomputed": list(self.recomputed),
                     **({"task": self.task} if self.task else {}),
                     **({"file": "not downloadable"} if self.withheld else {}),
                     **({"workspace": self.workspace} if self.workspace != DEFAULT_WORKSPACE else {}),
                 },
             },
-        }
+        )
+
+    def _state(self, kind: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
+        files = {"name": f"models:/{self.name}/{self.version}", "digest": _digest(self.files)}
+        return {"_type": STATEMENT_TYPE, "subject": [files], "predicateType": kind, "predicate": predicate}
 
     def evidence_statement(self, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
         """Return the evidence as an in-toto statement: what was measured and found, bound to the report by digest.
 
-        Parameters
-        ----------
-        document : mapping
-            The report.
-        files : mapping of path -> sha256
-            Every file of the served folder.
+        ``files`` is path -> sha256 of every file of the served folder.
         """
-        found = [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]]
-        return {
-            "_type": STATEMENT_TYPE,
-            "subject": [{"name": f"models:/{self.name}/{self.version}", "digest": {"sha256": _hex(self.files)}}],
-            "predicateType": EVIDENCE_TYPE,
-            "predicate": {
+        findings = [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]]
+        return self._state(
+            EVIDENCE_TYPE,
+            {
                 "report": _digest(self.report),
                 "decided": stamp(self.decided),
                 "outcome": self.outcome,
                 "policy": {"name": self.policy, "digest": _digest(self.policy_digest)},
                 "digests": dict(self.digests),
                 "files": dict(files),
-                "findings": found,
+                "findings": findings,
             },
-        }
+        )
 
     @classmethod
     def read(cls, statement: Mapping[str, Any]) -> Self:
@@ -316,22 +302,14 @@ class Claims:
             (subject,) = statement["subject"]
             (evidence,) = predicate["inputAttestations"]
             claims = cls(
-                registry=str(own["registry"]),
-                name=str(own["model"]),
-                version=str(own["version"]),
-                source=str(own["source"]),
-                storage=str(own["storage"]),
-                model_id=str(own["modelId"]),
-                run_id=str(own["runId"]),
+                **{name: str(own[key]) for name, key in _TEXTS.items()},
                 created=int(own["created"]),
                 files=_text(subject["digest"]),
                 versions=int(own["versions"]),
                 digests={str(k): str(v) for k, v in own["digests"].items()},
-                policy=str(own["policy"]),
                 policy_digest=_text(predicate["policy"]["digest"]),
                 report=_text(own["report"]),
                 evidence=_text(evidence["digest"]),
-                outcome=str(own["outcome"]),
                 passed=predicate["verificationResult"] == "PASSED",
                 decided=when(own["decided"]),
                 signed=when(predicate["timeVerified"]),
@@ -339,7 +317,6 @@ class Claims:
                 targets=tuple((str(t["model"]), str(t["to"])) for t in own["targets"]),
                 levels=tuple(str(v) for v in predicate["verifiedLevels"]),
                 advisory=own["advisory"] is not False,
-                isolation=str(own["isolation"]),
                 recomputed=tuple(str(name) for name in own["recomputed"]),
                 task=str(own.get("task", "")),
                 withheld="file" in own,
@@ -357,16 +334,12 @@ def resource(registry: str, name: str, version: str) -> str:
     return f"mlflow-registry://{quote(registry, safe='')}/models/{quote(name, safe='')}/{version}"
 
 
-def _hex(digest: str) -> str:
+def _digest(digest: str) -> dict[str, str]:
     kind, _, value = digest.partition(":")
     if kind != "sha256" or len(value) != 64:
         raise StatementError(f"{digest!r} is no sha256 digest")
-    return value
-
-
-def _digest(digest: str) -> dict[str, str]:
-    return {"sha256": _hex(digest)}
+    return {"sha256": value}
 
 
 def _text(digest: Mapping[str, str]) -> str:
-    return "sha256:" + _hex("sha256:" + str(digest["sha256"]))
+    return "sha256:" + _digest("sha256:" + str(digest["sha256"]))["sha256"]

@@ -5,14 +5,14 @@ import shutil
 import sys
 import tempfile
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry.addresses import refuse_files
-from privgate.registry.rest import SKIPPED
+from privgate.registry.rest import SKIPPED, RestClient, address_for
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
 ADDRESSES: dict[str, str] = {}
@@ -96,15 +96,20 @@ def _present(tracking_uri: str | None) -> None:
         raise RegistryError(f"there is no registry at {address} ({how}); name the one that holds the model")
 
 
+def list_pages(search: Callable[..., Any], *query: str) -> Iterator[Any]:
+    """Give everything that a search of MLflow's finds."""
+    token = None
+    while True:
+        page = search(*query, max_results=1000, page_token=token)
+        yield from page
+        if not (token := page.token):
+            return
+
+
 def reader(tracking_uri: str | None = None) -> Any:
     """Return a client that reads versions and files only: MLflow's, or a quick one where plain HTTP does."""
-    from privgate.registry import rest as http_settings
-    from privgate.registry.rest import RestClient
-
-    address = http_settings.address_for(tracking_uri)
-    if address is None:
-        return connect(tracking_uri)
-    return RestClient(address)
+    address = address_for(tracking_uri)
+    return connect(tracking_uri) if address is None else RestClient(address)
 
 
 @contextmanager
@@ -167,18 +172,10 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
     return copy
 
 
-# A registry of one's own in a folder, for the demonstration and for trying things out.
-
-
 def local_registry(folder: Path, *, experiment: str = "privgate") -> str:
     """Return the tracking URI of an SQLite registry below ``folder``, made if absent, and log to it from now on.
 
-    Parameters
-    ----------
-    folder : Path
-        Gets ``registry.db`` and ``artifacts/``; nothing is written anywhere else.
-    experiment : str
-        Experiment whose artifacts go below ``folder``.
+    The folder gets ``registry.db`` and ``artifacts/``, those of the experiment; nothing is written anywhere else.
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)

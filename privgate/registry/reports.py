@@ -8,7 +8,7 @@ from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, SubjectError
 from privgate.registry import layout
 from privgate.registry.addresses import refuse_files, refuse_written
-from privgate.registry.client import answering, connect
+from privgate.registry.client import answering, connect, list_pages
 from privgate.registry.named import named
 from privgate.registry.stored_files import stored_files
 
@@ -71,21 +71,9 @@ def keep(client: Any, model_id: str, files: Path, place: str) -> str:
 
 
 def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
-    """Return the report document attached to a model version: the last decided one, or that of one policy.
+    """Return the report document attached to a version: the last decided one, or that of the policy of this name.
 
-    Parameters
-    ----------
-    uri : str
-        ``models:/name/version`` or ``models:/name@alias``.
-    policy : str, optional
-        Name of the policy whose report is wanted.
-    tracking_uri : str, optional
-        MLflow server or store; the environment's if absent.
-
-    Raises
-    ------
-    SubjectError
-        No report is attached, or it is about other files than the version has now.
+    ``uri`` is ``models:/name/version`` or ``models:/name@alias``. ``SubjectError``: no report is attached.
     """
     client = connect(tracking_uri)
     present = named(client, uri)
@@ -127,21 +115,16 @@ def _place(client: Any, model_id: str, uri: str) -> str:
 def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield one row a registered model that ``alias`` names: name, version, alias, document or problem."""
     client = connect(tracking_uri)
-    token = None
-    while True:
-        with answering("listing registered models"):
-            page = client.search_registered_models(max_results=200, page_token=token)
-        for model in page:
-            version = dict(model.aliases or {}).get(alias)
-            if version is None:
-                continue
-            row: dict[str, Any] = {"name": model.name, "version": str(version), "alias": alias}
-            try:
-                row["document"] = attached(f"models:/{model.name}/{version}", tracking_uri=tracking_uri)
-            except PrivgateError as exc:  # whoever was never checked has no problem to tell
-                never = isinstance(exc, SubjectError) and str(exc).startswith("no report")
-                row |= {"document": None} if never else {"problem": str(exc)}
-            yield row
-        token = page.token
-        if not token:
-            return
+    with answering("listing registered models"):
+        models = list(list_pages(client.search_registered_models))
+    for model in models:
+        version = dict(model.aliases or {}).get(alias)
+        if version is None:
+            continue
+        row: dict[str, Any] = {"name": model.name, "version": str(version), "alias": alias}
+        try:
+            row["document"] = attached(f"models:/{model.name}/{version}", tracking_uri=tracking_uri)
+        except PrivgateError as exc:  # whoever was never checked has no problem to tell
+            never = isinstance(exc, SubjectError) and str(exc).startswith("no report")
+            row |= {"document": None} if never else {"problem": str(exc)}
+        yield row

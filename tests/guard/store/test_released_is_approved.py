@@ -546,7 +546,7 @@ def test_statements_of_version_1_are_refused_and_the_doctor_lists_them(company, 
     said = claims.summary("test")
     own = said["predicate"].pop(statement.EXTENSION)
     said["predicate"]["urn:privgate:verdict:v1"] = own
-    from privgate.guard.signer import seal
+    from privgate.guard.truststore import seal
 
     text = seal(said, registry.site.signer).text()
     with pytest.raises(MlflowException, match="is of version 1, which does not name every served file"):
@@ -585,7 +585,7 @@ def test_the_signer_signs_only_the_row_that_was_checked(company, tmp_path):
     model_id = company.log("credit")
     assert company.release("credit", alias="staging") == "released"
     (out,) = tmp_path.glob("out-*")
-    claims = signing.row_of(company.client, "credit", "1")
+    claims = signing.row_and_statement(company.client, "credit", "1")[0]
     company.client.delete_registered_model("credit")
     company.log("credit", company.bad)
     key = ["--config", str(company.site.config), "--key", str(company.key)]

@@ -321,7 +321,7 @@ def test_a_refusal_outlives_the_key_that_signed_it(quiet, tmp_path):
     before = quiet.site.trust
     short = trusted.new_key()
     try:
-        quiet.site.save(before.add(fresh_key(short.public, days=1, roles=trusted.ROLES, models=("*",))))
+        quiet.site.save(before.add(fresh_key(short.public, days=1, models=("*",))))
         later = quiet.claims("credit", a.good, tmp_path).signed + timedelta(seconds=20)
         no = quiet.claims("credit", a.good, tmp_path, passed=False, outcome="failed", signed=later, decided=later)
         a.client.set_model_version_tag("credit", a.good, TAG, quiet.text(no, short))
