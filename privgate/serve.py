@@ -124,10 +124,7 @@ class Server:
     def look(self) -> float:
         """Look once; return the seconds until something is due that failed before, infinity if nothing is.
 
-        Raises
-        ------
-        PrivgateError
-            The registry does not answer, or the configuration cannot be used; look again later.
+        ``PrivgateError``: the registry does not answer, or the configuration cannot be used; look again later.
         """
         guard, requests = Guard.load(self.settings.config), self._list_requests()
         self.later = {k: v for k, v in self.later.items() if requests.get(k[:2]) == k[2]}
@@ -305,14 +302,8 @@ class Server:
             self.settings.audit.record(event, **what, policy=job.policy.digest, why=why)
 
 
-# One command in a process of its own: it checks, has signed and promotes, and this process does none of it.
-
-
 def environment() -> dict[str, str]:
-    """Return this process's environment without secrets of privgate's own, for work on anybody's word.
-
-    Training data lie beside the registry or where the operator says: a recipe names no other address.
-    """
+    """Return this process's environment for work on anybody's word: no secrets, no sources but the operator's."""
     return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in SECRETS}}
 
 
@@ -350,9 +341,6 @@ def run_as_child() -> None:
             pass
         os.killpg(os.getpgid(0), signal.SIGKILL)
     runpy.run_module("privgate", run_name="__main__", alter_sys=True)
-
-
-# Health and the webhook over HTTP, and the loop behind them.
 
 
 def refuse_delivery(secret: bytes, headers: Mapping[str, str], body: bytes, now: float | None = None) -> str:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from privgate.errors import StatementError, SubjectError
 from privgate.guard import statement
@@ -41,6 +41,12 @@ class Row:
     run_id: str = ""
     #: where the row lies
     workspace: str = statement.DEFAULT_WORKSPACE
+
+    @classmethod
+    def read(cls, name: str, held: Any, storage: Any, created: Any, workspace: str) -> Self:
+        """Return the row of MLflow's entity of a version."""
+        run_id = str(held.run_id or "")
+        return cls(name, str(held.version), str(held.source), str(storage), int(created), run_id, workspace)
 
 
 @dataclass(frozen=True)
@@ -189,10 +195,6 @@ def is_copy(claims: Claims, row: Row) -> bool:
     return (claims.name, claims.version) != (row.name, row.version)
 
 
-# What the registry keeps of a release: the row, the statement in its tag, report and evidence with the model's run.
-#
-# Apart from signing, which needs policies: who only verifies reads these.
-
 TAG = "privgate.statement"
 EVIDENCE_FILE = "evidence.dsse.json"
 _EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
@@ -202,9 +204,8 @@ def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
     """Return a row and the statement that it carries, read at once; the statement is empty where there is none."""
     with answering(f"reading models:/{name}/{version}"):
         held = client.get_model_version(name, version)
-        storage = str(client.get_model_version_download_uri(name, version))
-    created, run_id = int(held.creation_timestamp), str(held.run_id or "")
-    row = Row(name, str(held.version), str(held.source), storage, created, run_id, statement.workspace())
+        storage = client.get_model_version_download_uri(name, version)
+    row = Row.read(name, held, storage, held.creation_timestamp, statement.workspace())
     return row, str(dict(held.tags).get(TAG, ""))
 
 

@@ -149,10 +149,12 @@ def guarded(store_uri: str, tracking_uri: str | None = None) -> Any:
     _check_places(inner, watch)
     store = _open(inner, tracking_uri)
     check_equality(store)
-    if unknown := sorted(_writes_of(store) - _KNOWN_WRITES):
+    kind = type(store)
+    writes = {name for name in dir(kind) if name.startswith(_WRITES) and callable(getattr(kind, name))}
+    if unknown := sorted(writes - _KNOWN_WRITES):
         raise PolicyError(f"this MLflow's registry can write by {', '.join(unknown)}, unknown to privgate; update it")
     # the class is exchanged, not the object wrapped: workspaces, read replicas and later methods stay MLflow's own
-    store.__class__ = _class_for(type(store))  # type: ignore[arg-type]  # classes hash
+    store.__class__ = _guard_class(kind)  # type: ignore[arg-type]  # classes hash
     store.privgate_watch = watch
     share_sessions(store)
     guard_workspaces()
@@ -191,10 +193,6 @@ def _local(uri: str) -> Path | None:
     return Path(urllib.parse.unquote(parsed.path) if parsed.scheme else uri).resolve()
 
 
-def _writes_of(store: Any) -> set[str]:
-    return {name for name in dir(type(store)) if name.startswith(_WRITES) and callable(getattr(type(store), name))}
-
-
 def _configured() -> Path:
     path = os.environ.get(VARIABLE)
     if not path:
@@ -217,7 +215,5 @@ def _open(inner: str, tracking_uri: str | None) -> Any:
 
 
 @functools.cache
-def _class_for(inner: type) -> type:
-    """Return the guarded kind of a store class."""
-    made: Callable[..., type] = type
-    return made(f"Guarded{inner.__name__}", (RecordedWrites, GuardedWrites, inner), {})
+def _guard_class(inner: type) -> type:
+    return type(f"Guarded{inner.__name__}", (RecordedWrites, GuardedWrites, inner), {})

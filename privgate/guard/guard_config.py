@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -26,14 +26,7 @@ from privgate.guard.lookalikes import fold, is_plain, looks_like
 from privgate.guard.release_table import AcceptedRow, ReleaseRow, Table, Text
 from privgate.guard.truststore import TrustStore
 
-# The audit log: who asked for what to be released, what was refused and why, what was released and withdrawn.
-#
-# One line of JSON an event, appended and never changed. Each line names the digest of the line before it, so that a
-# line that was changed or taken out of the middle shows; that the end was cut off shows only to who kept a later
-# digest, which is why the log belongs on a host that the registry's users cannot write to, or is shipped away as it
-# grows.
-
-#: what a line may be about
+#: what a line of the audit log may be about
 EVENTS = ("asked", "refused", "approved", "released", "withdrawn", "renamed", "wrong")
 #: a sentence may quote what somebody sent; a line is not for that
 _LONGEST = 2_000
@@ -42,7 +35,11 @@ _TAIL = 256 << 10  # more than any line
 
 @dataclass(frozen=True)
 class AuditLog:
-    """A file of events that any number of processes of a host append to."""
+    """A file of events that any number of processes of a host append to, one line of JSON each, never changed.
+
+    Each line names the digest of the line before it, so that a line that was changed or taken out of the middle shows.
+    That the end was cut off shows only to who kept a later digest: keep the log where no user of the registry can write.
+    """
 
     #: the file; made if absent, for its owner and group only. Moving it away begins a new one
     path: Path
@@ -58,7 +55,8 @@ class AuditLog:
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
             with os.fdopen(handle, "r+b") as log:
                 fcntl.flock(log, fcntl.LOCK_EX)  # given back when it is closed
-                last = _last_line(log)
+                tail = os.pread(log.fileno(), _TAIL, max(0, os.fstat(log.fileno()).st_size - _TAIL))
+                last = tail[tail.rstrip(b"\n").rfind(b"\n") + 1 :]
                 if last and not last.endswith(b"\n"):  # a process was killed while it wrote
                     log.write(b"\n")
                 content = {
@@ -101,12 +99,6 @@ def _read_event(line: bytes, previous: str, where: str) -> dict[str, Any]:
     if event.get("previous") != previous:
         raise StatementError(f"{where} does not follow the line before it: something was changed or taken out")
     return event
-
-
-def _last_line(log: Any) -> bytes:
-    size = os.fstat(log.fileno()).st_size
-    tail = os.pread(log.fileno(), _TAIL, max(0, size - _TAIL))
-    return bytes(tail[tail.rstrip(b"\n").rfind(b"\n") + 1 :])
 
 
 def _digest(line: bytes) -> str:
@@ -227,11 +219,6 @@ class Guard:
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")
         return guard
 
-    @cached_property
-    def folded_models(self) -> tuple[str, ...]:
-        """Protected patterns, folded: a database may find a model by another spelling of its name."""
-        return tuple(fold(pattern) for pattern in self.models)
-
     def alias_meant(self, alias: str) -> str:
         """Return the protected alias that ``alias`` is, or that a reader may take it for; empty for any other.
 
@@ -244,8 +231,9 @@ class Guard:
         return next((a for a in sorted(self.aliases) if looks_like(a) == looks_like(alias)), "")
 
     def protects_model(self, name: str) -> bool:
-        """Whether only released versions may enter this registered model."""
-        return any(fnmatchcase(fold(name), pattern) for pattern in self.folded_models)
+        """Whether only released versions may enter this model; a database may find it by another spelling, too."""
+        folded = fold(name)
+        return any(fnmatchcase(folded, fold(pattern)) for pattern in self.models)
 
     def model_meant(self, name: str) -> str:
         """Return the protected pattern that a model's name may be taken for; empty for a protected one, or any other.
@@ -280,19 +268,9 @@ class Guard:
 
 
 def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
-    """Return name, digest and files of a policy: who has no policy files may be given the digest itself.
+    """Return name, digest and files of a policy: a shipped name, a file, or ``sha256:<hex>`` of the resolved policy.
 
-    Parameters
-    ----------
-    name : str
-        A shipped name, a file, or ``sha256:<hex>`` of the resolved policy.
-    folder : Path
-        Where a relative path starts.
-
-    Raises
-    ------
-    PolicyError
-        There is no such policy, or it cannot be used.
+    ``PolicyError``: there is no such policy, or it cannot be used.
     """
     if re.fullmatch("sha256:[0-9a-f]{64}", name):
         return name[:19], name, ()

@@ -1,4 +1,8 @@
-"""What a signer was asked for, by whoever it trusts: a report about anything else is not signed."""
+"""Signing: a written report becomes evidence and verdict statements, after everything in it was checked again.
+
+The signer trusts the numbers of the report, whose honesty is that of the host that measured them, and nothing else:
+it judges them again under its own policy, and looks itself at the registry's row and files.
+"""
 
 import os
 import re
@@ -45,7 +49,7 @@ class SigningRequest:
     unboxed: bool = True
 
     def refuse_others(self, evidence: Evidence, *, releases: bool) -> None:
-        """Raise ``StatementError`` unless a report is the one that was asked for, and had its controls if it approves."""
+        """Raise ``StatementError`` unless a report is the one that was asked for; an approval had its controls."""
         about = f"models:/{evidence.subject.get('name')}/{evidence.subject.get('version')}"
         if self.uri and about != self.uri:
             raise StatementError(f"the report is about {about}, to be signed is {self.uri}; nothing is signed")
@@ -70,9 +74,6 @@ def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) 
             raise DigestMismatchError(
                 f"the report is about another {name} than {uri} has: the registry's has {value[:19]}…; check again"
             )
-
-
-# A report before it is signed: read, and judged again by its own numbers under the signer's policy.
 
 
 def read_document(content: bytes) -> dict[str, Any]:
@@ -163,11 +164,6 @@ def levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
         for text in (f"policy {policy.name}", *(f"rule {r}" for r in met))
     )
 
-
-# Signing: a written report becomes evidence and verdict statements, after everything in it was checked again.
-#
-# The signer trusts the numbers of the report, whose honesty is that of the host that measured them, and nothing else:
-# it judges them again under its own policy, and looks itself at the registry's row and files.
 
 VERDICT_FILE = "verdict.dsse.json"
 

@@ -1,4 +1,8 @@
-"""What our statements say: a verdict on one version, the evidence behind it, and the bytes that are signed."""
+"""What our statements say: a verdict on one version, the evidence behind it, and the bytes that are signed.
+
+The verdict is an SLSA Verification Summary v1 in a DSSE v1.0.2 envelope; the evidence behind it is an in-toto Statement
+v1 of our own type, named in the summary's ``inputAttestations`` by digest. Nothing here holds or trusts a key.
+"""
 
 import base64
 import binascii
@@ -14,8 +18,6 @@ from urllib.parse import quote
 
 from privgate.documents import strict_json
 from privgate.errors import StatementError
-
-# Times in UTC, as statements write and read them.
 
 
 def now() -> datetime:
@@ -38,10 +40,6 @@ def stamp(moment: datetime) -> str:
     """Return a time in UTC as statements write it."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-
-# DSSE envelopes: an in-toto statement as bytes, what a signature is over, and how both are written.
-#
-# Source: DSSE v1.0.2 (``PAE(type, body)``); in-toto Statement v1.
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -126,13 +124,6 @@ def payload_digest(body: bytes) -> str:
     """Return ``sha256:<hex>`` of a payload."""
     return "sha256:" + hashlib.sha256(body).hexdigest()
 
-
-# What our statements say: a verdict on one version, and the evidence behind it.
-#
-# The verdict is an SLSA Verification Summary; the evidence behind it is a statement of our own type, named in the
-# summary's ``inputAttestations`` by digest. Nothing here holds or trusts a key: see ``privgate.guard.checks``.
-#
-# Source: in-toto Statement v1; SLSA Verification Summary v1.
 
 VSA_TYPE = "https://slsa.dev/verification_summary/v1"
 EVIDENCE_TYPE = "urn:privgate:evidence:v2"
@@ -226,6 +217,10 @@ class Claims:
     def rows(self) -> tuple[tuple[str, str], ...]:
         """(name, version) of the rows that may serve the files; a copy's version is nobody's to know."""
         return (self.name, self.version), *((model, "") for model, _ in self.targets if model != self.name)
+
+    def is_about(self, row: Any) -> bool:
+        """Whether this is about this very row of the registry, and none that took its place."""
+        return (self.name, self.version, self.created) == (row.name, row.version, row.created)
 
     def allows(self, model: str, target: str | None) -> bool:
         """Whether the version may be released as ``target`` of ``model``; None asks for any target there."""

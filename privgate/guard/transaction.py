@@ -7,14 +7,12 @@ wait for one another, SQLite's for any other write to the database.
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 from privgate.errors import PolicyError, PrivgateError, StatementError
-
-# How the guard refuses: every doubt becomes MLflow's permission error, and its reads never come from a replica.
 
 # a database that does not answer for a moment has refused nothing: clients try again after 503
 PASSING = "TEMPORARILY_UNAVAILABLE"
@@ -37,7 +35,8 @@ def refusing(doing: str) -> Iterator[None]:
         if exc.get_http_status_code() < 500:  # MLflow's own words: no such version, already exists
             raise
         if exc.error_code == PASSING:
-            raise _unavailable(f"privgate: {doing} was not verified: the database did not answer; try again") from exc
+            why = f"privgate: {doing} was not verified: the database did not answer; try again"
+            raise permission_denied(why, PASSING) from exc
         # MLflow gives its own reason as an error of the server's: such as a workspace whose names another has, too
         why = exc.message if exc.error_code == "INVALID_STATE" else f"it could not be verified ({exc.error_code})"
         raise permission_denied(f"privgate: {doing} refused: {why}") from exc
@@ -52,19 +51,12 @@ def refusing(doing: str) -> Iterator[None]:
         GUARDING.reset(guarding)
 
 
-def permission_denied(message: str) -> Any:
-    """Return MLflow's error of HTTP 403."""
+def permission_denied(message: str, code: str = "PERMISSION_DENIED") -> Any:
+    """Return MLflow's error, by default that of HTTP 403."""
     from mlflow.exceptions import MlflowException
-    from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
+    from mlflow.protos.databricks_pb2 import ErrorCode
 
-    return MlflowException(message, PERMISSION_DENIED)
-
-
-def _unavailable(message: str) -> Any:
-    from mlflow.exceptions import MlflowException
-    from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
-
-    return MlflowException(message, TEMPORARILY_UNAVAILABLE)
+    return MlflowException(message, ErrorCode.Value(code))
 
 
 #: what the guard can answer for: equal names are equal bytes
@@ -127,16 +119,12 @@ def share_sessions(store: Any) -> None:
     Outside of them the guard's reads never come from a replica: what it reads must be what is written.
     """
     sessions = getattr(store, "ManagedSessionMaker", None)
-    if sessions is not None and "privgate_shares" not in vars(store):
-        store.ManagedSessionMaker, store.privgate_shares = shared(store, sessions), True
-
-
-def shared(store: Any, sessions: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a session maker that gives the guard's session while it holds one, and else never a replica's to it."""
+    if sessions is None or "privgate_shares" in vars(store):
+        return
     routed = "read_only" in inspect.signature(sessions).parameters
 
     @contextmanager
-    def made(read_only: bool = True) -> Iterator[Any]:  # noqa: FBT001, FBT002  MLflow's
+    def share(read_only: bool = True) -> Iterator[Any]:  # noqa: FBT001, FBT002  MLflow's
         held = (_HELD.get() or {}).get(id(store))
         if held is not None:
             yield held
@@ -145,7 +133,7 @@ def shared(store: Any, sessions: Callable[..., Any]) -> Callable[..., Any]:
         with sessions(read_only=read_only and not GUARDING.get()) if routed else sessions() as session:
             yield session
 
-    return made
+    store.ManagedSessionMaker, store.privgate_shares = share, True
 
 
 def in_workspace(name: str) -> AbstractContextManager[Any]:

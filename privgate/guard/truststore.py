@@ -273,9 +273,6 @@ def fresh_key(
     )
 
 
-# Holding a private key, or knowing a command that does.
-
-
 class Signer(Protocol):
     """Something that signs bytes."""
 

@@ -156,15 +156,12 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
     return recompute(document, folder)
 
 
-# What was approved before: whoever may write reports could forge one, so only what somebody trusted signed counts.
-
-
 def approved_report(
     uri: str, *, config: Path | None = None, tracking_uri: str | None = None
 ) -> Mapping[str, Any] | None:
     """Return the signed report of an approved version; None where none counts, or no guard's configuration is known.
 
-    ``config`` is that configuration; what ``PRIVGATE_GUARD`` names if absent.
+    ``config`` is that configuration; what ``PRIVGATE_GUARD`` names if absent. Who may write reports could forge one.
     """
     place = config or os.environ.get(VARIABLE)
     if not place:
@@ -178,9 +175,6 @@ def approved_report(
     except (PrivgateError, DocumentError):
         return None  # a comparison is an extra, never a condition
     return document if claims.passed and isinstance(document, dict) and document.get("approved") is True else None
-
-
-# Verifying files that somebody else downloaded: an init container, a mounted volume, a machine without a registry.
 
 
 def verify_folder(

@@ -45,9 +45,8 @@ _WORLD = ipaddress.IPv6Network("2000::/3")
 def refuse_data(uri: str) -> None:
     """Refuse an address of training data that nobody allowed to be read. ``SubjectError``: says what to set."""
     scheme, plain = _plain(uri)
-    listed = _listed()
-    stored = listed is None and (scheme in {"", "file"} or _is_store(uri))
-    if plain and (stored or any(_begins(prefix, uri) for prefix in listed or ())):
+    stored = VARIABLE not in os.environ and (scheme in {"", "file"} or _is_store(uri))
+    if plain and (stored or _is_listed(uri)):
         return
     raise SubjectError(
         f"the training data are said to lie at {uri!r:.200}, which this gate may not read: whoever wrote the recipe "
@@ -62,15 +61,14 @@ def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
     """
     scheme, plain = _plain(uri)
     host = urllib.parse.urlsplit(uri).netloc if plain else ""
-    asked = urllib.parse.urlsplit(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
-    server = asked.netloc
+    server = urllib.parse.urlsplit(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
     fine = (
         scheme in {"", "file"}
         or _is_store(uri)
-        or (scheme == "mlflow-artifacts" and host in {"", server})
-        or (scheme in {"http", "https"} and bool(server) and (scheme, host) == (asked.scheme, server))
+        or (scheme == "mlflow-artifacts" and host in {"", server.netloc})
+        or (scheme in {"http", "https"} and bool(host) and (scheme, host) == server[:2])
     )
-    if plain and (fine or _is_place(uri) or any(_begins(prefix, uri) for prefix in _listed() or ())):
+    if plain and (fine or _is_place(uri) or _is_listed(uri)):
         return
     raise SubjectError(
         f"the files are said to lie at {uri!r:.200}, which is neither the registry's nor an object store; whoever "
@@ -138,7 +136,7 @@ def reachable(uri: str) -> list[str]:
     refuse_data(uri)
     parsed = urllib.parse.urlsplit(uri)
     host = parsed.hostname or ""
-    named = any(_begins(p, uri) and urllib.parse.urlsplit(p).hostname for p in _listed() or ())
+    named = any(_begins(p, uri) and urllib.parse.urlsplit(p).hostname for p in _listed())
     try:
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
         found = [str(a[4][0]) for a in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
@@ -203,9 +201,12 @@ def _is_store(uri: str) -> bool:
     )
 
 
-def _listed() -> list[str] | None:
-    said = os.environ.get(VARIABLE)
-    return None if said is None else said.split()
+def _listed() -> list[str]:
+    return os.environ.get(VARIABLE, "").split()
+
+
+def _is_listed(uri: str) -> bool:
+    return any(_begins(prefix, uri) for prefix in _listed())
 
 
 def _begins(prefix: str, uri: str) -> bool:
@@ -221,12 +222,8 @@ def _begins(prefix: str, uri: str) -> bool:
     return asked.path == above_path or asked.path.startswith(f"{above_path}/")
 
 
-# Reading training data over http(s) from where the operator allowed it, and from nowhere that an answer leads to.
-#
 # Each connection goes to an address that was looked at just before, so that no second answer of a name server counts;
-# a redirect is followed only to what is listed, too. Proxies of the environment are not asked: they would connect for
-# us.
-
+# a redirect is followed only to what is listed, too. Proxies of the environment would connect for us: none is asked.
 _SECONDS = 60.0  # for an answer
 _MOST_REDIRECTS = 5  # each of them vetted
 _MOVED = frozenset({301, 302, 303, 307, 308})
@@ -269,23 +266,18 @@ def fetch(uri: str, place: Path) -> Path:
 
 
 def _link(uri: str) -> http.client.HTTPConnection:
-    """Return a connection to a vetted address of a URI's host."""
-    vetted = reachable(uri)
-    parts = urllib.parse.urlsplit(uri)
-    secure = parts.scheme == "https"
+    """Return a connection to a vetted address of a URI's host, the first that answers."""
+    vetted, parts = reachable(uri), urllib.parse.urlsplit(uri)
+    secure, host = parts.scheme == "https", parts.hostname or ""
     port = parts.port or (443 if secure else 80)
-    host = parts.hostname or ""
     link = http.client.HTTPConnection(host, port, timeout=_SECONDS)
-    plain = _connected(vetted, port)
-    link.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if secure else plain
-    return link
-
-
-def _connected(vetted: list[str], port: int) -> socket.socket:
-    problem: OSError = OSError("no address")
+    problem = OSError("no address")
     for address in vetted:
         try:
-            return socket.create_connection((address, port), timeout=_SECONDS)
+            plain = socket.create_connection((address, port), timeout=_SECONDS)
         except OSError as exc:
             problem = exc
+            continue
+        link.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if secure else plain
+        return link
     raise problem

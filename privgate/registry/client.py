@@ -22,11 +22,7 @@ EXPERIMENTS: dict[str, str] = {}
 
 @contextmanager
 def answering(doing: str) -> Iterator[None]:
-    """Turn whatever MLflow and the network raise into a ``RegistryError`` that says what was being done.
-
-    How patiently MLflow tries again is the environment's to say, which the command line fills in when it starts
-    (``privgate.__main__``): a library writes no environment, because other threads read it.
-    """
+    """Turn whatever MLflow and the network raise into a ``RegistryError`` that says what was being done."""
     try:
         yield
     except PrivgateError:
@@ -39,12 +35,10 @@ def answering(doing: str) -> Iterator[None]:
 
 
 def _problems() -> tuple[type[BaseException], ...]:
-    found: list[type[BaseException]] = [OSError, RecursionError]  # requests' errors, too; folders within folders
-    others = [("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")]
-    for module, name in (*others, *(("botocore.exceptions", kind) for kind in ("BotoCoreError", "ClientError"))):
-        if module in sys.modules:
-            found.append(getattr(sys.modules[module], name))
-    return tuple(found)
+    kinds = {"mlflow.exceptions": "MlflowException", "sqlalchemy.exc": "SQLAlchemyError"}
+    others = (*kinds.items(), *(("botocore.exceptions", kind) for kind in ("BotoCoreError", "ClientError")))
+    known = (getattr(sys.modules[module], name) for module, name in others if module in sys.modules)
+    return OSError, RecursionError, *known  # requests' errors, too; folders within folders
 
 
 #: what MLflow says where no server answers, the pool of connections included
@@ -114,9 +108,7 @@ def reader(tracking_uri: str | None = None) -> Any:
 
 @contextmanager
 def tracking_at(tracking_uri: str | None) -> Iterator[None]:
-    """While this lasts, MLflow's fluent functions talk to ``tracking_uri``.
-
-    Not by ``mlflow.set_tracking_uri``, which writes the address into the process's environment as well, for good.
+    """While this lasts, MLflow's fluent functions talk to ``tracking_uri``; the environment stays as it is.
 
     ``RegistryError``: this MLflow keeps its address elsewhere; nothing was logged.
     """

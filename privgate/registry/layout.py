@@ -3,7 +3,6 @@
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from pathlib import Path
 
 from privgate import digest
@@ -45,12 +44,21 @@ Mapped = Callable[[Callable[[Path], str], list[Path]], Iterable[str]]
 
 def model_files(root: Path) -> dict[str, str]:
     """Return ``path -> sha256`` of every file but privgate's own."""
-    return _table(root, (f"{FOLDER}/",))
+    return all_files(root, exclude=(f"{FOLDER}/",))
 
 
-def all_files(root: Path, *, mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
+def all_files(root: Path, *, exclude: tuple[str, ...] = (), mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
     """Return ``path -> sha256`` of every file of a served folder; ``rows`` are what MLflow's own note may name."""
-    return _table(root, (), mapped, rows)
+    try:
+        digests = digest.of_files(root, exclude=exclude, mapped=mapped)
+    except ValueError as exc:
+        raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
+
+    def read_beginning(path: str) -> bytes:
+        with (root / path).open("rb") as file:
+            return file.read(1_000)
+
+    return {path: digests[path] for path in covered(digests, read_beginning, rows)}
 
 
 def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ()) -> list[str]:
@@ -86,19 +94,6 @@ def refuse_twins(paths: Iterable[str]) -> None:
             raise SubjectError(
                 f"the model's files {twin!r} and {path!r} are one file on some machines; rename one of them"
             )
-
-
-def _table(root: Path, exclude: tuple[str, ...], mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
-    try:
-        found = digest.of_files(root, exclude=exclude, mapped=mapped)
-    except ValueError as exc:
-        raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
-    return {path: found[path] for path in covered(found, partial(_beginning, root), rows)}
-
-
-def _beginning(root: Path, path: str) -> bytes:
-    with (root / path).open("rb") as file:
-        return file.read(1_000)
 
 
 def path_part(text: str) -> str:

@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,7 @@ def log_model(
 ) -> Any:
     """Store the data, train once, here, on what is read back, log model, recipe and data reference; then register.
 
-    Training has one thread, as every training of a check has. The version is registered last, so that no version exists
-    without its recipe.
+    Training has one thread, as every training of a check has. No version exists without its recipe.
 
     Parameters
     ----------
@@ -57,20 +56,18 @@ def log_model(
     name : str
         Name of the logged model within its run.
     release : Release, optional
-        What the deployed model will return; exact probabilities if absent. MLflow is set to serve it.
+        What the deployed model will return, which MLflow is set to serve; exact probabilities if absent.
     tracking_uri : str, optional
         MLflow server or store; the environment's if absent.
     store : str or Path, optional
-        Folder or URI below which the training data are kept, and which the gate may read. ``"artifacts"`` uploads them
-        with the run: whoever may read the artifacts of its experiment then reads them in clear. Not needed for data
-        that have a source (``TrainingData.from_file``, ``from_dataset``, ``from_loader``) or a ``data_uri``.
+        Folder or URI that the gate may read, for data without a source or ``data_uri``. ``"artifacts"`` uploads them
+        with the run: whoever may read the artifacts of its experiment then reads them in clear.
     data_uri : str, optional
         Folder written by ``data.save`` that MLflow can download from; nothing is stored then.
     tags : mapping, optional
         Tags of the new version.
     trained : callable, optional
-        Gives the model from the data as they are read back, where most of it is trained already. A check trains by the
-        recipe all the same, and compares.
+        Gives the model from the data as they are read back; a check trains by the recipe all the same, and compares.
 
     Returns
     -------
@@ -95,7 +92,7 @@ def log_model(
             model = recipe.train(data.X, data.y, seed=recipe.seed) if trained is None else trained(data)
         if why := recipe.answerless(model):
             raise SubjectError(why)
-        _try(recipe, model, data)
+        _ask_once(recipe, model, data)
         with (
             tracking_at(tracking_uri),
             _run(EXPERIMENTS.get(tracking_uri or "")) as run_id,
@@ -174,7 +171,9 @@ def _attach(
     present = named(client, f"models:/{model_id}" if model_id else str(info_or_uri))
     model_id = present.model_id
     with answering(f"reading {model_id}"):
-        run_id = run_id or client.get_logged_model(model_id).source_run_id or _new_run(client, model_id)
+        if not (run_id := run_id or client.get_logged_model(model_id).source_run_id):
+            run = client.create_run(client.get_logged_model(model_id).experiment_id, run_name="training data")
+            client.set_terminated(run_id := str(run.info.run_id))
     with tempfile.TemporaryDirectory() as place:
         folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
         mlmodel.flavor_of(folder)
@@ -214,7 +213,7 @@ def _as_checked(recipe: Recipe) -> Iterator[None]:
             ) from exc
 
 
-def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
+def _ask_once(recipe: Recipe, model: Any, data: TrainingData) -> None:
     if recipe.task == "regression" or data.y.dtype.kind == "f":
         return
     try:
@@ -265,10 +264,9 @@ def _document(
 
 
 def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:
-    try:
+    user = ""
+    with suppress(KeyError, OSError):  # of a container without a name for its user
         user = getpass.getuser()
-    except (KeyError, OSError):  # of a container without a name for its user
-        user = ""
     said = {**document, "people": {"declared": declared, "by": user}} if declared else {**document}
     return {**said, "digest": digest.of_json(said)}
 
@@ -308,17 +306,6 @@ def _run(experiment_id: str | None) -> Iterator[str]:
         yield run.info.run_id
 
 
-def _new_run(client: Any, model_id: str) -> str:
-    experiment = client.get_logged_model(model_id).experiment_id
-    if experiment is None:  # pragma: no cover  every logged model has one
-        raise SubjectError(f"{model_id} belongs to no experiment; log it in a run")
-    run = client.create_run(experiment, run_name="training data")
-    client.set_terminated(run.info.run_id)
-    return str(run.info.run_id)
-
-
-# Giving a recipe to a version that has none: one of MLflow 2, or one whose files were put there by hand.
-
 #: tags by which the two versions name each other; for people, no evidence
 FROM, AS = "privgate.adopted_from", "privgate.adopted_as"
 
@@ -337,32 +324,18 @@ def adopt(
 
     Where the version is a logged model of MLflow 3, that is the version itself. Any other has no place that a recipe
     can lie in and a statement can name: its files become a logged model, byte by byte, and that a new version of the
-    same registered model. The old one stays as it is.
-
-    Parameters
-    ----------
-    uri : str
-        ``models:/name/version`` or ``models:/name@alias``.
-    recipe, data, release, tracking_uri, store, data_uri
-        As in ``log_recipe``.
-
-    Raises
-    ------
-    SubjectError
-        The files are no model that can be checked, or recipe or data cannot be recorded.
-    RegistryError
-        MLflow refused or did not answer.
+    same registered model. The old one stays as it is. ``uri`` is ``models:/name/version`` or ``models:/name@alias``;
+    all else, and the errors, are those of ``log_recipe``.
     """
     import mlflow
 
     client = connect(tracking_uri)
-    try:
-        present = named(client, uri)
-    except SubjectError:
-        present = None
     about: dict[str, Any] = {"release": release, "tracking_uri": tracking_uri, "store": store, "data_uri": data_uri}
-    if present is not None:
-        log_recipe(f"models:/{present.model_id}", recipe, data, **about)
+    model_id = ""
+    with suppress(SubjectError):
+        model_id = named(client, uri).model_id
+    if model_id:
+        log_recipe(f"models:/{model_id}", recipe, data, **about)
         return uri
     training_data.refuse_without_place(data, store, data_uri)  # before anything is made
     recipe.digest  # noqa: B018  ditto: collects its sources

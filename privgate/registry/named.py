@@ -9,8 +9,6 @@ from typing import Any
 from privgate.errors import RegistryError, SubjectError
 from privgate.registry.client import answering, connect
 
-# Names that mean one thing to every reader: what a URI, a pattern or an eye could take for another is refused.
-
 #: what URIs (``#?%@:/``), patterns (``*?[]!``), shells and paths give a meaning to
 _MEANING = frozenset("#?%@:/\\*[]!$`|<>\"'\x7f")
 #: control and format characters, unassigned ones, and every space but the plain one

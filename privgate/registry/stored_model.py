@@ -38,9 +38,9 @@ class StoredModel:
         ``DigestMismatchError``: a file changed since it was verified. ``SubjectError``: the flavor's library is not
         installed, or the model needs a class that nobody recorded.
         """
-        return self._opened()[1]
+        return self._load_both()[1]
 
-    def _opened(self) -> tuple[Any, Any]:
+    def _load_both(self) -> tuple[Any, Any]:
         """Return what MLflow serves from, and the native model in it."""
         if any(name.endswith(".skops") for name, _ in self.files):
             with contextlib.suppress(ImportError):
@@ -103,7 +103,7 @@ class StoredModel:
 
         Runs stored code, in workers only; refuses what ``load`` refuses. Reports of privgate's are left out.
         """
-        root, native = self._opened()
+        root, native = self._load_both()
         flavors, _ = mlmodel.read(self.folder)
         served = flavors.get(mlmodel.SERVED) or next(iter(flavors.values()))
         named = [str(served[k]).rstrip("/") for k in _MADE_OF if served.get(k)]

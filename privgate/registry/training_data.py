@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,17 +39,17 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
         data = TrainingData.from_loader(allowed, **dict(reference.get("options", {})))
     elif kind == "file":
         try:
-            near = _near(reference["source"], folder)
-            data = limited.apart(lambda: _named(TrainingData.from_source(near)), "the file of the training data")
+            near = _fetch_named(reference["source"], folder)
+            data = limited.apart(lambda: _digested(TrainingData.from_source(near)), "the file of the training data")
         except (KeyError, TypeError, ValueError) as exc:
             raise SubjectError(
                 f"recipe.json does not say how the file of the data is read: {strict_json.why(exc)}"
             ) from exc
     elif kind in {"run", "uri"}:
         recorded = {check_path(str(k)): str(v) for k, v in dict(reference["files"]).items()}
-        found = _fetch_allowed(client, reference, recorded, folder, tracking_uri)
-        layout.compare(recorded, layout.all_files(found), "data")
-        data = limited.apart(lambda: _named(read_folder(found, recorded)), "the training data")
+        fetched = _fetch_allowed(client, reference, recorded, folder, tracking_uri)
+        layout.compare(recorded, layout.all_files(fetched), "data")
+        data = limited.apart(lambda: _digested(read_folder(fetched, recorded)), "the training data")
     else:
         raise SubjectError(f"recipe.json refers to data of unknown kind {kind!r}; this privgate is too old for it")
     if data.digest != reference["digest"]:
@@ -74,23 +74,21 @@ def declare_people(data: TrainingData, stated: Any) -> TrainingData:
     return data.declare_people(str(stated["declared"]), str(stated["by"]), groups)
 
 
-def _named(data: TrainingData) -> TrainingData:
+def _digested(data: TrainingData) -> TrainingData:
     _ = data.digest  # costs what the data are large, and is paid where that is limited
     return data
 
 
-def _near(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+def _fetch_named(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """Return how a file is read, with what may be asked over http(s) fetched before: pandas would follow anything."""
-    made = dict(source)
+    near = dict(source)
     for part in ("uri", "candidates"):
-        uri = made.get(part)
-        if uri is None:
-            continue
-        addresses.refuse_data(str(uri))
-        if str(uri).lower().startswith(_WEB):
-            folder.mkdir(parents=True, exist_ok=True)
-            made[part] = str(addresses.fetch(str(uri), folder / part))
-    return made
+        if (uri := near.get(part)) is not None:
+            addresses.refuse_data(str(uri))
+            if str(uri).lower().startswith(_WEB):
+                folder.mkdir(parents=True, exist_ok=True)
+                near[part] = str(addresses.fetch(str(uri), folder / part))
+    return near
 
 
 def _fetch_allowed(
@@ -99,21 +97,17 @@ def _fetch_allowed(
     """Fetch recorded files from where this gate may read: the address is the word of the recipe's author."""
     uri = str(reference.get("uri", ""))
     if reference["kind"] == "run" or uri.startswith("runs:"):
-        uri = _of_run(client, reference, uri)
+        _, _, named = uri.partition("runs:/")
+        run_id, _, path = named.partition("/") if named else (str(reference["run_id"]), "", str(reference["path"]))
+        with answering("finding the run that holds the training data"):
+            root = client.get_run(run_id).info.artifact_uri
+        uri = f"{root.rstrip('/')}/{check_path(path)}"
         addresses.refuse_files(uri, tracking_uri=tracking_uri or str(client.tracking_uri))
         return fetch(uri, folder, tracking_uri)
     addresses.refuse_data(uri)
     if uri.lower().startswith(_WEB):
         return addresses.fetch_all(uri, recorded, folder)
     return fetch(uri, folder, tracking_uri)
-
-
-def _of_run(client: Any, reference: Mapping[str, Any], uri: str) -> str:
-    _, _, named = uri.partition("runs:/")
-    run_id, _, path = named.partition("/") if named else (str(reference["run_id"]), "", str(reference["path"]))
-    with answering("finding the run that holds the training data"):
-        root = client.get_run(run_id).info.artifact_uri
-    return f"{root.rstrip('/')}/{check_path(path)}"
 
 
 def fetch(uri: str, folder: Path, tracking_uri: str | None) -> Path:
@@ -145,8 +139,7 @@ def read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
 
 def _allowed(reference: str) -> str:
     # a loader runs here, with the data's credentials: the operator allows it by name
-    allowed: Sequence[str] = os.environ.get("PRIVGATE_LOADERS", "").split()
-    if reference not in allowed:
+    if reference not in os.environ.get("PRIVGATE_LOADERS", "").split():
         raise SubjectError(
             f"the data comes from the loader {reference!r}, which would run in this process with its credentials; "
             f"allow it by listing it in the environment variable PRIVGATE_LOADERS"

@@ -197,7 +197,9 @@ def test_the_guard_does_not_believe_a_replica_that_lags_behind(own, tmp_path):
             with primary(read_only=False) as session:
                 yield session
 
-    own.store.ManagedSessionMaker = transaction.shared(own.store, sessions)
+    del own.store.privgate_shares
+    own.store.ManagedSessionMaker = sessions
+    transaction.share_sessions(own.store)
     assert own.store.get_model_version("m", own.version).source != client.get_model_version("m", own.version).source
     asked = len(replicas)
     with pytest.raises(MlflowException, match=r"deleted and created again|not the one that was signed|lie elsewhere"):
