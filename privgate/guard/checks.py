@@ -73,10 +73,7 @@ class Terms:
 
 
 def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
-    """Return what the envelope ``text`` says if it lets ``row`` be released as ``target``; None is any of the model.
-
-    ``StatementError``: it does not; the sentence says why.
-    """
+    """Return what a statement says if it lets ``row`` be released as ``target``, None for any; or ``StatementError``."""
     if not text:
         raise StatementError("there is no statement")
     envelope = Envelope.parse(text)
@@ -210,10 +207,7 @@ def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
 
 
 def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
-    """Return report and evidence envelope, stored with the run of a model, whose payload has the wanted digest.
-
-    ``StatementError``: there is none.
-    """
+    """Return the stored report and the evidence envelope of this digest; ``StatementError``: there is none."""
     gone = (
         f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
     )

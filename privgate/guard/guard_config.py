@@ -38,17 +38,14 @@ class AuditLog:
     """A file of events that any number of processes of a host append to, one line of JSON each, never changed.
 
     Each line names the digest of the line before it, so that a line that was changed or taken out of the middle shows.
-    That the end was cut off shows only to who kept a later digest: keep the log where no user of the registry can write.
+    That the end was cut off shows only to who kept a later digest: keep the log where no user may write.
     """
 
     #: the file; made if absent, for its owner and group only. Moving it away begins a new one
     path: Path
 
     def record(self, event: str, **said: str) -> None:
-        """Append one event of ``EVENTS``, and what it is about; it is on disk when this returns.
-
-        ``StatementError``: it cannot be written; what was to be recorded must not happen.
-        """
+        """Append one event of ``EVENTS``, on disk at return; ``StatementError``: what it is about must not happen."""
         if event not in EVENTS:
             raise ValueError(f"no event {event!r}")
         try:
@@ -73,10 +70,7 @@ class AuditLog:
             raise StatementError(f"audit log {self.path} cannot be written: {exc.strerror}") from exc
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Give every event, oldest first; nothing where there is no log yet.
-
-        ``StatementError``: a line is no event, or does not follow the one before it: the log was changed.
-        """
+        """Give every event, oldest first; ``StatementError``: a line is none, or was changed, or one before it was."""
         previous = _digest(b"")
         try:
             with self.path.open("rb") as log:
@@ -169,11 +163,7 @@ class Guard:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Return the guard that a file describes.
-
-        ``PolicyError``: the file cannot be used, or a policy that it names. ``StatementError``: the trust store cannot
-        be used.
-        """
+        """Return the guard that a file describes; ``PolicyError``, ``StatementError``: it cannot be used."""
         try:
             given = strict_yaml.read(path)
             tabled = isinstance(given, dict) and given.get("schema") == "privgate/guard/v2"
@@ -246,10 +236,7 @@ class Guard:
         return next((p for p in self.models if lookalikes.taken_for(seen, p)), "")
 
     def terms(self, target: str | None, model: str) -> Terms:
-        """Return what a statement must meet for a target of a model; None is entering a protected model.
-
-        ``PolicyError``: no policy is configured for it.
-        """
+        """Return what a statement must meet for a target, None to enter a model; ``PolicyError``: by no policy."""
         if self.table is not None:
             row, name = self.table.row(model, target), fold(model)
             earlier = tuple(e for e in self.table.earlier if e.is_for(name))
@@ -300,10 +287,7 @@ class Watch:
         self._guard: Guard | None = None
 
     def guard(self) -> Guard:
-        """Return the guard in force.
-
-        ``PrivgateError``: the files cannot be used any more; nothing is promoted until they can.
-        """
+        """Return the guard in force; ``PrivgateError``: while its files cannot be used, and nothing is promoted."""
         if (held := _ONE.get()) is not None and held[0] is self:
             return held[1]
         with self._lock:

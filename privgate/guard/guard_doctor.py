@@ -1,6 +1,5 @@
 """Is the registry really guarded, and will what is in production still count next week: questions with answers."""
 
-import operator
 import os
 import urllib.error
 import urllib.request
@@ -8,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +34,9 @@ class DoctorAnswer:
     text: str
 
 
+_FINE, _LOOK, _WRONG = (partial(DoctorAnswer, state) for state in ("fine", "look", "wrong"))
+
+
 def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[DoctorAnswer]:
     """Give one answer after the other about a server and its guard; what cannot be answered is ``wrong``."""
     client = connect(tracking_uri)
@@ -51,7 +54,7 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
         try:
             yield from ask()
         except PrivgateError as exc:
-            yield DoctorAnswer("wrong", f"{question}: {exc}")
+            yield _WRONG(f"{question}: {exc}")
 
 
 def _probe(client: Any) -> Iterator[DoctorAnswer]:
@@ -62,15 +65,13 @@ def _probe(client: Any) -> Iterator[DoctorAnswer]:
         client._get_registry_client().store.set_registered_model_alias(PROBE, "probe", "1")  # noqa: SLF001  the only door
     except MlflowException as exc:
         if "privgate: probe: gate active" in str(exc):
-            yield DoctorAnswer("fine", "the registry is guarded: it answered the probe")
+            yield _FINE("the registry is guarded: it answered the probe")
             return
         if exc.error_code == "PERMISSION_DENIED":
             raise RegistryError("this user may not set aliases of any model; ask as an administrator") from exc
         with answering("probing the registry"):
             client.search_registered_models(max_results=1)
-    yield DoctorAnswer(
-        "wrong", "the registry is not guarded: start the server with --registry-store-uri privgate:<inner uri>"
-    )
+    yield _WRONG("the registry is not guarded: start the server with --registry-store-uri privgate:<inner uri>")
 
 
 def _clocks(address: str) -> Iterator[DoctorAnswer]:
@@ -80,16 +81,16 @@ def _clocks(address: str) -> Iterator[DoctorAnswer]:
         with urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10) as answer:  # noqa: S310  http(s) only
             stated = answer.headers.get("Date", "")
     except (urllib.error.URLError, OSError) as exc:
-        yield DoctorAnswer("look", f"the server's clock could not be read: {exc}")
+        yield _LOOK(f"the server's clock could not be read: {exc}")
         return
     try:
         there = parsedate_to_datetime(stated)
         apart = abs(there.replace(tzinfo=there.tzinfo or UTC) - statement.now())
     except (ValueError, OverflowError):
-        yield DoctorAnswer("look", "the server does not tell its time")
+        yield _LOOK("the server does not tell its time")
         return
     away = f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
-    yield DoctorAnswer("wrong", away) if apart > _CLOCKS else DoctorAnswer("fine", "the clocks agree")
+    yield _WRONG(away) if apart > _CLOCKS else _FINE("the clocks agree")
 
 
 def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
@@ -106,17 +107,17 @@ def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
             state, text = "fine", f"counts until {key.not_after}"
         yield DoctorAnswer(state, f"key {key.key_id[:12]} {text}")
     if all(k.refusal("verdict", (k.scope or ("",))[0], now) for k in guard.trust.keys):
-        yield DoctorAnswer("wrong", "no key may sign verdicts now; nothing can be released")
+        yield _WRONG("no key may sign verdicts now; nothing can be released")
 
 
 def _audit_log(guard: Guard) -> Iterator[DoctorAnswer]:
     log = guard.audit_log
     if log is None:
-        yield DoctorAnswer("look", "no audit log is kept; name one as audit_log in the guard's configuration")
+        yield _LOOK("no audit log is kept; name one as audit_log in the guard's configuration")
     elif not log.path.exists():
-        yield DoctorAnswer("look", f"audit log {log.path} is not on this machine, or nothing was recorded yet")
+        yield _LOOK(f"audit log {log.path} is not on this machine, or nothing was recorded yet")
     else:
-        yield DoctorAnswer("fine", f"the audit log is whole: {sum(1 for _ in log.lines())} events")
+        yield _FINE(f"the audit log is whole: {sum(1 for _ in log.lines())} events")
 
 
 def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
@@ -158,42 +159,43 @@ def _hidden(client: Any, guard: Guard, model: Any) -> Iterator[Any]:
     newest = max((int(latest.version) for latest in model.latest_versions), default=0)
     for number in range(1, newest + 1):
         try:
-            found = _asked(operator.methodcaller("get_model_version", model.name, str(number)), client)
+            held = _ask(client, "get_model_version", model.name, str(number))
         except RegistryError:  # it may hold any stage
-            found = SimpleNamespace(name=model.name, version=number, current_stage=min(guard.stages, default=""))
-        if found is not None and not _is_prompt(client, model, str(number)):
-            yield found
+            held = SimpleNamespace(name=model.name, version=number, current_stage=min(guard.stages, default=""))
+        if held is not None and not _is_prompt(client, model, str(number)):
+            yield held
 
 
 def _holder(client: Any, name: str, alias: str) -> str | None:
     """Return "/version" of what a reader of an alias is given, "@alias" if it cannot be read, None if there is none."""
     try:
-        found = _asked(operator.methodcaller("get_model_version_by_alias", name, alias), client)
+        held = _ask(client, "get_model_version_by_alias", name, alias)
     except RegistryError:
         return f"@{alias}"
-    return None if found is None else f"/{found.version}"
+    return None if held is None else f"/{held.version}"
 
 
-def _asked(question: Callable[[Any], Any], client: Any) -> Any:
+def _ask(client: Any, method: str, *names: str) -> Any:
     """Return what the registry answers past the client's own methods, which hide prompts; None where nothing is."""
     from mlflow.exceptions import MlflowException
 
-    try:
-        return question(client._get_registry_client())  # noqa: SLF001  loading a model asks this, too
-    except MlflowException as exc:
-        if exc.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
-            return None
-        raise RegistryError(f"asking the registry as a reader does: {exc.message}") from exc
+    with answering("asking the registry as a reader does"):
+        try:
+            return getattr(client._get_registry_client(), method)(*names)  # noqa: SLF001  loading a model asks this, too
+        except MlflowException as exc:
+            if exc.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
+                return None
+            raise
 
 
 def _is_prompt(client: Any, model: Any, version: str) -> bool:
     """Whether a version is a prompt; what cannot be read is none."""
     try:
-        with answering(f"reading version {version} of {model.name}"):
-            held = client._get_registry_client().get_model_version(model.name, version)  # noqa: SLF001  as above
+        held = _ask(client, "get_model_version", model.name, version)
     except RegistryError:
         return False
-    return is_prompt(held.source, held.source, held.tags, model._tags)  # noqa: SLF001  its public ones leave it out
+    # its public tags leave out the one that is looked for
+    return held is not None and is_prompt(held.source, held.source, held.tags, model._tags)  # noqa: SLF001
 
 
 def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
@@ -210,20 +212,18 @@ def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
         except PrivgateError as exc:
             gone = target and "RESOURCE_DOES_NOT_EXIST" in str(exc)
             step = f"; move {target!r} to a version that verifies, or delete it" if gone else ""
-            yield DoctorAnswer("wrong", f"{where} is released but does not verify: {exc}{step}")
+            yield _WRONG(f"{where} is released but does not verify: {exc}{step}")
             continue
         end = f", but its statement expires on {expires.date()}; check and sign again" if expires < soon else ""
         yield DoctorAnswer("look" if end else "fine", f"{where} verifies{end}")
     if not seen:
-        yield DoctorAnswer("fine", "nothing is released")
+        yield _FINE("nothing is released")
 
 
 def _lookalikes(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
     for name in dict.fromkeys(str(model.name) for model in _list_models(client)):
         if meant := guard.model_meant(name):
-            yield DoctorAnswer(
-                "wrong", f"model {name!a} may be taken for one of {meant!r}, which is protected; rename it"
-            )
+            yield _WRONG(f"model {name!a} may be taken for one of {meant!r}, which is protected; rename it")
 
 
 def _boxes() -> Iterator[DoctorAnswer]:
@@ -237,14 +237,10 @@ def _webhooks(client: Any) -> Iterator[DoctorAnswer]:
     try:
         hooks = list(client.list_webhooks())
     except (MlflowException, AttributeError):
-        yield DoctorAnswer(
-            "look", "webhooks cannot be listed; if some are used, set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY"
-        )
+        yield _LOOK("webhooks cannot be listed; if some are used, set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY")
         return
     for hook in hooks:
         if str(getattr(hook.status, "value", hook.status)).upper() != "ACTIVE":
-            yield DoctorAnswer("look", f"webhook {hook.name!r} is not active; it only wakes, it never guards")
+            yield _LOOK(f"webhook {hook.name!r} is not active; it only wakes, it never guards")
     if hooks and not os.environ.get("MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY"):
-        yield DoctorAnswer(
-            "look", "webhooks exist: on the server set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY, or a restart loses them"
-        )
+        yield _LOOK("webhooks exist: on the server set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY, or a restart loses them")

@@ -65,10 +65,7 @@ class SigningRequest:
 
 
 def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) -> None:
-    """Raise where a report states another digest than the registry's own files have.
-
-    ``DigestMismatchError``: it does; the sentence says which.
-    """
+    """Raise ``DigestMismatchError`` where a report states another digest than the registry's own files have."""
     for name, value in recomputed.items():
         if stated.get(name) != value:
             raise DigestMismatchError(
@@ -77,10 +74,7 @@ def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) 
 
 
 def read_document(content: bytes) -> dict[str, Any]:
-    """Return the report that is to be signed.
-
-    ``StatementError``: it cannot be read, is of another version, or of a run that only observed.
-    """
+    """Return the report to sign; ``StatementError``: it cannot be read, is of another version, or only observed."""
     try:
         document = strict_json.loads(content, LARGE)
         observed, schema = document["observed"], document["schema"]
@@ -101,10 +95,7 @@ def name_removed_theorem(document: Mapping[str, Any]) -> str:
 
 @strict_json.reading("the report cannot be judged again", StatementError)
 def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evidence]:
-    """Return what the report's own numbers give under the signer's policy, and those numbers.
-
-    ``StatementError``: it is another policy, or the report says anything else than its numbers.
-    """
+    """Return what the report's own numbers give under the policy, and these; ``StatementError``: it says else."""
     if document["policy"].get("digest") != policy.digest:
         raise StatementError(f"the report was not judged by this policy {policy.name!r}; check again under it")
     decided = statement.when(document["decided_at"])
@@ -132,10 +123,7 @@ def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evid
 
 
 def _doubted(said: Mapping[str, str], groups: Mapping[str, str], findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings; of rules that ask one question, those that the report counts for less are open.
-
-    Where a theorem's limit did not come out again of the data, another rule may have answered its question.
-    """
+    """Return the findings; of rules that ask one question, those are open that the report counts for less."""
     less = {str(Outcome.NOT_NEEDED), str(Outcome.INCONCLUSIVE)}
     return [
         replace(f, outcome=Outcome.INCONCLUSIVE)
@@ -213,23 +201,12 @@ def sign(
     except DocumentError as exc:
         raise StatementError(exc.of(path)) from exc
     advisory = owner == os.geteuid() and not checked_elsewhere
-    return _sign(
-        content,
-        signer,
-        connect(tracking_uri),
-        policy=policy,
-        registry=registry,
-        targets=tuple(targets),
-        advisory=advisory,
-        asked=asked or SigningRequest(),
-    )
+    words = {"registry": registry, "targets": tuple(targets), "advisory": advisory}
+    return _sign(content, signer, connect(tracking_uri), policy, asked=asked or SigningRequest(), words=words)
 
 
 def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
-    """Return fresh statements from the evidence that is stored with a version; nothing is trained.
-
-    ``StatementError``: the stored evidence is missing, altered, or signed by no key that counts now.
-    """
+    """Return fresh statements of a version's stored evidence; ``StatementError``: it is missing, altered, unsigned."""
     client = connect(tracking_uri)
     target = named(client, uri)
     with answering(f"reading {uri}"):
@@ -250,29 +227,14 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     guard.trust.verify(Envelope.parse(text), "verdict", model=before.name, moments=(before.signed, *moments))
     if statement.payload_digest(content) != before.report:
         raise StatementError(f"the stored report of {uri} is not the one that was signed; check again")
-    return _sign(
-        content,
-        signer,
-        client,
-        policy=policy,
-        registry=guard.registry,
-        targets=before.targets,
-        advisory=before.advisory,
-        asked=SigningRequest(unboxed=guard.accept_unboxed),
-    )
+    words = {"registry": guard.registry, "targets": before.targets, "advisory": before.advisory}
+    return _sign(content, signer, client, policy, asked=SigningRequest(unboxed=guard.accept_unboxed), words=words)
 
 
 def _sign(
-    content: bytes,
-    signer: Signer,
-    client: Any,
-    *,
-    policy: Policy,
-    registry: str,
-    targets: tuple[tuple[str, str], ...],
-    advisory: bool,
-    asked: SigningRequest,
+    content: bytes, signer: Signer, client: Any, policy: Policy, *, asked: SigningRequest, words: Mapping[str, Any]
 ) -> Signed:
+    """Return signed statements about a report; ``words`` are the claims that are the signer's own."""
     document = read_document(content)
     if why := name_removed_theorem(document):
         raise StatementError(why)
@@ -296,7 +258,7 @@ def _sign(
             )
         own = recomputed(client, f"models:/{name}/{version}", stored, table, tracking_uri=client.tracking_uri)
     compare(subject["digests"], own, f"models:/{name}/{version}")
-    targets = targets or ((name, "production"),)
+    targets = words["targets"] or ((name, "production"),)
     for model, target in targets:
         _check_target(model, target)  # what a pattern or an eye reads as more is the operator's to allow
         if refusal := policy.refusal(model, target):
@@ -305,7 +267,7 @@ def _sign(
         versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{name}'"))
     decided = statement.when(document["decided_at"])
     claims = Claims(
-        registry=registry,
+        **{**words, "targets": targets},
         name=name,
         version=version,
         source=row.source,
@@ -325,9 +287,7 @@ def _sign(
         decided=decided,
         signed=statement.now().replace(microsecond=0),
         expires=expires(document, judged, policy, decided),
-        targets=targets,
         levels=levels(policy, judged.findings),
-        advisory=advisory,
         isolation=evidence_given.run.isolation,
         recomputed=("files", *own),
         task=str(evidence_given.subject.get("task") or "classification"),
@@ -349,10 +309,7 @@ def _check_target(model: str, target: str) -> None:
 
 
 def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:
-    """Put the verdict into the version's tag, and report and evidence beside the model's run.
-
-    ``RegistryError``: the registry refused or did not answer.
-    """
+    """Put the verdict into the version's tag, and report and evidence beside the model's run."""
     client = connect(tracking_uri)
     claims = signed.claims
     uri = f"models:/{claims.name}/{claims.version}"

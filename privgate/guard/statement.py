@@ -69,10 +69,7 @@ class Envelope:
 
     @property
     def statement(self) -> dict[str, Any]:
-        """The in-toto statement; believe it only after its signature was verified.
-
-        ``StatementError``: the payload is no in-toto statement.
-        """
+        """The in-toto statement; believe it only after its signature was verified. ``StatementError``: it is none."""
         try:
             value = strict_json.loads(self.payload)
         except ValueError as exc:
@@ -93,10 +90,7 @@ class Envelope:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the envelope that ``text`` writes.
-
-        ``StatementError``: it is no envelope, or holds no signature.
-        """
+        """Return the envelope that ``text`` writes; ``StatementError``: it is none, or holds no signature."""
         try:
             raw = strict_json.loads(text)
             signatures = tuple((str(s["keyid"]), _bytes(s["sig"])) for s in raw["signatures"])
@@ -281,10 +275,7 @@ class Claims:
 
     @classmethod
     def read(cls, statement: Mapping[str, Any]) -> Self:
-        """Return what a verdict statement says.
-
-        ``StatementError``: it is another kind of statement, or lacks something.
-        """
+        """Return what a verdict statement says; ``StatementError``: it is another kind, or lacks something."""
         try:
             predicate = statement["predicate"]
             if statement["predicateType"] != VSA_TYPE or predicate["verifier"]["id"] != VERIFIER:

@@ -70,10 +70,7 @@ _HELD: ContextVar[dict[int, Any] | None] = ContextVar("privgate_held_sessions", 
 
 
 def check_scheme(inner: str) -> None:
-    """Refuse a registry whose equality of names the guard cannot answer for, before anything is opened.
-
-    ``PolicyError``: it is none of the supported ones.
-    """
+    """Raise ``PolicyError``, before anything is opened, for a registry whose equality of names is not known."""
     scheme = inner.partition(":")[0].partition("+")[0].lower()
     if scheme not in _DIALECTS | _CLIENTS:
         raise PolicyError(
@@ -83,10 +80,7 @@ def check_scheme(inner: str) -> None:
 
 
 def check_equality(store: Any) -> None:
-    """Refuse a database in which two different names are equal.
-
-    ``PolicyError``: a collation of one of the registry's columns takes different names for equal.
-    """
+    """Raise ``PolicyError`` where a collation of the database takes different names for equal."""
     engine = getattr(store, "engine", None)
     if engine is None:
         return

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from privgate.documents import strict_json
 from privgate.errors import StatementError, UsageError
@@ -147,10 +147,7 @@ class TrustStore:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Return the trust store in a file.
-
-        ``StatementError``: it cannot be read, or means something unknown.
-        """
+        """Return the trust store in a file; ``StatementError``: it cannot be read, or means something unknown."""
         try:
             raw = strict_json.read(path)
             if raw["schema"] not in {SCHEMA, _SCHEMA_REVOKED}:
@@ -181,10 +178,7 @@ class TrustStore:
         draft.replace(path)
 
     def key(self, wanted: str) -> Key:
-        """Return the key whose id begins with ``wanted``.
-
-        ``StatementError``: none does, or several do.
-        """
+        """Return the key whose id begins with ``wanted``; ``StatementError``: none does, or several do."""
         found = [k for k in self.keys if k.key_id.startswith(wanted)]
         if len(found) != 1 or not wanted:
             raise StatementError(f"{len(found)} trusted keys have an id beginning with {wanted!r}; give more of it")
@@ -219,10 +213,7 @@ class TrustStore:
         return replace(self, keys=tuple(new if k is old else k for k in self.keys))
 
     def verify(self, envelope: Envelope, role: str, *, model: str, moments: Iterable[datetime]) -> Key:
-        """Return the key that signed an envelope and counts for this role and model at all these times.
-
-        ``StatementError``: no signature is by such a key; the sentence says why the best candidate is not.
-        """
+        """Return the key that signed and counts for a role and a model at these times; ``StatementError``: why none."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -257,10 +248,7 @@ def is_pattern(model: str) -> bool:
 def fresh_key(
     public: bytes, *, days: int, models: tuple[str, ...], roles: tuple[str, ...] = ROLES, note: str = ""
 ) -> Key:
-    """Return a key whose window begins now (an hour earlier, for clocks that differ).
-
-    ``models`` are names and patterns as the operator wrote them.
-    """
+    """Return a key for these names and patterns; its window begins an hour ago, for clocks that differ."""
     begin = statement.now()
     return Key(
         public=base64.b64encode(public).decode(),
@@ -271,19 +259,6 @@ def fresh_key(
         model_patterns=tuple(m for m in models if is_pattern(m)),
         note=note,
     )
-
-
-class Signer(Protocol):
-    """Something that signs bytes."""
-
-    @property
-    def key_id(self) -> str:
-        """Sha256 of the raw public key, hex."""
-        ...
-
-    def sign(self, message: bytes) -> bytes:
-        """Return the Ed25519 signature of ``message``, 64 bytes."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -308,11 +283,8 @@ class KeySigner:
         return bytes(self.private.sign(message))
 
     @classmethod
-    def from_pem(cls, text: bytes) -> "KeySigner":
-        """Return the signer of an unencrypted PKCS#8 key.
-
-        ``StatementError``: it is no Ed25519 private key; nothing of the text is repeated.
-        """
+    def from_pem(cls, text: bytes) -> Self:
+        """Return the signer of an unencrypted PKCS#8 key; a ``StatementError`` repeats nothing of the text."""
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -349,10 +321,7 @@ class CommandSigner:
     key_id: str
 
     def sign(self, message: bytes) -> bytes:
-        """Return what the command answers.
-
-        ``StatementError``: the command failed, hung for a minute, or answered something that is no signature.
-        """
+        """Return what the command answers; ``StatementError``: it failed, hung for a minute, or gave no signature."""
         try:
             done = subprocess.run(  # noqa: S603  the operator's own command, without a shell
                 shlex.split(self.command), input=message, capture_output=True, timeout=60, check=True
@@ -365,6 +334,9 @@ class CommandSigner:
         return signature
 
 
+Signer = KeySigner | CommandSigner
+
+
 def signer_from(
     *,
     key_file: Path | None = None,
@@ -372,10 +344,7 @@ def signer_from(
     command_key_id: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Signer:
-    """Return the signer that a file, a command or the environment names, in this order.
-
-    ``UsageError``: none does, or the key file can be read by others.
-    """
+    """Return the signer of a file, a command or the environment; ``UsageError``: there is none, or others read it."""
     if key_file is not None:
         return KeySigner.from_pem(private_bytes(key_file))
     if command is not None:

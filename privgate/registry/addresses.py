@@ -55,10 +55,7 @@ def refuse_data(uri: str) -> None:
 
 
 def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
-    """Refuse a place of a model's or a run's files that only a stranger's word names.
-
-    ``SubjectError``: it is neither the registry's own, nor a file here, nor an object store, nor listed.
-    """
+    """Raise ``SubjectError`` for files that are neither the registry's, nor here, nor in a known store, nor listed."""
     scheme, plain = _plain(uri)
     host = urllib.parse.urlsplit(uri).netloc if plain else ""
     server = urllib.parse.urlsplit(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
@@ -77,10 +74,7 @@ def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
 
 
 def refuse_written(uri: str, *, tracking_uri: str) -> None:
-    """Refuse to write at a place that only the maker of an experiment names: credentials would go there, too.
-
-    ``RegistryError``: it is neither the registry's own nor listed; nothing was sent.
-    """
+    """Raise ``RegistryError`` before anything is written where neither the registry nor the operator says."""
     with contextlib.suppress(ValueError, RuntimeError):  # no address, or nobody's home
         if _plain(uri)[1] and (_is_own(uri, tracking_uri) or _is_place(uri)):
             return
@@ -129,10 +123,7 @@ def _is_place(uri: str) -> bool:
 
 
 def reachable(uri: str) -> list[str]:
-    """Return the addresses of the host of an http(s) URI that is listed; only they may be connected to.
-
-    ``SubjectError``: it is not listed, or leads into this machine or network without being listed by the very host.
-    """
+    """Return the addresses that an http(s) URI is read from; ``SubjectError``: it is not listed, or leads inside."""
     refuse_data(uri)
     parsed = urllib.parse.urlsplit(uri)
     host = parsed.hostname or ""
@@ -239,10 +230,7 @@ def fetch_all(uri: str, names: Iterable[str], folder: Path) -> Path:
 
 
 def fetch(uri: str, place: Path) -> Path:
-    """Write what lies at an http(s) address to a file and return that.
-
-    ``SubjectError``: the address, or one that it leads to, may not be read. ``RegistryError``: it does not answer.
-    """
+    """Write what lies at an http(s) address to a file; ``SubjectError``: it, or where it leads, may not be read."""
     asked = uri
     try:
         for _ in range(_MOST_REDIRECTS + 1):

@@ -55,11 +55,7 @@ def _sentence(exc: BaseException) -> str:
 
 
 def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
-    """Return an MLflow client; the environment decides where ``tracking_uri`` is absent.
-
-    ``RegistryError``: MLflow is not installed, or there is no such registry: MLflow would make an empty one; ``make``
-    lets it.
-    """
+    """Return an MLflow client; ``RegistryError``: there is no such registry, and only ``make`` lets MLflow make one."""
     try:
         from mlflow import MlflowClient
     except ImportError as exc:  # privgate-verify has none
@@ -108,10 +104,7 @@ def reader(tracking_uri: str | None = None) -> Any:
 
 @contextmanager
 def tracking_at(tracking_uri: str | None) -> Iterator[None]:
-    """While this lasts, MLflow's fluent functions talk to ``tracking_uri``; the environment stays as it is.
-
-    ``RegistryError``: this MLflow keeps its address elsewhere; nothing was logged.
-    """
+    """Let MLflow's fluent functions talk to ``tracking_uri`` meanwhile; the environment stays as it is."""
     import mlflow
     from mlflow.tracking._tracking_service import utils
 
@@ -129,10 +122,7 @@ def tracking_at(tracking_uri: str | None) -> Iterator[None]:
 
 
 def upload(client: Any, model_id: str, folder: Path, place: str) -> None:
-    """Copy the files below ``folder`` to ``place`` within a logged model.
-
-    MLflow's client of 3.14 takes no such place; here the copied folder has it in its paths, for every version.
-    """
+    """Copy a folder to ``place`` within a logged model, by its paths: MLflow 3.14 takes no such place."""
     with tempfile.TemporaryDirectory() as root:
         shutil.copytree(folder, Path(root, place))
         client.log_model_artifacts(model_id, root)

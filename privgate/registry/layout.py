@@ -67,7 +67,13 @@ def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ())
     ``DigestMismatchError``: something else lies where that note does. ``SubjectError``: two names are one file on some
     machines.
     """
-    refuse_twins(paths := list(paths))
+    paths, seen = list(paths), dict[str, str]()
+    for path in paths:  # where case and accents are not told apart, nobody knows which of two is served
+        twin = seen.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
+        if twin != path:
+            raise SubjectError(
+                f"the model's files {twin!r} and {path!r} are one file on some machines; rename one of them"
+            )
     there = any(path.partition("/")[0] == MLFLOW_META for path in paths)
     if there and not (MLFLOW_META in paths and _is_note(read(MLFLOW_META)[:1_000], rows)):
         raise DigestMismatchError(
@@ -83,17 +89,6 @@ def _is_note(content: bytes, rows: Rows) -> bool:
         return text == _NAMELESS
     said = found[1] or found[2], found[3]
     return not rows or any(said == (name, version or said[1]) for name, version in rows)
-
-
-def refuse_twins(paths: Iterable[str]) -> None:
-    """Refuse names that are one file where case and accents are not told apart: nobody knows which is served there."""
-    seen: dict[str, str] = {}
-    for path in paths:
-        twin = seen.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
-        if twin != path:
-            raise SubjectError(
-                f"the model's files {twin!r} and {path!r} are one file on some machines; rename one of them"
-            )
 
 
 def path_part(text: str) -> str:

@@ -83,10 +83,7 @@ class _Document(_Part):
 
 
 def check(document: Mapping[str, Any], sentence: str) -> None:
-    """Refuse a recipe.json whose values are not of the kind that reading them takes for granted.
-
-    ``SubjectError``: ``sentence``, and the first key that is missing or whose value is of another kind.
-    """
+    """Refuse a recipe.json that lacks what reading it takes for granted; ``sentence`` begins the ``SubjectError``."""
     try:
         _Document.model_validate(document)
     except ValidationError as exc:

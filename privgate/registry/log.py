@@ -17,7 +17,7 @@ from privgate import digest
 from privgate.errors import SubjectError
 from privgate.registry import layout, load, mlmodel, native, reports, training_data
 from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at, upload
-from privgate.registry.named import named, plain_name
+from privgate.registry.named import find_version, named, plain_name
 from privgate.subject import sources, tasks
 from privgate.subject.accepted_questions import is_double
 from privgate.subject.containers import take
@@ -167,8 +167,8 @@ def _attach(
     run_id: str | None,
 ) -> None:
     client = connect(tracking_uri)
-    model_id = getattr(info_or_uri, "model_id", None)
-    present = named(client, f"models:/{model_id}" if model_id else str(info_or_uri))
+    given = getattr(info_or_uri, "model_id", None)
+    present = named(client, f"models:/{given}" if given else str(info_or_uri))
     model_id = present.model_id
     with answering(f"reading {model_id}"):
         if not (run_id := run_id or client.get_logged_model(model_id).source_run_id):
@@ -182,10 +182,14 @@ def _attach(
         document = _state_people(document, kept.data.people_declared)
         written = Path(place, "written")
         sources.write(recipe.snapshot, written / document["sources"]["folder"].removeprefix("privgate/"))
-        written.mkdir(exist_ok=True)
-        (written / "recipe.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
         with answering(f"attaching the recipe to {model_id}"):
-            upload(client, model_id, written, layout.FOLDER)
+            _upload_recipe(client, model_id, document, written)
+
+
+def _upload_recipe(client: Any, model_id: str, document: Mapping[str, Any], folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "recipe.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    upload(client, model_id, folder, layout.FOLDER)
 
 
 @contextmanager
@@ -285,10 +289,7 @@ def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) 
         if declared.startswith("groups "):
             data = training_data.read(client, document["data"], Path(place, "data"), tracking_uri=tracking_uri)
             training_data.declare_people(data, {"declared": declared, "by": ""})
-        written = Path(place, "written")
-        written.mkdir()
-        (written / "recipe.json").write_text(json.dumps(_state_people(document, declared), indent=1), encoding="utf-8")
-        upload(client, present.model_id, written, layout.FOLDER)
+        _upload_recipe(client, present.model_id, _state_people(document, declared), Path(place, "written"))
 
 
 @contextmanager
@@ -339,7 +340,10 @@ def adopt(
         return uri
     training_data.refuse_without_place(data, store, data_uri)  # before anything is made
     recipe.digest  # noqa: B018  ditto: collects its sources
-    row = _row(client, uri)
+    row_name, row_version = find_version(client, uri)
+    plain_name(row_name, uri)
+    with answering(f"reading {uri}"):
+        row = client.get_model_version(row_name, row_version)
     with tempfile.TemporaryDirectory() as place, answering(f"adopting {uri}"):
         storage = str(client.get_model_version_download_uri(row.name, row.version))
         folder = download(storage, Path(place, "model"), tracking_uri=client.tracking_uri)
@@ -361,15 +365,3 @@ def adopt(
             version = str(mlflow.register_model(f"models:/{made.model_id}", row.name, tags=told).version)
         client.set_model_version_tag(row.name, row.version, AS, f"models:/{row.name}/{version}")
     return f"models:/{row.name}/{version}"
-
-
-def _row(client: Any, uri: str) -> Any:
-    name, _, version = uri.removeprefix("models:/").partition("/")
-    with answering(f"reading {uri}"):
-        if version.isdigit():
-            row = client.get_model_version(name, version)
-        else:
-            name, _, alias = uri.removeprefix("models:/").rpartition("@")
-            row = client.get_model_version_by_alias(name, alias)
-    plain_name(row.name, uri)
-    return row

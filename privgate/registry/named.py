@@ -34,10 +34,7 @@ def oddity(name: str) -> str:
 
 
 def plain_name(name: str, what: str) -> str:
-    """Return ``name`` if it means one thing to every reader.
-
-    ``SubjectError``: it does not; ``what`` begins the sentence.
-    """
+    """Return ``name`` if it means one thing to every reader; ``what`` begins the ``SubjectError``."""
     if problem := oddity(name):
         raise SubjectError(f"{what} can be neither checked nor released: {problem}; register it under a plain name")
     return name
@@ -73,7 +70,7 @@ def named(client: Any, uri: str) -> Named:
     another, or a version whose files are not those of one logged model. ``RegistryError``: the registry does not know
     it, or does not answer.
     """
-    name, version = _parts(client, uri)
+    name, version = find_version(client, uri)
     if not version:
         return Named(model_id=name, storage=_location(client, name))
     plain_name(name, uri)
@@ -84,7 +81,7 @@ def named(client: Any, uri: str) -> Named:
     return Named(_holder(client, uri, source, storage), storage, name, version, source, str(row.run_id or ""))
 
 
-def _parts(client: Any, uri: str) -> tuple[str, str]:
+def find_version(client: Any, uri: str) -> tuple[str, str]:
     """Return (name, version), or (model id, "")."""
     if found := _RUN.fullmatch(uri):
         return _of_run(client, found[1], found[2] or "", uri), ""
@@ -154,20 +151,16 @@ def _holder(client: Any, uri: str, source: str, storage: str) -> str:
             "register the logged model itself again"
         )
     name, slash, version = path.partition("/")
-    said = _storage_now(client, name, version) if slash else storage
-    if said not in {storage, None}:
+    said = storage
+    try:
+        with answering(f"reading models:/{name}/{version}"):
+            said = str(client.get_model_version_download_uri(name, version)) if slash else storage
+    except RegistryError as exc:
+        if "RESOURCE_DOES_NOT_EXIST" not in str(exc) and "not found" not in str(exc):
+            raise
+    if said != storage:
         raise SubjectError(
             f"{uri} serves the files at {storage!r}, and its source {source!r} names those at {said!r} by now; "
             "register the logged model itself again"
         )
     return model_id
-
-
-def _storage_now(client: Any, name: str, version: str) -> str | None:
-    try:
-        with answering(f"reading models:/{name}/{version}"):
-            return str(client.get_model_version_download_uri(name, version))
-    except RegistryError as exc:
-        if "RESOURCE_DOES_NOT_EXIST" in str(exc) or "not found" in str(exc):
-            return None
-        raise

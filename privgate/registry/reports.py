@@ -38,10 +38,7 @@ def location_of(client: Any, model_id: str) -> str:
 
 
 def refuse_elsewhere(client: Any, model_id: str) -> str:
-    """Refuse a model whose reports would be written where only the maker of its experiment says.
-
-    Returns the run that was looked at, empty while nobody has made one: a tag may name another a moment later.
-    """
+    """Refuse reports where only the maker of an experiment says; return the run looked at, empty for none yet."""
     if run_id := run_of(client, model_id):
         place = str(client.get_run(run_id).info.artifact_uri)
     else:
@@ -57,10 +54,7 @@ def refuse_place(client: Any, place: str) -> None:
 
 
 def keep(client: Any, model_id: str, files: Path, place: str) -> str:
-    """Copy the files of a folder to ``place`` within the artifacts of the model's run, and return that run.
-
-    ``RegistryError``: those are not the registry's own; nothing was sent there.
-    """
+    """Copy a folder to ``place`` within the artifacts of the model's run, and return the run; not where others say."""
     if not (run_id := refuse_elsewhere(client, model_id)):
         fresh = client.create_run(client.get_logged_model(model_id).experiment_id, run_name="privgate reports")
         run_id = str(fresh.info.run_id)
@@ -85,10 +79,10 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
         documents = []
         for path in wanted:
             try:
-                document = strict_json.loads(stored.read(path), LARGE)
+                documents.append(strict_json.loads(stored.read(path), LARGE))
             except DocumentError as exc:
                 raise SubjectError(f"{path} attached to {uri} {exc}") from exc
-            documents += [document] if isinstance(document, dict) else []
+    documents = [document for document in documents if isinstance(document, dict)]
     if not documents:
         which = f" by policy {policy!r}" if policy else ""
         raise SubjectError(f"no report{which} is attached to {uri}; run privgate check on it first")

@@ -33,26 +33,22 @@ TRIES, BACKOFF = 2, 1
 def address_for(tracking_uri: str | None) -> str | None:
     """Return the address that MLflow would talk to, or None where MLflow itself must do it."""
     if "mlflow" in sys.modules:
-        wanted = _asked_of_mlflow(tracking_uri)
+        import mlflow
+
+        wanted = tracking_uri or str(mlflow.get_tracking_uri())
+        if wanted.startswith(_HTTP) and mlflow.MlflowClient(wanted)._registry_uri != wanted:  # noqa: SLF001  nothing else tells
+            return None
     else:
-        wanted = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-        wanted = wanted if os.environ.get("MLFLOW_REGISTRY_URI") in {None, "", wanted} else None
+        wanted = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or ""
+        if os.environ.get("MLFLOW_REGISTRY_URI") not in {None, "", wanted}:
+            return None
     more = (  # plugins, signed requests, and what MLflow refuses
         os.environ.get("MLFLOW_TRACKING_AUTH")
         or is_set("MLFLOW_TRACKING_AWS_SIGV4")
         or (is_set("MLFLOW_TRACKING_INSECURE_TLS") and os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH"))
         or entry_points(group="mlflow.request_header_provider")
     )
-    return wanted if wanted is not None and wanted.startswith(_HTTP) and not more else None
-
-
-def _asked_of_mlflow(tracking_uri: str | None) -> str | None:
-    import mlflow
-
-    wanted = tracking_uri or str(mlflow.get_tracking_uri())
-    if not wanted.startswith(_HTTP):
-        return None  # its client would open a database
-    return wanted if mlflow.MlflowClient(wanted)._registry_uri == wanted else None  # noqa: SLF001  nothing else tells
+    return wanted if wanted.startswith(_HTTP) and not more else None
 
 
 def is_set(variable: str, default: str = "false") -> bool:
@@ -150,10 +146,7 @@ class RestClient:
         return SimpleNamespace(info=SimpleNamespace(artifact_uri=str(_field(_field(found, "info"), "artifact_uri"))))
 
     def files(self, location: str) -> Iterator[str]:
-        """Give the path of every file below a location that the server serves itself.
-
-        ``OddNameError``: the location or a name is not plain.
-        """
+        """Give the path of every file that the server serves below a location; ``OddNameError``: a name is odd."""
         root, folders, seen = artifact_root(location), [""], 0
         while folders:
             folder = folders.pop()
@@ -210,10 +203,7 @@ class RestClient:
 
 
 def artifact_root(location: str) -> str:
-    """Return the path that the server's artifact service knows a location by.
-
-    ``OddNameError``: the files lie elsewhere, or are called oddly.
-    """
+    """Return the path of a location in the server's artifact service; ``OddNameError``: it has none, or an odd one."""
     parsed = urlsplit(location)
     parts = parsed.path.strip("/").split("/")
     plain = all(_PLAIN.fullmatch(part) for part in parts) and not (parsed.query or parsed.fragment)

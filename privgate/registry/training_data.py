@@ -35,8 +35,13 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
     """
     kind = reference.get("kind")
     if kind == "loader":
-        allowed = _allowed(str(reference["reference"]))
-        data = TrainingData.from_loader(allowed, **dict(reference.get("options", {})))
+        if (loader := str(reference["reference"])) not in os.environ.get("PRIVGATE_LOADERS", "").split():
+            raise SubjectError(
+                f"the data comes from the loader {loader!r}, which would run in this process with its credentials; "
+                f"allow it by listing it in the environment variable PRIVGATE_LOADERS"
+            )
+        importlib.invalidate_caches()
+        data = TrainingData.from_loader(loader, **dict(reference.get("options", {})))
     elif kind == "file":
         try:
             near = _fetch_named(reference["source"], folder)
@@ -61,10 +66,7 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
 
 
 def declare_people(data: TrainingData, stated: Any) -> TrainingData:
-    """Return the data with whose their records are, as ``recipe.json`` keeps it beside them.
-
-    ``SubjectError``: it names a column that the data have not, or cannot be read.
-    """
+    """Return the data with whose their records are; ``SubjectError``: that cannot be read, or names no column."""
     if stated is None:
         return data
     if not isinstance(stated, Mapping) or not all(isinstance(stated.get(k), str) for k in ("declared", "by")):
@@ -135,17 +137,6 @@ def read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
         return TrainingData.load(folder)
     except (OSError, *strict_json.GARBLED) as exc:
         raise SubjectError(f"the files of the training data cannot be read: {strict_json.why(exc)}") from exc
-
-
-def _allowed(reference: str) -> str:
-    # a loader runs here, with the data's credentials: the operator allows it by name
-    if reference not in os.environ.get("PRIVGATE_LOADERS", "").split():
-        raise SubjectError(
-            f"the data comes from the loader {reference!r}, which would run in this process with its credentials; "
-            f"allow it by listing it in the environment variable PRIVGATE_LOADERS"
-        )
-    importlib.invalidate_caches()
-    return reference
 
 
 Reference = dict[str, Any]
@@ -253,10 +244,7 @@ def _compare(given: TrainingData, found: TrainingData, what: str, remedy: str) -
 
 
 def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
-    """Refuse data that storing changes, for a model that was trained on them before.
-
-    ``SubjectError``: names what changed: a recipe could not reproduce such a model.
-    """
+    """Raise ``SubjectError`` for data that storing changes, if a model was trained on them before."""
     if why := storing.difference(given.X, stored.X):
         raise SubjectError(
             f"the model was trained on data that cannot be stored as they are: {why}; train on what "

@@ -14,7 +14,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
-from privgate.guard import guard, guard_config, transaction
+from privgate.guard import guard_config, transaction
+from privgate.guard import store as guard
 from privgate.guard.signing import TAG
 from privgate.policy import Policy
 
@@ -44,7 +45,7 @@ def own(empty_database, tmp_path, site, registry_type, monkeypatch):
     monkeypatch.setattr(registry, "log", lambda name: _log(registry, name))
     version = registry.log("m")
     registry.sign("m", version, tmp_path)
-    yield Own(registry, guard.guarded(f"privgate:{uri}"), path, version)
+    yield Own(registry, guard.guarded_store(f"privgate:{uri}"), path, version)
     mlflow.set_tracking_uri(None)
 
 
@@ -248,7 +249,7 @@ def test_a_policy_that_was_tightened_anywhere_below_counts_for_the_next_promotio
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     monkeypatch.setenv("PRIVGATE_GUARD", str(tmp_path / "guard.yaml"))
-    own.store = guard.guarded(f"privgate:sqlite:///{own.path}")
+    own.store = guard.guarded_store(f"privgate:sqlite:///{own.path}")
     policy = Policy.load(tmp_path / "child.yaml")
     own.registry.sign("m", own.version, tmp_path, policy=policy.name, policy_digest=policy.digest)
     own.promote()

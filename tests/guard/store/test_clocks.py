@@ -16,9 +16,9 @@ from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
 from privgate.guard import checks, guard_doctor, statement, truststore, verifying
-from privgate.guard.guard import guarded
 from privgate.guard.guard_config import AuditLog, Guard
 from privgate.guard.signing import TAG
+from privgate.guard.store import guarded_store as guarded
 from privgate.guard.truststore import Revoked, fresh_key, seal
 from privgate.registry import reports as report_place
 from privgate.registry.client import connect

@@ -419,7 +419,7 @@ def test_no_alias_looks_like_a_protected_one(company, tmp_path):
 )
 def test_a_database_that_may_take_names_for_equal_is_refused_at_start(site, monkeypatch, inner):
     from privgate.errors import PolicyError
-    from privgate.guard.guard import guarded
+    from privgate.guard.store import guarded_store as guarded
 
     monkeypatch.setenv("PRIVGATE_GUARD", str(site.config))
     with pytest.raises(PolicyError, match="supported are SQLite and PostgreSQL") as caught:
@@ -444,7 +444,7 @@ def test_a_collation_that_takes_names_for_equal_is_refused_at_start(site, monkey
     import sqlite3
 
     from privgate.errors import PolicyError
-    from privgate.guard.guard import guarded
+    from privgate.guard.store import guarded_store as guarded
 
     monkeypatch.setenv("PRIVGATE_GUARD", str(site.config))
     path = tmp_path / "own.db"

@@ -19,8 +19,8 @@ from mlflow.exceptions import MlflowException
 
 from privgate.errors import PolicyError, PrivgateError
 from privgate.guard import checks as trusted
-from privgate.guard import guard as server
 from privgate.guard import statement
+from privgate.guard import store as server
 from privgate.guard.guard_config import Guard
 from privgate.guard.guard_doctor import examine
 from privgate.guard.truststore import fresh_key
