@@ -1,8 +1,8 @@
 """Automatic checks: whatever a registered model asks for is checked or promoted, each in a process with a clock.
 
-A version asks by the tag ``privgate.request`` (policy, or policy and alias) or by the alias ``candidate``. Each step
-leaves its mark in the registry, which holds all state: a statement that counts needs no check, a result decided since
-the work began needs no second one, an alias that is moved ends the request. A restart loses nothing.
+A version asks by the tag ``privgate.request`` (policy, or policy and alias) or by the alias ``candidate``. The registry
+holds all state, so a restart loses nothing: a statement that counts needs no check, a result decided since the work
+began needs no second one, an alias that is moved ends the request.
 """
 
 import base64
@@ -69,10 +69,9 @@ class ServeSettings:
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """The value of the tag ``privgate.request``: ``policy[,alias][;since]``.
+    """The tag ``privgate.request``: ``policy[,alias][;since]``; 0.1 wrote who worked on it, too, which is not kept.
 
-    ``since`` is when work on this request began, Unix time in seconds; 0 if it has not. A result decided since then
-    answers it; asking again is a new request. Version 0.1 wrote who worked on it, too, which is read and not kept.
+    ``since`` is when work on this request began, Unix time in seconds; 0 if it has not. A result since then answers it.
     """
 
     policy: str = ""
@@ -263,10 +262,8 @@ class Server:
             return int(dict(self.client.get_registered_model(job.name).aliases).get(str(job.target), 0))
 
     def result(self, job: Job) -> bool | None:
-        """Return whether the attached result approves; None if there is none under this policy since work began.
-
-        The tags are display: a forged one spares a check, and without a statement nothing follows from that.
-        """
+        """Return whether the attached result approves; None if there is none under this policy since work began."""
+        # the tags are display: a forged one spares a check, and without a statement nothing follows from that
         with answering(f"reading {job.uri}"):
             tags = dict(self.client.get_model_version(job.name, job.version).tags)
         # the last tag that a check attaches; without it the attaching was interrupted
@@ -332,11 +329,8 @@ def run_command(words: Sequence[str], log: Path, seconds: float) -> tuple[int, s
 
 
 def run_as_child() -> None:
-    """Run the command line, which ends when its starter does: however that ends, kill -9 included, stdin ends then.
-
-    The watch is a process: a thread would wait for code that holds the interpreter.
-    """
-    if not os.fork():
+    """Run the command line, which ends when its starter does: however that ends, kill -9 included, stdin ends then."""
+    if not os.fork():  # a thread would wait for code that holds the interpreter
         while os.read(0, 1):
             pass
         os.killpg(os.getpgid(0), signal.SIGKILL)
@@ -344,10 +338,7 @@ def run_as_child() -> None:
 
 
 def refuse_delivery(secret: bytes, headers: Mapping[str, str], body: bytes, now: float | None = None) -> str:
-    """Return why a webhook's delivery is not MLflow's own of these minutes; empty if it is.
-
-    Waking is all that it does: what it says is never read, so a repeated or lost one changes nothing but the moment.
-    """
+    """Return why a webhook's delivery is not MLflow's own of these minutes; empty if it is. It only wakes."""
     delivery, stamp = (headers.get(f"x-mlflow-{name}", "") for name in ("delivery-id", "timestamp"))
     if not delivery or not stamp.isascii() or not stamp.isdigit() or len(stamp) > 12:
         return "no delivery id or timestamp"

@@ -73,7 +73,7 @@ class Terms:
 
 
 def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
-    """Return what a statement says if it lets ``row`` be released as ``target``, None for any; or ``StatementError``."""
+    """Return a statement's claims, or raise ``StatementError``: ``row`` may not be released as a target (None: any)."""
     if not text:
         raise StatementError("there is no statement")
     envelope = Envelope.parse(text)
@@ -121,27 +121,23 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
         "the verdict rests on a file that is not downloadable, and the guard's table does not say that of this model; "
         "add 'file: not downloadable' to its row, or check without it"
     )
+    known = (
+        terms.policy_digest,
+        *(e.digest for e in terms.earlier if e.counts(claims.policy_digest, claims.signed, now)),
+    )
+    alone = "the statement is advisory: checker and signer were one user; sign as another user, container or host"
+    kind = f"the model was judged as {task}, and the guard's table says that it is {terms.task or 'to be judged'}"
+    same = task == terms.task if NOT_APPLICABLE in (task, terms.task) else terms.task in {"", task}
     return (
-        (claims.passed, f"the verdict is {claims.outcome}, not an approval"),
-        (claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
+        (claims.passed and claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
         (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
         (claims.signed <= now + _CLOCKS, "the statement is signed in the future; check the clocks"),
         (claims.signed <= claims.expires, "the statement ends before it was signed; check the clocks"),
         (claims.decided <= claims.signed + _CLOCKS, "the statement is signed before its verdict was decided"),
-        (
-            claims.policy_digest == terms.policy_digest
-            or any(e.counts(claims.policy_digest, claims.signed, now) for e in terms.earlier),
-            f"{reached}, {in_force}",
-        ),
-        (
-            task == terms.task if NOT_APPLICABLE in (task, terms.task) else not terms.task or task == terms.task,
-            f"the model was judged as {task}, and the guard's table says that it is {terms.task or 'to be judged'}",
-        ),
+        (claims.policy_digest in known, f"{reached}, {in_force}"),
+        (same, kind),
         (terms.withheld or not claims.withheld, undeclared),
-        (
-            terms.accept_advisory or not claims.advisory,
-            "the statement is advisory: checker and signer were one user; sign as another user, container or host",
-        ),
+        (terms.accept_advisory or not claims.advisory, alone),
         (terms.accept_unboxed or task == NOT_APPLICABLE or boxed(claims.isolation), UNBOXED),
     )
 

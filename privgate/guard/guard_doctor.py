@@ -123,9 +123,8 @@ def _audit_log(guard: Guard) -> Iterator[DoctorAnswer]:
 def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
     """Give (exact URI, target) of every version that holds a protected alias or stage, or lies in a protected model.
 
-    Each protected alias is asked for on each model, as a reader asks: what the registry answers is what is served,
-    however its names are spelled. Aliases that look like a protected one are given, too. So is what cannot be read:
-    whoever verifies it names it, and goes on with the next.
+    Each protected alias is asked for on each model, as a reader asks: what the registry answers is what is served.
+    Aliases that look like a protected one are given, too, and what cannot be read: verifying it says so.
     """
     models = _list_models(client)
     for model in models:

@@ -99,11 +99,9 @@ class Table:
     files: tuple[Path, ...]
 
     def row(self, model: str, target: str | None) -> Row:
-        """Return the one that decides about a model and a target; of names in other letters none does.
+        """Return the one that decides about a model and a target; ``PolicyError``: none does, or several that differ.
 
-        Such a name may look like one of another row, and a row for all others would release it.
-
-        ``PolicyError``: none does, or several that demand different things of a model whose target nobody named.
+        A name of other letters may look like one of another row, and a row for all others would release it: none does.
         """
         if not model.isascii():
             raise PolicyError(f"the guard's table releases no model like {model!r}: names are of ASCII letters there")
@@ -140,7 +138,14 @@ def read(
         targets = tuple(fold(t) for t in r.aliases)
         withheld, models = r.file == "not downloadable", tuple(fold(m) for m in r.models)
         rows.append(Row(models, targets, r.task, name, digest, withheld, ", ".join(r.models)))
-    _refuse_overlaps(rows)
+    for one, other in ((rows[j], rows[k]) for k in range(len(rows)) for j in range(k)):
+        both = not one.targets or not other.targets or set(one.targets) & set(other.targets)
+        meet = any(intersect(p, q) for p in one.models for q in other.models)
+        if both and meet and one.asks != other.asks:
+            raise PolicyError(
+                f"releases: the rows of {one.written!r} and {other.written!r} are about one model and demand "
+                "different things; tell their names or aliases apart"
+            )
     earlier = []
     for a in accepted:
         _, digest, used = named(a.policy)
@@ -159,18 +164,6 @@ def _refuse_odd(patterns: Iterable[str], where: str) -> None:
         plain = pattern.isascii() and pattern.isprintable() and pattern == pattern.strip()
         if not plain or {"/", ":"} & {*pattern}:
             raise PolicyError(f"{where}: {pattern!r} can match no model; write names in ASCII, without '/' and ':'")
-
-
-def _refuse_overlaps(rows: Sequence[Row]) -> None:
-    for k, one in enumerate(rows):
-        for other in rows[:k]:
-            both = not one.targets or not other.targets or set(one.targets) & set(other.targets)
-            meet = any(intersect(p, q) for p in one.models for q in other.models)
-            if both and meet and one.asks != other.asks:
-                raise PolicyError(
-                    f"releases: the rows of {other.written!r} and {one.written!r} are about one model and demand "
-                    "different things; tell their names or aliases apart"
-                )
 
 
 def intersect(one: str, other: str) -> bool:

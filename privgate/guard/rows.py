@@ -9,12 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from privgate import digest
 from privgate.errors import StatementError
 from privgate.guard import lookalikes, statement
 from privgate.guard.checks import Row, check, check_original, counting, is_copy
 from privgate.guard.guard_config import Watch
 from privgate.guard.transaction import PASSING, in_workspace, refusing, transaction
-from privgate.registry.client import list_pages
+from privgate.registry import layout
+from privgate.registry.client import download
 
 TAG = "privgate.statement"
 #: by this tag, of a model and of its versions, MLflow's readers of prompts know them; it may change at any time
@@ -180,10 +182,6 @@ class GuardedRows:
             return str(MlflowClient().get_logged_model(parsed.model_id).artifact_location)
         return str(super().get_model_version_download_uri(parsed.name, parsed.version))  # type: ignore[misc]  # mixin
 
-    def _privgate_versions(self, name: str) -> list[Any]:
-        quoted = name.replace("'", "''")
-        return [*list_pages(super().search_model_versions, f"name='{quoted}'")]  # type: ignore[misc]  # mixin
-
 
 def is_prompt(source: str, storage: str, *tags: Mapping[str, str]) -> bool:
     """Whether a version is a prompt: nothing lies at its source, and it and its model say so to MLflow's readers."""
@@ -200,10 +198,6 @@ def _signed(text: str) -> datetime:
 
 def _compare_files(row: Row, claims: statement.Claims) -> None:
     """Recompute the digest of the stored files; only where the operator asks for it, since it reads all of them."""
-    from privgate import digest
-    from privgate.registry import layout
-    from privgate.registry.client import download
-
     location, destination = row.storage, os.environ.get("_MLFLOW_SERVER_ARTIFACT_DESTINATION")
     if location.startswith("mlflow-artifacts:") and destination:  # which clients reach through this server
         location = f"{destination.rstrip('/')}/{urllib.parse.urlparse(location).path.lstrip('/')}"

@@ -88,14 +88,10 @@ def read_document(content: bytes) -> dict[str, Any]:
 
 
 @strict_json.reading("the report cannot be judged again", StatementError)
-def name_removed_theorem(document: Mapping[str, Any]) -> str:
-    """Return which theorem the report rests on that only an earlier version knew; empty where there is none."""
-    return cases.name_removed_theorem((document["evidence"]["influence"] or {}).get("cases") or ())
-
-
-@strict_json.reading("the report cannot be judged again", StatementError)
 def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evidence]:
     """Return what the report's own numbers give under the policy, and these; ``StatementError``: it says else."""
+    if why := cases.name_removed_theorem((document["evidence"]["influence"] or {}).get("cases") or ()):
+        raise StatementError(why)
     if document["policy"].get("digest") != policy.digest:
         raise StatementError(f"the report was not judged by this policy {policy.name!r}; check again under it")
     decided = statement.when(document["decided_at"])
@@ -236,8 +232,6 @@ def _sign(
 ) -> Signed:
     """Return signed statements about a report; ``words`` are the claims that are the signer's own."""
     document = read_document(content)
-    if why := name_removed_theorem(document):
-        raise StatementError(why)
     judged, evidence_given = judged_again(document, policy)
     outcome = Outcome(document["outcome"])  # which was just compared with the findings
     asked.refuse_others(evidence_given, releases=outcome.releases)

@@ -167,18 +167,16 @@ class Claims:
     files: str
     #: how many versions the registered model had when this was signed: each tells something about the data
     versions: int
-    #: model, recipe and data
+    #: of model, recipe and data
     digests: Mapping[str, str]
     #: name, and digest of the resolved policy
     policy: str
     policy_digest: str
-    #: ``sha256:<hex>`` of report.json
+    #: ``sha256:<hex>`` of report.json, and of the evidence statement's payload, empty while it is not signed yet
     report: str
-    #: ``sha256:<hex>`` of the evidence statement's payload; empty while it is not signed yet
     evidence: str
-    #: the verdict's
+    #: the verdict's, and whether it approves
     outcome: str
-    #: whether the verdict approves
     passed: bool
     #: when it was decided and signed, and the last moment it counts
     decided: datetime
@@ -192,15 +190,13 @@ class Claims:
     advisory: bool = True
     #: what kept training code away from the checker: ``"none"``, or what did and its version
     isolation: str = "none"
-    #: digests that the signer made itself from the registry's files; data that are not among them were named by digest
-    #: only
+    #: digests that the signer made itself from the registry's files; other data were named by digest only
     recomputed: tuple[str, ...] = ()
-    #: what the model answered with: classification or regression; empty in statements that do not say it. "not
-    #: applicable" where somebody states that it holds no training data of its owner's
+    #: what the model answered with: classification, regression, "not applicable", or empty in older statements
     task: str = ""
     #: whoever ran the check stated that nobody who may ask the model can get its file
     withheld: bool = False
-    #: MLflow's, in which the row lies; statements that name none are about the default one
+    #: MLflow's, in which the row lies
     workspace: str = DEFAULT_WORKSPACE
 
     def role(self, usual: str) -> str:

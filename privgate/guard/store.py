@@ -24,8 +24,6 @@ from privgate.guard.rows import DELETED, TAG
 from privgate.guard.transaction import check_equality, check_scheme, refusing, share_sessions, transaction
 from privgate.guard.writes import GuardedWrites, RecordedWrites
 
-# What a guarded server must not do for its clients: run code of theirs as the user who may write everything.
-#
 # MLflow's assistant lets whoever connects over loopback, everybody behind a proxy on the same host, set the address of
 # a language model and have its answers run as commands. Custom scorers are Python that clients store and the server's
 # jobs run. Either rewrites the guard's configuration or its database; a guarded server has none of them.

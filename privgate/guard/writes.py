@@ -11,6 +11,7 @@ from privgate.guard.checks import Row
 from privgate.guard.guard_config import AuditLog, Watch
 from privgate.guard.rows import PROMPT_TAG, TAG, Copies, is_prompt
 from privgate.guard.transaction import permission_denied, refusing, transaction
+from privgate.registry.client import list_pages
 
 #: setting an alias of this name is how anybody asks whether a registry is guarded
 PROBE = "privgate-probe"
@@ -123,7 +124,8 @@ class GuardedWrites(Copies):
                     f"it holds protected alias {in_use[0]!r}, which would move with it; delete that first"
                 )
             self._privgate_rests_on(session, name, None)
-            for version in self._privgate_versions(name):
+            quoted = name.replace("'", "''")
+            for version in list_pages(super().search_model_versions, f"name='{quoted}'"):  # type: ignore[misc]  # mixin
                 if lookalikes.fold(version.current_stage or "") in guard.stages:
                     raise StatementError(
                         f"version {version.version} is in stage {version.current_stage}; move it first"

@@ -9,24 +9,16 @@ import shutil
 import socket
 import ssl
 import urllib.parse
-from collections.abc import Iterable
 from pathlib import Path
 
 from privgate.errors import RegistryError, SubjectError
-from privgate.subject.sources import check_path
 
-# Whoever logs a model says where its data and files lie.
-#
-# The checker, the signer and the verifier read them outside any box, from their own place in the network and with
+# Whoever logs a model says where its data and files lie; checker, signer and verifier read them outside any box, with
 # their own credentials. Read are the registry's own artifacts, files of this machine, and object stores at their
-# providers' addresses. Anything else only if the operator lists it in ``PRIVGATE_DATA_SOURCES``, beginnings of
-# addresses separated by spaces (``s3://bucket/people https://data.example.org /srv/data``). Where that is set it is
-# the whole list for training data; an empty one leaves the registry's artifacts. ``privgate serve``, which checks for
-# anybody, sets it so unless the operator did.
-#
-# Nothing is written on a stranger's word: whoever makes an experiment says where its artifacts lie. Reports go to the
-# registry's own artifacts alone, or to what the operator lists in ``PRIVGATE_ARTIFACT_PLACES``, spelled alike.
-# Every function that opens an address asks this list first; nothing else in the process is watched.
+# providers' addresses; anything else only if ``PRIVGATE_DATA_SOURCES`` lists what it begins with, separated by spaces.
+# Where that is set it is the whole list for training data; ``privgate serve`` sets an empty one. Reports are written to
+# the registry's own artifacts alone, or to what ``PRIVGATE_ARTIFACT_PLACES`` lists. Whatever opens an address here asks
+# these lists first; nothing else in the process is watched.
 
 VARIABLE = "PRIVGATE_DATA_SOURCES"
 #: where the registry keeps artifacts beside its own proxy
@@ -218,15 +210,6 @@ def _begins(prefix: str, uri: str) -> bool:
 _SECONDS = 60.0  # for an answer
 _MOST_REDIRECTS = 5  # each of them vetted
 _MOVED = frozenset({301, 302, 303, 307, 308})
-
-
-def fetch_all(uri: str, names: Iterable[str], folder: Path) -> Path:
-    """Write the named files below ``uri`` to ``folder`` and return it."""
-    for name in names:
-        place = folder / check_path(name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        fetch(f"{uri.rstrip('/')}/{urllib.parse.quote(name)}", place)
-    return folder
 
 
 def fetch(uri: str, place: Path) -> Path:

@@ -8,15 +8,11 @@ from pathlib import Path
 from privgate import digest
 from privgate.errors import DigestMismatchError, SubjectError
 
-# ``privgate/recipe.json`` in the served folder: recipe, data reference, digests, environment, release
-# ``privgate/src/<digest>/…`` in the served folder: the recipe's source snapshot, in import layout
-# ``privgate_reports/<model id>/<policy>/…`` reports, artifacts of the *run*; never in the served folder
-# ``privgate_data/<digest>/…`` the training data where ``store="artifacts"``; an artifact of the *run*
-#
-# Two digests name a logged model. ``model`` covers what a recipe can record: every file except those below
-# ``privgate/``. ``files`` covers every file of the served folder, without exception; it is what a statement signs.
-# Only what MLflow itself writes into the copies that it loads (``registered_model_meta``, two lines) counts in
-# neither; anything else under that name is refused. An MLmodel file that points into ``privgate/`` is refused.
+# In the served folder lie ``privgate/recipe.json`` and the source snapshot ``privgate/src/<digest>/…``; with the *run*
+# lie ``privgate_reports/<model id>/<policy>/…`` and, for ``store="artifacts"``, ``privgate_data/<digest>/…``.
+# Two digests name a logged model: ``model`` covers every file but those below ``privgate/``, which a recipe can record;
+# ``files`` covers every file, and is what a statement signs. Only MLflow's note in copies that it loads counts in
+# neither; anything else under that name is refused, and an MLmodel file that points into ``privgate/``.
 
 FOLDER = "privgate"
 RECIPE = "privgate/recipe.json"

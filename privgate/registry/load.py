@@ -118,9 +118,8 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     """Return the subject that a registry names.
 
     ``uri`` is ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a
-    run id; copied versions too. ``DigestMismatchError``: a file of the model, the recipe, its sources or the data is
-    not what was recorded; the sentence names it. ``SubjectError``: there is no recipe, or it cannot be read.
-    ``RegistryError``: the registry does not know the model, or does not answer.
+    run id; copied versions too. ``DigestMismatchError``: a file is not what was recorded; the sentence names it.
+    ``SubjectError``: there is no recipe, or it cannot be read.
     """
     client = connect(tracking_uri)
     target = named(client, uri)
@@ -261,8 +260,7 @@ def recomputed(
 ) -> dict[str, str]:
     """Return digests of model and recipe, and of the data where they are stored and this user may read them.
 
-    ``files`` is the served folder, ``table`` the digests of all of it, as just read. ``DigestMismatchError``: files,
-    recipe or data are not what was recorded.
+    For a signer who believes no report: nobody's code runs. ``files`` is the served folder, ``table`` its digests.
     """
     own = sorted(path for path in table if path.startswith(f"{layout.FOLDER}/"))
     found = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}

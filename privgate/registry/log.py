@@ -76,12 +76,8 @@ def log_model(
 
     Raises
     ------
-    UsageError
-        Nobody said where the data may be kept.
-    SubjectError
-        The recipe cannot be imported again, or data or model cannot be stored; nothing was trained but for the last.
-    RegistryError
-        MLflow refused or did not answer.
+    UsageError, SubjectError, RegistryError
+        Nobody said where the data may be kept; recipe, data or model cannot be stored; MLflow refused.
     """
     import mlflow
 
@@ -125,29 +121,19 @@ def log_recipe(
     data_uri: str | None = None,
     run_id: str | None = None,
 ) -> str:
-    """Attach recipe and data reference to a model that a script has logged itself; twice replaces the first.
+    """Attach recipe and data reference to a model that a script has logged itself, and return the recipe's digest.
 
-    What MLflow serves stays as the script has set it: ``check`` compares it with ``release``. scikit-learn models serve
-    labels unless they are logged with ``pyfunc_predict_fn="predict_proba"``.
+    Twice replaces the first. What MLflow serves stays as the script has set it: ``check`` compares it with ``release``.
+    scikit-learn models serve labels unless they are logged with ``pyfunc_predict_fn="predict_proba"``.
 
     Parameters
     ----------
     info_or_uri : ModelInfo, LoggedModel or str
         What ``mlflow.<flavor>.log_model`` returned, or ``models:/…``.
     recipe, data, release, tracking_uri, store, data_uri
-        As in ``log_model``; data that reading back changes are refused, naming the column.
+        As in ``log_model``, and so are the errors; data that reading back changes are refused, naming the column.
     run_id : str, optional
         Run that gets the data; the model's own run if absent, or a new one where it has none.
-
-    Returns
-    -------
-    str
-        Digest of the recipe.
-
-    Raises
-    ------
-    SubjectError, RegistryError
-        As in ``log_model``.
     """
     release, packages = _judgeable(recipe, data, release)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
@@ -276,10 +262,9 @@ def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:
 
 
 def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) -> None:
-    """Declare beside a registered version whose its records are; its data, and their digest, stay.
+    """Declare beside a registered version whose its records are: "one record each", or "groups <column>" of its data.
 
-    ``declared`` is "one record each", or "groups <column>" of the data. ``SubjectError``: the version has no recipe, or
-    its data no such column. ``RegistryError``: MLflow refused or did not answer.
+    ``SubjectError``: the version has no recipe, or its data no such column.
     """
     client = connect(tracking_uri)
     present = named(client, uri)
@@ -323,10 +308,9 @@ def adopt(
 ) -> str:
     """Attach recipe and data reference to a registered version, and return the URI of the version that has them.
 
-    Where the version is a logged model of MLflow 3, that is the version itself. Any other has no place that a recipe
-    can lie in and a statement can name: its files become a logged model, byte by byte, and that a new version of the
-    same registered model. The old one stays as it is. ``uri`` is ``models:/name/version`` or ``models:/name@alias``;
-    all else, and the errors, are those of ``log_recipe``.
+    Where the version is a logged model of MLflow 3, that is the version itself. The files of any other become a logged
+    model, byte by byte, and that a new version of the same registered model; the old one stays as it is. ``uri`` is
+    ``models:/name/version`` or ``models:/name@alias``; all else, and the errors, are those of ``log_recipe``.
     """
     import mlflow
 

@@ -66,9 +66,8 @@ class Named:
 def named(client: Any, uri: str) -> Named:
     """Return what ``uri`` names now; its forms are those of ``load_subject``.
 
-    ``SubjectError``: another kind of URI, a run that has logged no such model or several, a name that readers take for
-    another, or a version whose files are not those of one logged model. ``RegistryError``: the registry does not know
-    it, or does not answer.
+    ``SubjectError``: another kind of URI, no such model of a run or several, a name that readers take for another, or
+    a version whose files are not those of one logged model.
     """
     name, version = find_version(client, uri)
     if not version:
@@ -132,8 +131,7 @@ def _location(client: Any, model_id: str) -> str:
 def _holder(client: Any, uri: str, source: str, storage: str) -> str:
     """Return the id of the logged model whose folder is ``storage``.
 
-    A source that is a name is never followed: the name may mean another version by now, and consumers do not ask it.
-    It is compared, where it still exists: a row whose source and files differ is not one thing that can be approved.
+    A source that is a name is never followed, since it may mean another version by now; it is compared where it exists.
     """
     path = source.removeprefix("models:/") if source.startswith("models:/") else ""
     by_id = bool(path) and "/" not in path

@@ -41,10 +41,9 @@ def log(
 ) -> Any:
     """Log ``model`` into the active run and return MLflow's ``ModelInfo``.
 
-    A scikit-learn estimator keeps its own flavor if one of its functions is what is declared. Anything else is stored
-    by cloudpickle behind MLflow's generic interface, which hands out the declared release; so are ``own_classes`` of a
-    script. ``example`` gives names and types of columns alone; a schema that refuses a record of ``asked`` is not
-    stored.
+    A scikit-learn estimator keeps its own flavor if one of its functions is what is declared. Anything else, and
+    ``own_classes`` of a script, is stored by cloudpickle behind MLflow's generic interface, which hands out what is
+    declared. ``example`` gives names and types of columns; a schema that refuses a record of ``asked`` is not stored.
     """
     if function := _function(model, serving):
         # a schema would refuse candidates beside which a column has another type

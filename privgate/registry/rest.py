@@ -214,14 +214,9 @@ def artifact_root(location: str) -> str:
 
 def _version(found: Any) -> SimpleNamespace:
     try:
-        return SimpleNamespace(
-            name=str(found["name"]),
-            version=str(found["version"]),
-            source=str(found.get("source", "")),
-            creation_timestamp=int(found["creation_timestamp"]),
-            tags=_tags(found),
-            run_id=str(found.get("run_id") or ""),
-        )
+        texts = {key: str(found[key]) for key in ("name", "version")}
+        texts |= {"source": str(found.get("source", "")), "run_id": str(found.get("run_id") or "")}
+        return SimpleNamespace(**texts, creation_timestamp=int(found["creation_timestamp"]), tags=_tags(found))
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise _strange("a model version") from exc
 

@@ -126,7 +126,20 @@ class BucketFiles(RemoteFiles):
         parsed = urllib.parse.urlsplit(location, allow_fragments=False)
         self.location, self.bucket = location, parsed.netloc
         self.prefix = parsed.path.strip("/") + "/"
-        self._s3 = _client()
+        try:
+            import boto3
+            from botocore.config import Config
+        except ImportError as exc:
+            raise RegistryError("files in S3 need boto3; install the extra: pip install 'privgate-verify[s3]'") from exc
+        with answering("connecting to S3"):
+            self._s3 = boto3.client(
+                "s3",
+                endpoint_url=os.environ.get("MLFLOW_S3_ENDPOINT_URL") or None,
+                verify=False if os.environ.get("MLFLOW_S3_IGNORE_TLS", "").lower() in {"true", "1"} else None,
+                config=Config(
+                    connect_timeout=10, read_timeout=60, retries={"max_attempts": 3}, max_pool_connections=32
+                ),
+            )
         self.paths = sorted(self._listed())
 
     def _listed(self) -> Iterator[str]:
@@ -155,21 +168,6 @@ class BucketFiles(RemoteFiles):
 
 
 StoredFiles = FolderFiles | RemoteFiles
-
-
-def _client() -> Any:
-    try:
-        import boto3
-        from botocore.config import Config
-    except ImportError as exc:
-        raise RegistryError("files in S3 need boto3; install the extra: pip install 'privgate-verify[s3]'") from exc
-    with answering("connecting to S3"):
-        return boto3.client(
-            "s3",
-            endpoint_url=os.environ.get("MLFLOW_S3_ENDPOINT_URL") or None,
-            verify=False if os.environ.get("MLFLOW_S3_IGNORE_TLS", "").lower() in {"true", "1"} else None,
-            config=Config(connect_timeout=10, read_timeout=60, retries={"max_attempts": 3}, max_pool_connections=32),
-        )
 
 
 def _at_once(one: Callable[[Any], str], items: Iterable[Any]) -> list[str]:

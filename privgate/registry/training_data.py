@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -30,8 +31,7 @@ _WEB = ("http:", "https:")
 def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_uri: str | None) -> TrainingData:
     """Return the data that a reference names; every file and the whole are verified.
 
-    ``DigestMismatchError``: a file, or what a loader returned, is not what was recorded. ``SubjectError``: the
-    reference is of an unknown kind, or names a loader that the operator has not allowed.
+    ``DigestMismatchError``: they are not what was recorded. ``SubjectError``: the kind is unknown, or not allowed.
     """
     kind = reference.get("kind")
     if kind == "loader":
@@ -108,7 +108,11 @@ def _fetch_allowed(
         return fetch(uri, folder, tracking_uri)
     addresses.refuse_data(uri)
     if uri.lower().startswith(_WEB):
-        return addresses.fetch_all(uri, recorded, folder)
+        for name in recorded:
+            place = folder / check_path(name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            addresses.fetch(f"{uri.rstrip('/')}/{quote(name)}", place)
+        return folder
     return fetch(uri, folder, tracking_uri)
 
 
@@ -140,7 +144,6 @@ def read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
 
 
 Reference = dict[str, Any]
-
 #: ``store=``: upload with the run
 ARTIFACTS = "artifacts"
 _READABLE = (
@@ -178,8 +181,8 @@ class Kept:
 def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, tracking_uri: str | None) -> Iterator[Kept]:
     """Store the data, or find them where they are, and give what is read back: that is to be trained on.
 
-    Data with a source or a loader are never copied anywhere: only a reference and their digest leave. ``UsageError``:
-    nobody said where they may be kept. ``DigestMismatchError``: what lies at ``uri`` is not the data given.
+    Of data with a source or a loader only a reference and their digest leave. ``UsageError``: nobody said where they
+    may be kept. ``DigestMismatchError``: what lies at ``uri`` is not the data given.
     """
     if data.loader is not None:
         yield Kept(data, {"kind": "loader", **json.loads(data.loader), "digest": data.digest})

@@ -18,9 +18,9 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PolicyError, PrivgateError
-from privgate.guard import checks as trusted
 from privgate.guard import statement
 from privgate.guard import store as server
+from privgate.guard import truststore as trusted
 from privgate.guard.guard_config import Guard
 from privgate.guard.guard_doctor import examine
 from privgate.guard.truststore import fresh_key
