@@ -201,8 +201,6 @@ class Server:
             if dict(self.client.get_model_version(name, version).tags).get(key, "") != value:
                 self.client.set_model_version_tag(name, version, key, value)
 
-    # What one request needs: a check, or a promotion; each only where the registry has no mark of it.
-
     def choose_step(self, guard: Guard, job: Job) -> str:
         """Return the command that is to run, ``wait`` for a signature from elsewhere, or nothing."""
         counts = self.counts(guard, job)
@@ -269,13 +267,11 @@ class Server:
         # the last tag that a check attaches; without it the attaching was interrupted
         if tags.get("privgate.policy_digest") != job.policy.digest or "privgate.findings" not in tags:
             return None
-        try:
+        with contextlib.suppress(StatementError):
             decided = statement.when(tags.get("privgate.decided_at", ""))
-        except StatementError:
-            return None
-        if decided.timestamp() < job.since or (statement.now() - decided).days >= job.policy.valid_days:
-            return None
-        return tags.get("privgate.outcome") in {"passed", "warned"}
+            if decided.timestamp() >= job.since and (statement.now() - decided).days < job.policy.valid_days:
+                return tags.get("privgate.outcome") in {"passed", "warned"}
+        return None
 
     def counts(self, guard: Guard, job: Job) -> bool:
         """Whether a statement lets the version be released as the target, as the guarded store asks."""
@@ -286,11 +282,10 @@ class Server:
             terms = Terms(guard.registry, "", accept_advisory=guard.accept_advisory)
             terms = replace(terms, accept_unboxed=guard.accept_unboxed)
         terms = replace(terms, policy_digest=job.policy.digest, policy=job.policy.name)
-        try:
+        with contextlib.suppress(StatementError):
             check(text, guard.trust, row, terms, target=job.target, now=statement.now())
-        except StatementError:
-            return False
-        return True
+            return True
+        return False
 
     def _record(self, event: str, job: Job, doing: str, *, why: str = "") -> None:
         """Append to the audit log; what cannot be recorded is not done."""

@@ -1,6 +1,7 @@
 """Whether a statement lets this row of this registry be released as that target, now: pure, in microseconds."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
@@ -148,18 +149,15 @@ def boxed(isolation: str) -> bool:
 
 
 def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:
-    """Return what a verdict says that a key which counts has signed; None for anything else.
-
-    A refusal outlives the window of its key: an approval by a younger key must not outlive the refusal.
-    """
-    try:
+    """Return what a verdict says that a key which counts has signed; None for anything else."""
+    with suppress(StatementError):
         envelope = Envelope.parse(text)
         claims = Claims.read(envelope.statement)
+        # a refusal outlives the window of its key: an approval by a younger key must not outlive the refusal
         moments = (claims.signed, now) if claims.passed else (claims.signed,)
         trust.verify(envelope, claims.role("verdict"), model=claims.name, moments=moments)
-    except StatementError:
-        return None
-    return claims
+        return claims
+    return None
 
 
 def check_original(

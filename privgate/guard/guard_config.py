@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
 from privgate.errors import PolicyError, StatementError, UsageError
 from privgate.guard import lookalikes, release_table, statement
 from privgate.guard.checks import Terms
 from privgate.guard.lookalikes import fold, is_plain, looks_like
-from privgate.guard.release_table import AcceptedRow, ReleaseRow, Table, Text
+from privgate.guard.release_table import AcceptedRow, ReleaseRow, Table, Text, Written
 from privgate.guard.truststore import TrustStore
 
 #: what a line of the audit log may be about
@@ -102,17 +102,13 @@ def _digest(line: bytes) -> str:
 VARIABLE = "PRIVGATE_GUARD"
 
 
-class _Protected(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    aliases: list[Text] = []
-    stages: list[Text] = []
-    models: list[Text] = []
+class _Protected(Written):
+    aliases: list[Text] = Field(default_factory=list)
+    stages: list[Text] = Field(default_factory=list)
+    models: list[Text] = Field(default_factory=list)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
+class _File(Written):
     registry: Text
     trust: str
     protected: _Protected
@@ -130,7 +126,7 @@ class _Named(_File):
 class _Tabled(_File):
     schema_: Literal["privgate/guard/v2"] = Field(alias="schema")
     releases: Annotated[list[ReleaseRow], Field(min_length=1)]
-    still_accepted: list[AcceptedRow] = []
+    still_accepted: list[AcceptedRow] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)

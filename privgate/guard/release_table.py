@@ -19,22 +19,24 @@ Text = Annotated[str, Field(min_length=1)]
 _OneOrMany = Annotated[list[Text], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 
 
-class ReleaseRow(BaseModel):
-    """One row as it is written: models, where to, task and policy."""
+class Written(BaseModel):
+    """What an operator writes: nothing unknown, nothing of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+
+class ReleaseRow(Written):
+    """One row as it is written: models, where to, task and policy."""
+
     models: _OneOrMany = Field(min_length=1)
-    aliases: _OneOrMany = []
+    aliases: _OneOrMany = Field(default_factory=list)
     task: Literal["classification", "regression", "not applicable"]
     policy: Text
     file: Literal["downloadable", "not downloadable"] = "downloadable"
 
 
-class AcceptedRow(BaseModel):
+class AcceptedRow(Written):
     """A policy whose older statements still count: those signed before a day, until another."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     models: _OneOrMany = Field(min_length=1)
     policy: Text

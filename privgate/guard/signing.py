@@ -99,9 +99,7 @@ def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evid
         evidence = Evidence.from_payload(document["evidence"])
     except (KeyError, TypeError, ValueError) as exc:
         raise StatementError(f"the report's evidence cannot be read: {exc}") from exc
-    if {k: evidence.subject.get(k) for k in ("name", "version", "digests")} != {
-        k: document["subject"].get(k) for k in ("name", "version", "digests")
-    }:
+    if any(evidence.subject.get(k) != document["subject"].get(k) for k in ("name", "version", "digests")):
         raise StatementError("the report's evidence is about another model than the report")
     kept = evidence.run.remembered
     if kept is None or not kept.signable:
@@ -133,8 +131,7 @@ def _doubted(said: Mapping[str, str], groups: Mapping[str, str], findings: Seque
 def expires(document: dict[str, Any], judged: Judged, policy: Policy, decided: datetime) -> datetime:
     """Return the end of the last day on which the approval counts: never later than what it rests on."""
     last = datetime.combine(judged.expires, time.max, UTC)
-    stated = str(document.get("expires") or "")
-    if stated:
+    if stated := str(document.get("expires") or ""):
         moment = datetime.fromisoformat(stated)
         last = min(last, moment if moment.tzinfo else datetime.combine(moment.date(), time.max, UTC))
     return min(last, decided + timedelta(days=policy.valid_days)).replace(microsecond=0)
@@ -207,9 +204,9 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     target = named(client, uri)
     with answering(f"reading {uri}"):
         text = client.get_model_version(target.name, target.version).tags.get(TAG, "")
-    before = Claims.read(Envelope.parse(text).statement) if text else None
-    if before is None:
+    if not text:
         raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate sign")
+    before = Claims.read(Envelope.parse(text).statement)
     if before.workspace != statement.workspace():
         raise StatementError(f"the statement of {uri} is for workspace {before.workspace!r}; check and sign again")
     if before.task == statement.NOT_APPLICABLE:

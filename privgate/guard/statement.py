@@ -81,12 +81,8 @@ class Envelope:
     def text(self) -> str:
         """Return the envelope as JSON on one line."""
         signatures = [{"keyid": k, "sig": base64.b64encode(s).decode()} for k, s in self.signatures]
-        content = {
-            "payload": base64.b64encode(self.payload).decode(),
-            "payloadType": self.payload_type,
-            "signatures": signatures,
-        }
-        return json.dumps(content, separators=(",", ":"))
+        body = {"payload": base64.b64encode(self.payload).decode(), "payloadType": self.payload_type}
+        return json.dumps({**body, "signatures": signatures}, separators=(",", ":"))
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -68,13 +68,11 @@ class Key:
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> Self:
         """Return the key that an entry of a trust store states; ``StatementError``: it has another id."""
-        fields: dict[str, Any] = {
-            k: tuple(v) if k in {"roles", "models", "model_patterns"} else v for k, v in entry.items()
-        }
-        stated = fields.pop("id", None)
+        fields = {k: v for k, v in entry.items() if k != "id"}
+        fields |= {k: tuple(fields[k]) for k in ("roles", "models", "model_patterns") if k in fields}
         key = cls(**fields)
-        if stated not in {None, key.key_id}:
-            raise StatementError(f"trusted key {stated!r} has another id than its bytes")
+        if entry.get("id", key.key_id) != key.key_id:
+            raise StatementError(f"trusted key {entry['id']!r} has another id than its bytes")
         return key
 
     @cached_property
@@ -129,9 +127,11 @@ class Revoked:
             raise StatementError("a revoked statement is not named by sha256:<hex> of its payload")
         statement.when(self.at)
 
-    def is_about(self, envelope: Envelope) -> bool:
+    def covers(self, envelope: Envelope, role: str) -> bool:
         """Whether a verdict is about this version, and was signed or rests on a check that ended before."""
-        if not self.subject:
+        # a key of its own role signs the evidence behind "not applicable", too
+        other = role == NOT_APPLICABLE and envelope.statement.get("predicateType") == statement.VSA_TYPE
+        if not self.subject or not (role == "verdict" or other):
             return False
         claims = Claims.read(envelope.statement)
         about = f"models:/{claims.name}/{claims.version}" == self.subject
@@ -168,21 +168,18 @@ class TrustStore:
         """Write the store; a reader sees the old file or the new one, never half of it."""
         entries = [{"id": k.key_id, **asdict(k)} for k in self.keys]
         draft = path.with_name(f".{path.name}.{os.getpid()}")
-        content: dict[str, Any] = {"schema": SCHEMA, "keys": entries}
+        content: dict[str, Any] = {"schema": _SCHEMA_REVOKED if self.revoked else SCHEMA, "keys": entries}
         if self.revoked:
-            content |= {
-                "schema": _SCHEMA_REVOKED,
-                "revoked": [{k: v for k, v in asdict(r).items() if v or k != "subject"} for r in self.revoked],
-            }
+            content["revoked"] = [{k: v for k, v in asdict(r).items() if v or k != "subject"} for r in self.revoked]
         draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         draft.replace(path)
 
     def key(self, wanted: str) -> Key:
         """Return the key whose id begins with ``wanted``; ``StatementError``: none does, or several do."""
-        found = [k for k in self.keys if k.key_id.startswith(wanted)]
-        if len(found) != 1 or not wanted:
-            raise StatementError(f"{len(found)} trusted keys have an id beginning with {wanted!r}; give more of it")
-        return found[0]
+        keys = [k for k in self.keys if k.key_id.startswith(wanted)]
+        if len(keys) != 1 or not wanted:
+            raise StatementError(f"{len(keys)} trusted keys have an id beginning with {wanted!r}; give more of it")
+        return keys[0]
 
     def add(self, key: Key) -> Self:
         """Return the store with one more key."""
@@ -218,10 +215,8 @@ class TrustStore:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
         payload = statement.payload_digest(envelope.payload)
-        # a key of its own role signs the evidence behind "not applicable", too
-        verdict = role == NOT_APPLICABLE and envelope.statement.get("predicateType") == statement.VSA_TYPE
         for taken in self.revoked:
-            if taken.statement == payload or ((role == "verdict" or verdict) and taken.is_about(envelope)):
+            if taken.statement == payload or taken.covers(envelope, role):
                 because = f": {taken.note}" if taken.note else ""
                 raise StatementError(f"the {role} statement was revoked on {taken.at}{because}")
         times = tuple(moments)
@@ -233,10 +228,8 @@ class TrustStore:
                 except InvalidSignature:
                     why = f"its signature by key {named[:12]} is not valid"
                     continue
-                refusal = key.refusal(role, model, *times)
-                if not refusal:
+                if not (why := key.refusal(role, model, *times)):
                     return key
-                why = refusal
         raise StatementError(f"the {role} statement does not count: {why}")
 
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from privgate.errors import PrivgateError, StatementError
@@ -224,11 +224,10 @@ class RecordedWrites:
     def _privgate_recorded(
         self, doing: str, name: str, *, version: str = "", alias: str = "", stage: str = ""
     ) -> Iterator[None]:
-        try:
+        guard = log = None
+        with suppress(PrivgateError):  # nothing can be released then, and withdrawing must not need a configuration
             guard = self.privgate_watch.guard()
-        except PrivgateError:  # nothing can be released then, and withdrawing must not need a configuration
-            guard = None
-        log = guard.audit_log if guard is not None else None
+            log = guard.audit_log
         if guard is None or log is None or name == PROBE:
             yield
             return

@@ -96,15 +96,15 @@ def _log_sklearn(
 ) -> Any:
     import mlflow.sklearn
 
-    by_name = _by_name()
     if trusted is not None:
-        more = {"skops_trusted_types": trusted or None}
+        held = model
         if accepted is not None:
-            names = [f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing")]
-            more = {"skops_trusted_types": [*trusted, *names]}
-        held = model if accepted is None else by_name.Refusing(model, accepted)
+            by_name = _by_name()
+            trusted = [*trusted, *(f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing"))]
+            held = by_name.Refusing(model, accepted)
+        skops = {"serialization_format": "skops", "skops_trusted_types": trusted or None}
         with suppress(TypeError), _code(accepted) as code:  # MLflow before skops came in
-            return mlflow.sklearn.log_model(held, serialization_format="skops", **more, **code, **options)
+            return mlflow.sklearn.log_model(held, **skops, **code, **options)
     with _by_value(accepted_questions):
         held = model if accepted is None else accepted_questions.Refusing(model, accepted)
         return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
