@@ -69,10 +69,7 @@ class ServeSettings:
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """The tag ``privgate.request``: ``policy[,alias][;since]``; 0.1 wrote who worked on it, too, which is not kept.
-
-    ``since`` is when work on this request began, Unix time in seconds; 0 if it has not. A result since then answers it.
-    """
+    """The tag ``privgate.request``: ``policy[,alias][;since]``, since when work on it goes on (Unix time), or 0."""
 
     policy: str = ""
     target: str = ""
@@ -121,10 +118,7 @@ class Server:
     later: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
 
     def look(self) -> float:
-        """Look once; return the seconds until something is due that failed before, infinity if nothing is.
-
-        ``PrivgateError``: the registry does not answer, or the configuration cannot be used; look again later.
-        """
+        """Look once; return the seconds until something is due that failed before, infinity if nothing is."""
         guard, requests = Guard.load(self.settings.config), self._list_requests()
         self.later = {k: v for k, v in self.later.items() if requests.get(k[:2]) == k[2]}
         # the oldest version first, so that an alias is moved forward

@@ -206,10 +206,7 @@ class Guard:
         return guard
 
     def alias_meant(self, alias: str) -> str:
-        """Return the protected alias that ``alias`` is, or that a reader may take it for; empty for any other.
-
-        An alias that is not plain ASCII may look, or count in some database, like any other: it is taken for one.
-        """
+        """Return the protected alias that ``alias`` is, or may be taken for as any odd name is; else empty."""
         if alias in self.aliases:
             return alias
         if not is_plain(alias):
@@ -222,10 +219,7 @@ class Guard:
         return any(fnmatchcase(folded, fold(pattern)) for pattern in self.models)
 
     def model_meant(self, name: str) -> str:
-        """Return the protected pattern that a model's name may be taken for; empty for a protected one, or any other.
-
-        Consumers that read a version by such a name would believe that it had to be approved.
-        """
+        """Return the protected pattern that a name is not under, and that its readers would take it for; else empty."""
         if self.protects_model(name):
             return ""
         seen = lookalikes.looks(name)
@@ -251,10 +245,7 @@ class Guard:
 
 
 def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
-    """Return name, digest and files of a policy: a shipped name, a file, or ``sha256:<hex>`` of the resolved policy.
-
-    ``PolicyError``: there is no such policy, or it cannot be used.
-    """
+    """Return name, digest and files of a policy: shipped, of a file, or of a digest; ``PolicyError``: of none."""
     if re.fullmatch("sha256:[0-9a-f]{64}", name):
         return name[:19], name, ()
     try:

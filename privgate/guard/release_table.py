@@ -101,10 +101,8 @@ class Table:
     files: tuple[Path, ...]
 
     def row(self, model: str, target: str | None) -> Row:
-        """Return the one that decides about a model and a target; ``PolicyError``: none does, or several that differ.
-
-        A name of other letters may look like one of another row, and a row for all others would release it: none does.
-        """
+        """Return the row of a model and a target; ``PolicyError``: there is none, or several that differ."""
+        # a name of other letters may look like one of another row, and a row for all others would release it
         if not model.isascii():
             raise PolicyError(f"the guard's table releases no model like {model!r}: names are of ASCII letters there")
         mine = [r for r in self.rows if r.is_for(fold(model), None if target is None else fold(target))]

@@ -247,10 +247,7 @@ class Claims:
         return {"_type": STATEMENT_TYPE, "subject": [files], "predicateType": kind, "predicate": predicate}
 
     def evidence_statement(self, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
-        """Return the evidence as an in-toto statement: what was measured and found, bound to the report by digest.
-
-        ``files`` is path -> sha256 of every file of the served folder.
-        """
+        """Return what was measured and found, bound to the report and every file by digest, as an in-toto statement."""
         findings = [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]]
         return self._state(
             EVIDENCE_TYPE,

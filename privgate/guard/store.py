@@ -1,7 +1,6 @@
 """The guarded registry store: MLflow's own store, whose promoting writes ask for a valid statement first.
 
-The guard never evaluates. It looks at the row and its statement, and refuses with a sentence; whatever it cannot find
-out, it refuses. Reads, and writes that promote nothing, are MLflow's own.
+The guard never evaluates: it refuses by the row and its statement, and whatever it cannot find out. Reads are MLflow's.
 """
 
 import functools

@@ -1,8 +1,7 @@
 """One transaction for a promoting write and everything the guard asks about it, by the database's own equality.
 
-MLflow's store opens a session for each of its methods. While one of the guard's transactions lasts, they are all given
-the guard's session: what is checked, written and looked at again is committed at once, or not at all. Such writes
-wait for one another, SQLite's for any other write to the database.
+While one of the guard's transactions lasts, all methods of MLflow's store are given its session: what is checked,
+written and looked at again is committed at once, or not at all. Such writes wait for one another.
 """
 
 import inspect
@@ -108,10 +107,7 @@ def check_equality(store: Any) -> None:
 
 
 def share_sessions(store: Any) -> None:
-    """Give every method of a store the guard's session while one of its transactions lasts.
-
-    Outside of them the guard's reads never come from a replica: what it reads must be what is written.
-    """
+    """Give a store's methods the guard's session while one of its transactions lasts, and never a replica's."""
     sessions = getattr(store, "ManagedSessionMaker", None)
     if sessions is None or "privgate_shares" in vars(store):
         return
@@ -138,10 +134,7 @@ def in_workspace(name: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def transaction(store: Any, model: str | None) -> Iterator[Any]:
-    """Hold one session for everything that a store does meanwhile, with the rows of ``model`` locked; None for all.
-
-    Gives None where the store has no sessions, because its registry is another server's.
-    """
+    """Hold one session meanwhile, the rows of ``model`` (None: all) locked; None where that is another server's."""
     sessions = getattr(store, "ManagedSessionMaker", None)
     if sessions is None:
         yield None

@@ -159,10 +159,7 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
 def approved_report(
     uri: str, *, config: Path | None = None, tracking_uri: str | None = None
 ) -> Mapping[str, Any] | None:
-    """Return the signed report of an approved version; None where none counts, or no guard's configuration is known.
-
-    ``config`` is that configuration; what ``PRIVGATE_GUARD`` names if absent. Who may write reports could forge one.
-    """
+    """Return the signed report of an approved version; None where none counts, or no guard is configured."""
     place = config or os.environ.get(VARIABLE)
     if not place:
         return None

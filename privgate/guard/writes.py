@@ -183,10 +183,7 @@ class GuardedWrites(Copies):
 
 
 class RecordedWrites:
-    """What the audit log says of a guarded store; does nothing where the configuration names no log.
-
-    A protected target is recorded before it is moved, too: what cannot be recorded is refused.
-    """
+    """What the audit log says of a guarded store, before a protected target is moved, too; nothing without a log."""
 
     privgate_watch: Watch
 

@@ -155,10 +155,7 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
 
 
 def local_registry(folder: Path, *, experiment: str = "privgate") -> str:
-    """Return the tracking URI of an SQLite registry below ``folder``, made if absent, and log to it from now on.
-
-    The folder gets ``registry.db`` and ``artifacts/``, those of the experiment; nothing is written anywhere else.
-    """
+    """Return the tracking URI of an SQLite registry below a folder, made if absent, and log to it from now on."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     uri = f"sqlite:///{folder / 'registry.db'}"

@@ -258,10 +258,7 @@ def _parsed(root: Path) -> None:
 def recomputed(
     client: Any, uri: str, files: StoredFiles, table: Mapping[str, str], *, tracking_uri: str | None
 ) -> dict[str, str]:
-    """Return digests of model and recipe, and of the data where they are stored and this user may read them.
-
-    For a signer who believes no report: nobody's code runs. ``files`` is the served folder, ``table`` its digests.
-    """
+    """Return digests of model, recipe and, where they may be read, data; runs nobody's code, believes no report."""
     own = sorted(path for path in table if path.startswith(f"{layout.FOLDER}/"))
     found = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}
     with tempfile.TemporaryDirectory(prefix="privgate-") as place:

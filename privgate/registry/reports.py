@@ -65,10 +65,7 @@ def keep(client: Any, model_id: str, files: Path, place: str) -> str:
 
 
 def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
-    """Return the report document attached to a version: the last decided one, or that of the policy of this name.
-
-    ``uri`` is ``models:/name/version`` or ``models:/name@alias``. ``SubjectError``: no report is attached.
-    """
+    """Return the report attached to ``models:/…``, the last or that by a policy; ``SubjectError``: there is none."""
     client = connect(tracking_uri)
     present = named(client, uri)
     # artifacts written by other tools are not ours to trust: a report is display, a signed statement is evidence

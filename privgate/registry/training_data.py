@@ -29,10 +29,7 @@ _WEB = ("http:", "https:")
 
 
 def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_uri: str | None) -> TrainingData:
-    """Return the data that a reference names; every file and the whole are verified.
-
-    ``DigestMismatchError``: they are not what was recorded. ``SubjectError``: the kind is unknown, or not allowed.
-    """
+    """Return the data that a reference names; every file and the whole are verified."""
     kind = reference.get("kind")
     if kind == "loader":
         if (loader := str(reference["reference"])) not in os.environ.get("PRIVGATE_LOADERS", "").split():
