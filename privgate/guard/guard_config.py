@@ -109,6 +109,7 @@ class _Protected(Written):
 
 
 class _File(Written):
+    schema_: str = Field(alias="schema")  # first: what is wrong with it is said first
     registry: Text
     trust: str
     protected: _Protected

@@ -39,8 +39,9 @@ class _Model(_Part):
     files: dict[str, str]
 
 
-class _Sources(_Model):
+class _Sources(_Part):
     folder: str
+    files: dict[str, str]
 
 
 class _Data(_Part):
