@@ -1,8 +1,8 @@
 """Automatic checks: whatever a registered model asks for is checked or promoted, each in a process with a clock.
 
-A version asks by the tag ``privgate.request`` (policy, or policy and alias) or by the alias ``candidate``. Each step
-leaves its mark in the registry, which holds all state: a statement that counts needs no check, a result decided since
-the work began needs no second one, an alias that is moved ends the request. A restart loses nothing.
+A version asks by the tag ``privgate.request`` (policy, or policy and alias) or by the alias ``candidate``. The registry
+holds all state, so a restart loses nothing: a statement that counts needs no check, a result decided since the work
+began needs no second one, an alias that is moved ends the request.
 """
 
 import base64
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -29,7 +29,7 @@ from privgate.guard.checks import Terms, check, row_and_statement
 from privgate.guard.guard_config import AuditLog, Guard
 from privgate.policy import Policy
 from privgate.registry.addresses import VARIABLE as SOURCES
-from privgate.registry.client import answering
+from privgate.registry.client import answering, list_pages
 from privgate.registry.layout import path_part
 
 logger = logging.getLogger(__name__)
@@ -69,11 +69,7 @@ class ServeSettings:
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """The value of the tag ``privgate.request``: ``policy[,alias][;since]``.
-
-    ``since`` is when work on this request began, Unix time in seconds; 0 if it has not. A result decided since then
-    answers it; asking again is a new request. Version 0.1 wrote who worked on it, too, which is read and not kept.
-    """
+    """The tag ``privgate.request``: ``policy[,alias][;since]``, since when work on it goes on (Unix time), or 0."""
 
     policy: str = ""
     target: str = ""
@@ -122,13 +118,7 @@ class Server:
     later: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
 
     def look(self) -> float:
-        """Look once; return the seconds until something is due that failed before, infinity if nothing is.
-
-        Raises
-        ------
-        PrivgateError
-            The registry does not answer, or the configuration cannot be used; look again later.
-        """
+        """Look once; return the seconds until something is due that failed before, infinity if nothing is."""
         guard, requests = Guard.load(self.settings.config), self._list_requests()
         self.later = {k: v for k, v in self.later.items() if requests.get(k[:2]) == k[2]}
         # the oldest version first, so that an alias is moved forward
@@ -146,11 +136,11 @@ class Server:
         """Return (name, version) -> the tag's value of everything that asks; of candidates an empty value."""
         requests: dict[tuple[str, str], str] = {}
         with answering("listing candidates"):
-            for model in _list_pages(self.client.search_registered_models):
+            for model in list_pages(self.client.search_registered_models):
                 if (version := dict(model.aliases or {}).get(CANDIDATE)) is not None:
                     requests[str(model.name), str(version)] = ""
         with answering("listing requests"):
-            for row in _list_pages(self.client.search_model_versions, f"tags.`{TAG}` LIKE '%'"):
+            for row in list_pages(self.client.search_model_versions, f"tags.`{TAG}` LIKE '%'"):
                 requests[str(row.name), str(row.version)] = str(dict(row.tags)[TAG])
         return requests
 
@@ -204,8 +194,6 @@ class Server:
         with answering(f"writing to models:/{name}/{version}"):
             if dict(self.client.get_model_version(name, version).tags).get(key, "") != value:
                 self.client.set_model_version_tag(name, version, key, value)
-
-    # What one request needs: a check, or a promotion; each only where the registry has no mark of it.
 
     def choose_step(self, guard: Guard, job: Job) -> str:
         """Return the command that is to run, ``wait`` for a signature from elsewhere, or nothing."""
@@ -266,22 +254,18 @@ class Server:
             return int(dict(self.client.get_registered_model(job.name).aliases).get(str(job.target), 0))
 
     def result(self, job: Job) -> bool | None:
-        """Return whether the attached result approves; None if there is none under this policy since work began.
-
-        The tags are display: a forged one spares a check, and without a statement nothing follows from that.
-        """
+        """Return whether the attached result approves; None if there is none under this policy since work began."""
+        # the tags are display: a forged one spares a check, and without a statement nothing follows from that
         with answering(f"reading {job.uri}"):
             tags = dict(self.client.get_model_version(job.name, job.version).tags)
         # the last tag that a check attaches; without it the attaching was interrupted
         if tags.get("privgate.policy_digest") != job.policy.digest or "privgate.findings" not in tags:
             return None
-        try:
+        with contextlib.suppress(StatementError):
             decided = statement.when(tags.get("privgate.decided_at", ""))
-        except StatementError:
-            return None
-        if decided.timestamp() < job.since or (statement.now() - decided).days >= job.policy.valid_days:
-            return None
-        return tags.get("privgate.outcome") in {"passed", "warned"}
+            if decided.timestamp() >= job.since and (statement.now() - decided).days < job.policy.valid_days:
+                return tags.get("privgate.outcome") in {"passed", "warned"}
+        return None
 
     def counts(self, guard: Guard, job: Job) -> bool:
         """Whether a statement lets the version be released as the target, as the guarded store asks."""
@@ -292,11 +276,10 @@ class Server:
             terms = Terms(guard.registry, "", accept_advisory=guard.accept_advisory)
             terms = replace(terms, accept_unboxed=guard.accept_unboxed)
         terms = replace(terms, policy_digest=job.policy.digest, policy=job.policy.name)
-        try:
+        with contextlib.suppress(StatementError):
             check(text, guard.trust, row, terms, target=job.target, now=statement.now())
-        except StatementError:
-            return False
-        return True
+            return True
+        return False
 
     def _record(self, event: str, job: Job, doing: str, *, why: str = "") -> None:
         """Append to the audit log; what cannot be recorded is not done."""
@@ -305,24 +288,8 @@ class Server:
             self.settings.audit.record(event, **what, policy=job.policy.digest, why=why)
 
 
-def _list_pages(search: Callable[..., Any], *query: str) -> Iterator[Any]:
-    token = None
-    while True:
-        page = search(*query, max_results=1000, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return
-
-
-# One command in a process of its own: it checks, has signed and promotes, and this process does none of it.
-
-
 def environment() -> dict[str, str]:
-    """Return this process's environment without secrets of privgate's own, for work on anybody's word.
-
-    Training data lie beside the registry or where the operator says: a recipe names no other address.
-    """
+    """Return this process's environment for work on anybody's word: no secrets, no sources but the operator's."""
     return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in SECRETS}}
 
 
@@ -351,25 +318,16 @@ def run_command(words: Sequence[str], log: Path, seconds: float) -> tuple[int, s
 
 
 def run_as_child() -> None:
-    """Run the command line, which ends when its starter does: however that ends, kill -9 included, stdin ends then.
-
-    The watch is a process: a thread would wait for code that holds the interpreter.
-    """
-    if not os.fork():
+    """Run the command line, which ends when its starter does: however that ends, kill -9 included, stdin ends then."""
+    if not os.fork():  # a thread would wait for code that holds the interpreter
         while os.read(0, 1):
             pass
         os.killpg(os.getpgid(0), signal.SIGKILL)
     runpy.run_module("privgate", run_name="__main__", alter_sys=True)
 
 
-# Health and the webhook over HTTP, and the loop behind them.
-
-
 def refuse_delivery(secret: bytes, headers: Mapping[str, str], body: bytes, now: float | None = None) -> str:
-    """Return why a webhook's delivery is not MLflow's own of these minutes; empty if it is.
-
-    Waking is all that it does: what it says is never read, so a repeated or lost one changes nothing but the moment.
-    """
+    """Return why a webhook's delivery is not MLflow's own of these minutes; empty if it is. It only wakes."""
     delivery, stamp = (headers.get(f"x-mlflow-{name}", "") for name in ("delivery-id", "timestamp"))
     if not delivery or not stamp.isascii() or not stamp.isdigit() or len(stamp) > 12:
         return "no delivery id or timestamp"

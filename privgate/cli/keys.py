@@ -28,13 +28,13 @@ def keys() -> None:
 @click.option("--note", default="", help="For people.")
 def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str) -> int:
     """Write a new private key to PRIVATE (mode 600) and trust its public half."""
-    from privgate.guard import checks
+    from privgate.guard import truststore
     from privgate.guard.truststore import fresh_key
 
     outputs.file(store, "--trust")
-    held = checks.TrustStore.load(store) if store.exists() else checks.TrustStore(())
-    signer = checks.new_key()
-    fresh = fresh_key(signer.public, days=days, roles=roles or checks.ROLES, models=models or ("*",), note=note)
+    held = truststore.TrustStore.load(store) if store.exists() else truststore.TrustStore(())
+    signer = truststore.new_key()
+    fresh = fresh_key(signer.public, days=days, roles=roles or truststore.ROLES, models=models or ("*",), note=note)
     _write_private(private, signer.pem())
     held.add(fresh).save(store)
     click.echo(f"key {fresh.key_id}\n  private: {private}\n  trusted until {fresh.not_after} in {store}")
@@ -45,9 +45,9 @@ def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], model
 @_STORE
 def show(*, store: Path) -> int:
     """List trusted keys: id, window, roles, models, state."""
-    from privgate.guard import checks, statement
+    from privgate.guard import statement, truststore
 
-    for key in checks.TrustStore.load(store).keys:
+    for key in truststore.TrustStore.load(store).keys:
         reasons = [key.refusal(role, (key.scope or ("",))[0], statement.now()) for role in key.roles]
         state = "counts" if key.roles and not any(reasons) else next((r for r in reasons if r), "counts for nothing")
         click.echo(f"{key.key_id}  {key.not_before} .. {key.not_after}  {','.join(key.roles)}  {' '.join(key.scope)}")
@@ -66,12 +66,12 @@ def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> 
 
     Until the overlap ends, sign stored evidence again: privgate sign --renew models:/name@alias.
     """
-    from privgate.guard import checks, statement
+    from privgate.guard import statement, truststore
     from privgate.guard.truststore import fresh_key
 
-    held = checks.TrustStore.load(store)
+    held = truststore.TrustStore.load(store)
     before = held.key(old)
-    signer = checks.new_key()
+    signer = truststore.new_key()
     fresh = fresh_key(signer.public, days=days, roles=before.roles, models=before.scope, note=before.note)
     after = held.retire(before.key_id, after=statement.now() + timedelta(days=overlap))
     _write_private(private, signer.pem())
@@ -86,9 +86,9 @@ def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> 
 @_STORE
 def revoke_key(*, key_id: str, store: Path) -> int:
     """Let nothing count any more that the key KEY_ID signed, whenever it did."""
-    from privgate.guard import checks, statement
+    from privgate.guard import statement, truststore
 
-    held = checks.TrustStore.load(store)
+    held = truststore.TrustStore.load(store)
     held.revoke(key_id, at=statement.now()).save(store)
     click.echo(f"key {held.key(key_id).key_id} is revoked; check and sign again what rested on it")
     return 0
@@ -119,7 +119,7 @@ def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> 
     again makes another statement, which counts.
     """
     from privgate.guard import statement
-    from privgate.guard.checks import TrustStore
+    from privgate.guard.truststore import TrustStore
 
     held, now, note = TrustStore.load(store), statement.now(), " ".join(reason.split())[:200]
     if what.startswith("models:"):

@@ -52,9 +52,9 @@ def sign(
     user than privgate check, or on another host: otherwise the statement is marked advisory.
     """
     from privgate.guard import signing
-    from privgate.guard.checks import signer_from
     from privgate.guard.guard_config import Guard
     from privgate.guard.signing import SigningRequest
+    from privgate.guard.truststore import signer_from
     from privgate.policy import Policy
 
     if (out_dir is None) == (renew is None):

@@ -1,16 +1,16 @@
 """Whether a statement lets this row of this registry be released as that target, now: pure, in microseconds."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from privgate.errors import StatementError, SubjectError
 from privgate.guard import statement
 from privgate.guard.release_table import Earlier
-from privgate.guard.signer import CommandSigner, KeySigner, Signer, new_key, signer_from
 from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
-from privgate.guard.truststore import ROLES, Key, TrustStore
+from privgate.guard.truststore import TrustStore
 from privgate.registry import reports
 from privgate.registry.client import answering
 from privgate.registry.named import oddity
@@ -43,6 +43,12 @@ class Row:
     #: where the row lies
     workspace: str = statement.DEFAULT_WORKSPACE
 
+    @classmethod
+    def read(cls, name: str, held: Any, storage: Any, created: Any, workspace: str) -> Self:
+        """Return the row of MLflow's entity of a version."""
+        run_id = str(held.run_id or "")
+        return cls(name, str(held.version), str(held.source), str(storage), int(created), run_id, workspace)
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -68,26 +74,7 @@ class Terms:
 
 
 def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
-    """Return what a statement says if it lets ``row`` be released as ``target``.
-
-    Parameters
-    ----------
-    text : str
-        The envelope, from the row's tag.
-    trust : TrustStore
-        Keys that count.
-    row, terms : Row, Terms
-        What is to be released, and what must hold.
-    target : str or None
-        Alias or stage; None for any target of this model.
-    now : datetime
-        The present time.
-
-    Raises
-    ------
-    StatementError
-        It does not; the sentence says why.
-    """
+    """Return a statement's claims, or raise ``StatementError``: ``row`` may not be released as a target (None: any)."""
     if not text:
         raise StatementError("there is no statement")
     envelope = Envelope.parse(text)
@@ -135,30 +122,23 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
         "the verdict rests on a file that is not downloadable, and the guard's table does not say that of this model; "
         "add 'file: not downloadable' to its row, or check without it"
     )
+    known = (
+        terms.policy_digest,
+        *(e.digest for e in terms.earlier if e.counts(claims.policy_digest, claims.signed, now)),
+    )
+    alone = "the statement is advisory: checker and signer were one user; sign as another user, container or host"
+    kind = f"the model was judged as {task}, and the guard's table says that it is {terms.task or 'to be judged'}"
+    same = task == terms.task if NOT_APPLICABLE in (task, terms.task) else terms.task in {"", task}
     return (
-        (claims.passed, f"the verdict is {claims.outcome}, not an approval"),
-        (claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
+        (claims.passed and claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
         (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
         (claims.signed <= now + _CLOCKS, "the statement is signed in the future; check the clocks"),
         (claims.signed <= claims.expires, "the statement ends before it was signed; check the clocks"),
         (claims.decided <= claims.signed + _CLOCKS, "the statement is signed before its verdict was decided"),
-        (
-            claims.policy_digest == terms.policy_digest
-            or any(e.counts(claims.policy_digest, claims.signed, now) for e in terms.earlier),
-            f"{reached}, {in_force}",
-        ),
-        (
-            task == terms.task if NOT_APPLICABLE in (task, terms.task) else not terms.task or task == terms.task,
-            f"the model was judged as {task}, and the guard's table says that it is {terms.task or 'to be judged'}",
-        ),
-        (
-            terms.withheld or not claims.withheld,
-            undeclared,
-        ),
-        (
-            terms.accept_advisory or not claims.advisory,
-            "the statement is advisory: checker and signer were one user; sign as another user, container or host",
-        ),
+        (claims.policy_digest in known, f"{reached}, {in_force}"),
+        (same, kind),
+        (terms.withheld or not claims.withheld, undeclared),
+        (terms.accept_advisory or not claims.advisory, alone),
         (terms.accept_unboxed or task == NOT_APPLICABLE or boxed(claims.isolation), UNBOXED),
     )
 
@@ -169,18 +149,15 @@ def boxed(isolation: str) -> bool:
 
 
 def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:
-    """Return what a verdict says that a key which counts has signed; None for anything else.
-
-    A refusal outlives the window of its key: an approval by a younger key must not outlive the refusal.
-    """
-    try:
+    """Return what a verdict says that a key which counts has signed; None for anything else."""
+    with suppress(StatementError):
         envelope = Envelope.parse(text)
         claims = Claims.read(envelope.statement)
+        # a refusal outlives the window of its key: an approval by a younger key must not outlive the refusal
         moments = (claims.signed, now) if claims.passed else (claims.signed,)
         trust.verify(envelope, claims.role("verdict"), model=claims.name, moments=moments)
-    except StatementError:
-        return None
-    return claims
+        return claims
+    return None
 
 
 def check_original(
@@ -188,23 +165,8 @@ def check_original(
 ) -> None:
     """Refuse a copy of a version that was refused since it was signed, or of which nobody can tell.
 
-    Parameters
-    ----------
-    claims : Claims
-        What the statement says that lets ``row`` be released.
-    row : Row
-        The version, or a copy of it.
-    original : (Row, str) or None
-        The row that the statement is about and the statement that it carries now; None where there is none.
-    trust : TrustStore
-        Keys that count.
-    now : datetime
-        The present time.
-
-    Raises
-    ------
-    StatementError
-        It was refused, or is gone.
+    ``original`` is the row that the statement is about and the statement that it carries now; None where there is none.
+    ``StatementError``: it was refused, or is gone.
     """
     if not is_copy(claims, row):
         return
@@ -224,35 +186,22 @@ def is_copy(claims: Claims, row: Row) -> bool:
     return (claims.name, claims.version) != (row.name, row.version)
 
 
-# What the registry keeps of a release: the row, the statement in its tag, report and evidence with the model's run.
-#
-# Apart from signing, which needs policies: who only verifies reads these.
-
 TAG = "privgate.statement"
 EVIDENCE_FILE = "evidence.dsse.json"
 _EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
-
-
-def row_of(client: Any, name: str, version: str) -> Row:
-    """Return the registry's row of a model version."""
-    return row_and_statement(client, name, version)[0]
 
 
 def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
     """Return a row and the statement that it carries, read at once; the statement is empty where there is none."""
     with answering(f"reading models:/{name}/{version}"):
         held = client.get_model_version(name, version)
-        storage = str(client.get_model_version_download_uri(name, version))
-    created, run_id = int(held.creation_timestamp), str(held.run_id or "")
-    row = Row(name, str(held.version), str(held.source), storage, created, run_id, statement.workspace())
+        storage = client.get_model_version_download_uri(name, version)
+    row = Row.read(name, held, storage, held.creation_timestamp, statement.workspace())
     return row, str(dict(held.tags).get(TAG, ""))
 
 
 def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
-    """Return report and evidence envelope, stored with the run of a model, whose payload has the wanted digest.
-
-    ``StatementError``: there is none.
-    """
+    """Return the stored report and the evidence envelope of this digest; ``StatementError``: there is none."""
     gone = (
         f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
     )
@@ -268,20 +217,3 @@ def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Env
             if statement.payload_digest(envelope.payload) == wanted and report in stored:
                 return files.read(report), envelope
     raise StatementError(gone)
-
-
-# Who may sign what, and whether a statement counts here and now; ``cryptography`` is imported where it is used.
-
-__all__ = [
-    "ROLES",
-    "CommandSigner",
-    "Key",
-    "KeySigner",
-    "Row",
-    "Signer",
-    "Terms",
-    "TrustStore",
-    "check",
-    "new_key",
-    "signer_from",
-]

@@ -12,27 +12,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
 from privgate.errors import PolicyError, StatementError, UsageError
 from privgate.guard import lookalikes, release_table, statement
-from privgate.guard.checks import Terms, TrustStore
+from privgate.guard.checks import Terms
 from privgate.guard.lookalikes import fold, is_plain, looks_like
-from privgate.guard.release_table import AcceptedRow, ReleaseRow, Table
+from privgate.guard.release_table import AcceptedRow, ReleaseRow, Table, Text, Written
+from privgate.guard.truststore import TrustStore
 
-# The audit log: who asked for what to be released, what was refused and why, what was released and withdrawn.
-#
-# One line of JSON an event, appended and never changed. Each line names the digest of the line before it, so that a
-# line that was changed or taken out of the middle shows; that the end was cut off shows only to who kept a later
-# digest, which is why the log belongs on a host that the registry's users cannot write to, or is shipped away as it
-# grows.
-
-#: what a line may be about
+#: what a line of the audit log may be about
 EVENTS = ("asked", "refused", "approved", "released", "withdrawn", "renamed", "wrong")
 #: a sentence may quote what somebody sent; a line is not for that
 _LONGEST = 2_000
@@ -41,33 +35,25 @@ _TAIL = 256 << 10  # more than any line
 
 @dataclass(frozen=True)
 class AuditLog:
-    """A file of events that any number of processes of a host append to."""
+    """A file of events that any number of processes of a host append to, one line of JSON each, never changed.
+
+    Each line names the digest of the line before it, so that a line that was changed or taken out of the middle shows.
+    That the end was cut off shows only to who kept a later digest: keep the log where no user may write.
+    """
 
     #: the file; made if absent, for its owner and group only. Moving it away begins a new one
     path: Path
 
     def record(self, event: str, **said: str) -> None:
-        """Append one event; it is on disk when this returns.
-
-        Parameters
-        ----------
-        event : str
-            Of ``EVENTS``.
-        said : str
-            What it is about: ``doing``, ``model``, ``version``, ``target``, ``why``, ``by``.
-
-        Raises
-        ------
-        StatementError
-            It cannot be written; what was to be recorded must not happen.
-        """
+        """Append one event of ``EVENTS``, on disk at return; ``StatementError``: what it is about must not happen."""
         if event not in EVENTS:
             raise ValueError(f"no event {event!r}")
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
             with os.fdopen(handle, "r+b") as log:
                 fcntl.flock(log, fcntl.LOCK_EX)  # given back when it is closed
-                last = _last_line(log)
+                tail = os.pread(log.fileno(), _TAIL, max(0, os.fstat(log.fileno()).st_size - _TAIL))
+                last = tail[tail.rstrip(b"\n").rfind(b"\n") + 1 :]
                 if last and not last.endswith(b"\n"):  # a process was killed while it wrote
                     log.write(b"\n")
                 content = {
@@ -84,15 +70,12 @@ class AuditLog:
             raise StatementError(f"audit log {self.path} cannot be written: {exc.strerror}") from exc
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Give every event, oldest first; nothing where there is no log yet.
-
-        ``StatementError``: a line is no event, or does not follow the one before it: the log was changed.
-        """
+        """Give every event, oldest first; ``StatementError``: a line is none, or was changed, or one before it was."""
         previous = _digest(b"")
         try:
             with self.path.open("rb") as log:
                 for number, line in enumerate(log, 1):
-                    yield _event(line, previous, f"audit log {self.path}, line {number}")
+                    yield _read_event(line, previous, f"audit log {self.path}, line {number}")
                     previous = _digest(line)
         except FileNotFoundError:
             return
@@ -100,49 +83,35 @@ class AuditLog:
             raise StatementError(f"audit log {self.path} cannot be read: {exc.strerror}") from exc
 
 
-def _event(line: bytes, previous: str, where: str) -> dict[str, Any]:
+def _read_event(line: bytes, previous: str, where: str) -> dict[str, Any]:
     try:
-        found = strict_json.loads(line)
+        event = strict_json.loads(line)
     except DocumentError as exc:
         raise StatementError(f"{where} {exc}") from exc
-    if not isinstance(found, dict) or found.get("event") not in EVENTS:
+    if not isinstance(event, dict) or event.get("event") not in EVENTS:
         raise StatementError(f"{where} is no event")
-    if found.get("previous") != previous:
+    if event.get("previous") != previous:
         raise StatementError(f"{where} does not follow the line before it: something was changed or taken out")
-    return found
-
-
-def _last_line(log: Any) -> bytes:
-    size = os.fstat(log.fileno()).st_size
-    tail = os.pread(log.fileno(), _TAIL, max(0, size - _TAIL))
-    return bytes(tail[tail.rstrip(b"\n").rfind(b"\n") + 1 :])
+    return event
 
 
 def _digest(line: bytes) -> str:
     return "sha256:" + hashlib.sha256(line.rstrip(b"\n")).hexdigest() if line.strip() else ""
 
 
-# One configuration file: what is protected, by which policy, and whose statements count.
-
 VARIABLE = "PRIVGATE_GUARD"
-_Names = Annotated[list[Annotated[str, Field(min_length=1)]], Field(default_factory=list)]
 
 
-class _Protected(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    aliases: _Names
-    stages: _Names
-    models: _Names
+class _Protected(Written):
+    aliases: list[Text] = Field(default_factory=list)
+    stages: list[Text] = Field(default_factory=list)
+    models: list[Text] = Field(default_factory=list)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    schema_: Literal["privgate/guard/v1"] = Field(alias="schema")
-    registry: Annotated[str, Field(min_length=1)]
+class _File(Written):
+    schema_: str = Field(alias="schema")  # first: what is wrong with it is said first
+    registry: Text
     trust: str
-    policy: str | dict[str, str]
     protected: _Protected
     accept_advisory: bool = False
     accept_unboxed: bool = False
@@ -150,19 +119,15 @@ class _File(BaseModel):
     audit_log: str | None = None
 
 
-class _Tabled(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class _Named(_File):
+    schema_: Literal["privgate/guard/v1"] = Field(alias="schema")
+    policy: str | dict[str, str]
 
+
+class _Tabled(_File):
     schema_: Literal["privgate/guard/v2"] = Field(alias="schema")
-    registry: Annotated[str, Field(min_length=1)]
-    trust: str
     releases: Annotated[list[ReleaseRow], Field(min_length=1)]
     still_accepted: list[AcceptedRow] = Field(default_factory=list)
-    protected: _Protected
-    accept_advisory: bool = False
-    accept_unboxed: bool = False
-    check_files: bool = False
-    audit_log: str | None = None
 
 
 @dataclass(frozen=True)
@@ -195,15 +160,11 @@ class Guard:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Return the guard that a file describes.
-
-        ``PolicyError``: the file cannot be used, or a policy that it names. ``StatementError``: the trust store cannot
-        be used.
-        """
+        """Return the guard that a file describes; ``PolicyError``, ``StatementError``: it cannot be used."""
         try:
             given = strict_yaml.read(path)
             tabled = isinstance(given, dict) and given.get("schema") == "privgate/guard/v2"
-            raw = (_Tabled if tabled else _File).model_validate(given)
+            raw = (_Tabled if tabled else _Named).model_validate(given)
         except ValidationError as exc:
             first = exc.errors()[0]
             place = ".".join(str(p) for p in first["loc"])
@@ -212,20 +173,19 @@ class Guard:
             raise PolicyError(f"{path} cannot be read: {exc.strerror}") from exc
         except DocumentError as exc:
             raise PolicyError(exc.of(path)) from exc
-        named, table = dict[str, str](), None
+        named, table, targets = dict[str, str](), None, (*raw.protected.aliases, *raw.protected.stages)
+        by_name = partial(policy_named, folder=path.parent)
         if isinstance(raw, _Tabled):
-            targets = (*raw.protected.aliases, *raw.protected.stages)
             today = statement.now().date()
-            by_name = partial(policy_named, folder=path.parent)
             table = release_table.read(raw.releases, raw.still_accepted, targets, by_name, today=today)
         else:
             named = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
-        found = {fold(target): policy_named(name, path.parent) for target, name in named.items()}
-        used = [f for _, _, files in found.values() for f in files] + list(table.files if table is not None else ())
-        made = cls(
+        policies = {fold(target): by_name(name) for target, name in named.items()}
+        used = [f for _, _, files in policies.values() for f in files] + list(table.files if table is not None else ())
+        guard = cls(
             registry=raw.registry,
             trust=TrustStore.load(path.parent / raw.trust),
-            policies={target: (name, digest) for target, (name, digest, _) in found.items()},
+            policies={target: (name, digest) for target, (name, digest, _) in policies.items()},
             aliases=frozenset(raw.protected.aliases),
             stages=frozenset(fold(s) for s in raw.protected.stages),
             models=tuple(raw.protected.models),
@@ -236,26 +196,18 @@ class Guard:
             table=table,
             files=(path, path.parent / raw.trust, *used),
         )
-        for target in (*raw.protected.aliases, *raw.protected.stages, *(t for t in named if t != "*")):
+        for target in (*targets, *(t for t in named if t != "*")):
             if not is_plain(target):
                 raise PolicyError(
                     f"{path}: {target!r} cannot be protected: other aliases may look or count the same; "
                     "name aliases and stages by ASCII letters, digits, _ and -"
                 )
-        if not (made.aliases or made.stages or made.models):
+        if not (guard.aliases or guard.stages or guard.models):
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")
-        return made
-
-    @cached_property
-    def folded_models(self) -> tuple[str, ...]:
-        """Protected patterns, folded: a database may find a model by another spelling of its name."""
-        return tuple(fold(pattern) for pattern in self.models)
+        return guard
 
     def alias_meant(self, alias: str) -> str:
-        """Return the protected alias that ``alias`` is, or that a reader may take it for; empty for any other.
-
-        An alias that is not plain ASCII may look, or count in some database, like any other: it is taken for one.
-        """
+        """Return the protected alias that ``alias`` is, or may be taken for as any odd name is; else empty."""
         if alias in self.aliases:
             return alias
         if not is_plain(alias):
@@ -263,60 +215,38 @@ class Guard:
         return next((a for a in sorted(self.aliases) if looks_like(a) == looks_like(alias)), "")
 
     def protects_model(self, name: str) -> bool:
-        """Whether only released versions may enter this registered model."""
-        return any(fnmatchcase(fold(name), pattern) for pattern in self.folded_models)
+        """Whether only released versions may enter this model; a database may find it by another spelling, too."""
+        folded = fold(name)
+        return any(fnmatchcase(folded, fold(pattern)) for pattern in self.models)
 
     def model_meant(self, name: str) -> str:
-        """Return the protected pattern that a model's name may be taken for; empty for a protected one, or any other.
-
-        Consumers that read a version by such a name would believe that it had to be approved.
-        """
+        """Return the protected pattern that a name is not under, and that its readers would take it for; else empty."""
         if self.protects_model(name):
             return ""
         seen = lookalikes.looks(name)
         return next((p for p in self.models if lookalikes.taken_for(seen, p)), "")
 
     def terms(self, target: str | None, model: str) -> Terms:
-        """Return what a statement must meet for a target of a model; None is entering a protected model.
-
-        ``PolicyError``: no policy is configured for it.
-        """
+        """Return what a statement must meet for a target, None to enter a model; ``PolicyError``: by no policy."""
         if self.table is not None:
             row, name = self.table.row(model, target), fold(model)
             earlier = tuple(e for e in self.table.earlier if e.is_for(name))
-            own = Terms(self.registry, row.digest, row.policy, self.accept_advisory, row.task, row.withheld, earlier)
-            return replace(own, accept_unboxed=self.accept_unboxed)
-        named = self.policies.get(fold(target)) if target is not None else None
-        named = named or self.policies.get("*")
-        if named is None:
+            terms = Terms(self.registry, row.digest, row.policy, self.accept_advisory, row.task, row.withheld, earlier)
+            return replace(terms, accept_unboxed=self.accept_unboxed)
+        policy = self.policies.get(fold(target)) if target is not None else None
+        policy = policy or self.policies.get("*")
+        if policy is None:
             raise PolicyError(f"the guard names no policy for {target!r}; add it, or '*' for all others")
-        name, digest = named
-        return Terms(self.registry, digest, name, self.accept_advisory, accept_unboxed=self.accept_unboxed)
+        return Terms(self.registry, policy[1], policy[0], self.accept_advisory, accept_unboxed=self.accept_unboxed)
 
     def demands(self, target: str, model: str, digest: str) -> None:
-        """Refuse, before anything is trained, a target of a model that is released by another policy.
-
-        ``UsageError``: it is released by another one.
-        """
+        """Raise ``UsageError``, before anything is trained, where another policy releases a target of a model."""
         if (terms := self.terms(target, model)).policy_digest != digest:
             raise UsageError(f"the guard releases {model!r} as {target!r} by policy {terms.policy!r}; ask for that")
 
 
 def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
-    """Return name, digest and files of a policy: who has no policy files may be given the digest itself.
-
-    Parameters
-    ----------
-    name : str
-        A shipped name, a file, or ``sha256:<hex>`` of the resolved policy.
-    folder : Path
-        Where a relative path starts.
-
-    Raises
-    ------
-    PolicyError
-        There is no such policy, or it cannot be used.
-    """
+    """Return name, digest and files of a policy: shipped, of a file, or of a digest; ``PolicyError``: of none."""
     if re.fullmatch("sha256:[0-9a-f]{64}", name):
         return name[:19], name, ()
     try:
@@ -326,19 +256,9 @@ def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
             f"policy {name!r} cannot be read, because this installation only verifies; name it by its digest sha256:…, "
             "which `privgate policy explain` prints"
         ) from exc
-    path: Any = folder / name if _is_file(folder / name) else name
-    policy = Policy.load(path)
+    path = folder / name
+    policy = Policy.load(path if os.path.isfile(path) else name)  # noqa: PTH113  no file has some names: no error here
     return policy.name, policy.digest, policy.files
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
-
-
-# The guard in force: read again when one of its files changes, so that revoking a key needs no restart.
 
 
 #: the guard of the decision that is being made
@@ -346,7 +266,7 @@ _ONE: ContextVar[tuple["Watch", Guard] | None] = ContextVar("privgate_one_readin
 
 
 class Watch:
-    """The guard, read again when a file changes that it rests on: its own, the trust store, policies, their bases."""
+    """The guard, read again when a file changes that it rests on; so revoking a key needs no restart."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -355,10 +275,7 @@ class Watch:
         self._guard: Guard | None = None
 
     def guard(self) -> Guard:
-        """Return the guard in force.
-
-        ``PrivgateError``: the files cannot be used any more; nothing is promoted until they can.
-        """
+        """Return the guard in force; ``PrivgateError``: while its files cannot be used, and nothing is promoted."""
         if (held := _ONE.get()) is not None and held[0] is self:
             return held[1]
         with self._lock:

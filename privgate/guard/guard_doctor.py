@@ -1,14 +1,13 @@
 """Is the registry really guarded, and will what is in production still count next week: questions with answers."""
 
-import functools
-import operator
 import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,7 @@ from privgate.guard.guard_config import Guard
 from privgate.guard.rows import is_prompt
 from privgate.guard.verifying import verify
 from privgate.guard.writes import PROBE
-from privgate.registry.client import answering, connect
+from privgate.registry.client import answering, connect, list_pages
 from privgate.training import isolation
 
 _SOON = timedelta(days=14)
@@ -35,16 +34,11 @@ class DoctorAnswer:
     text: str
 
 
-def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[DoctorAnswer]:
-    """Give one answer after the other; a question that cannot be answered is ``wrong``.
+_FINE, _LOOK, _WRONG = (partial(DoctorAnswer, state) for state in ("fine", "look", "wrong"))
 
-    Parameters
-    ----------
-    guard : Guard
-        The operator's configuration, as the server should have it.
-    tracking_uri : str, optional
-        The server; the environment's if absent.
-    """
+
+def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[DoctorAnswer]:
+    """Give one answer after the other about a server and its guard; what cannot be answered is ``wrong``."""
     client = connect(tracking_uri)
     questions: tuple[tuple[str, Callable[[], Iterator[DoctorAnswer]]], ...] = (
         ("is the server guarded", lambda: _probe(client)),
@@ -60,7 +54,7 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
         try:
             yield from ask()
         except PrivgateError as exc:
-            yield DoctorAnswer("wrong", f"{question}: {exc}")
+            yield _WRONG(f"{question}: {exc}")
 
 
 def _probe(client: Any) -> Iterator[DoctorAnswer]:
@@ -71,15 +65,13 @@ def _probe(client: Any) -> Iterator[DoctorAnswer]:
         client._get_registry_client().store.set_registered_model_alias(PROBE, "probe", "1")  # noqa: SLF001  the only door
     except MlflowException as exc:
         if "privgate: probe: gate active" in str(exc):
-            yield DoctorAnswer("fine", "the registry is guarded: it answered the probe")
+            yield _FINE("the registry is guarded: it answered the probe")
             return
         if exc.error_code == "PERMISSION_DENIED":
             raise RegistryError("this user may not set aliases of any model; ask as an administrator") from exc
         with answering("probing the registry"):
             client.search_registered_models(max_results=1)
-    yield DoctorAnswer(
-        "wrong", "the registry is not guarded: start the server with --registry-store-uri privgate:<inner uri>"
-    )
+    yield _WRONG("the registry is not guarded: start the server with --registry-store-uri privgate:<inner uri>")
 
 
 def _clocks(address: str) -> Iterator[DoctorAnswer]:
@@ -89,20 +81,16 @@ def _clocks(address: str) -> Iterator[DoctorAnswer]:
         with urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10) as answer:  # noqa: S310  http(s) only
             stated = answer.headers.get("Date", "")
     except (urllib.error.URLError, OSError) as exc:
-        yield DoctorAnswer("look", f"the server's clock could not be read: {exc}")
+        yield _LOOK(f"the server's clock could not be read: {exc}")
         return
     try:
-        told = parsedate_to_datetime(stated)
-        apart = abs(told.replace(tzinfo=told.tzinfo or UTC) - statement.now())
+        there = parsedate_to_datetime(stated)
+        apart = abs(there.replace(tzinfo=there.tzinfo or UTC) - statement.now())
     except (ValueError, OverflowError):
-        yield DoctorAnswer("look", "the server does not tell its time")
+        yield _LOOK("the server does not tell its time")
         return
-    if apart > _CLOCKS:
-        yield DoctorAnswer(
-            "wrong", f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
-        )
-    else:
-        yield DoctorAnswer("fine", "the clocks agree")
+    away = f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
+    yield _WRONG(away) if apart > _CLOCKS else _FINE("the clocks agree")
 
 
 def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
@@ -112,37 +100,33 @@ def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
             continue
         end = statement.when(key.not_after)
         if end < now:
-            yield DoctorAnswer("look", f"key {key.key_id[:12]} counts no longer; remove it or rotate it")
+            state, text = "look", "counts no longer; remove it or rotate it"
         elif end < now + _SOON:
-            yield DoctorAnswer(
-                "look", f"key {key.key_id[:12]} counts only until {key.not_after}; run privgate keys rotate"
-            )
+            state, text = "look", f"counts only until {key.not_after}; run privgate keys rotate"
         else:
-            yield DoctorAnswer("fine", f"key {key.key_id[:12]} counts until {key.not_after}")
-    counting = [k for k in guard.trust.keys if not k.refusal("verdict", (k.scope or ("",))[0], now)]
-    if not counting:
-        yield DoctorAnswer("wrong", "no key may sign verdicts now; nothing can be released")
+            state, text = "fine", f"counts until {key.not_after}"
+        yield DoctorAnswer(state, f"key {key.key_id[:12]} {text}")
+    if all(k.refusal("verdict", (k.scope or ("",))[0], now) for k in guard.trust.keys):
+        yield _WRONG("no key may sign verdicts now; nothing can be released")
 
 
 def _audit_log(guard: Guard) -> Iterator[DoctorAnswer]:
     log = guard.audit_log
     if log is None:
-        yield DoctorAnswer("look", "no audit log is kept; name one as audit_log in the guard's configuration")
+        yield _LOOK("no audit log is kept; name one as audit_log in the guard's configuration")
     elif not log.path.exists():
-        yield DoctorAnswer("look", f"audit log {log.path} is not on this machine, or nothing was recorded yet")
+        yield _LOOK(f"audit log {log.path} is not on this machine, or nothing was recorded yet")
     else:
-        yield DoctorAnswer("fine", f"the audit log is whole: {sum(1 for _ in log.lines())} events")
+        yield _FINE(f"the audit log is whole: {sum(1 for _ in log.lines())} events")
 
 
 def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
     """Give (exact URI, target) of every version that holds a protected alias or stage, or lies in a protected model.
 
-    Each protected alias is asked for on each model, as a reader asks: what the registry answers is what is served,
-    however its names are spelled. Aliases that look like a protected one are given, too. So is what cannot be read:
-    whoever verifies it names it, and goes on with the next.
+    Each protected alias is asked for on each model, as a reader asks: what the registry answers is what is served.
+    Aliases that look like a protected one are given, too, and what cannot be read: verifying it says so.
     """
-    with answering("listing registered models"):
-        models = [*_pages(client.search_registered_models), *_pages(functools.partial(_prompts, client))]
+    models = _list_models(client)
     for model in models:
         held = {alias: f"/{version}" for alias, version in dict(model.aliases).items() if guard.alias_meant(alias)}
         for alias in sorted(guard.aliases):
@@ -152,7 +136,7 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
             if not (alias in guard.aliases and _is_prompt(client, model, place[1:])):
                 yield f"models:/{model.name}{place}", alias
     with answering("listing model versions"):
-        versions = list(_pages(client.search_model_versions))
+        versions = list(list_pages(client.search_model_versions))
     listed = {held.name for held in versions}
     versions += [held for model in models if model.name not in listed for held in _hidden(client, guard, model)]
     for held in versions:
@@ -162,9 +146,11 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
             yield f"models:/{held.name}/{held.version}", ""
 
 
-def _prompts(client: Any, **page: Any) -> Any:
-    """Search what calls itself a prompt, which MLflow hides from any other search and serves like any other model."""
-    return client.search_registered_models("tags.`mlflow.prompt.is_prompt` = 'true'", **page)
+def _list_models(client: Any) -> list[Any]:
+    """Return all models, and what calls itself a prompt: it is served like any other, and other searches hide it."""
+    search = client.search_registered_models
+    with answering("listing registered models"):
+        return [*list_pages(search), *list_pages(search, "tags.`mlflow.prompt.is_prompt` = 'true'")]
 
 
 def _hidden(client: Any, guard: Guard, model: Any) -> Iterator[Any]:
@@ -172,90 +158,71 @@ def _hidden(client: Any, guard: Guard, model: Any) -> Iterator[Any]:
     newest = max((int(latest.version) for latest in model.latest_versions), default=0)
     for number in range(1, newest + 1):
         try:
-            found = _asked(operator.methodcaller("get_model_version", model.name, str(number)), client)
+            held = _ask(client, "get_model_version", model.name, str(number))
         except RegistryError:  # it may hold any stage
-            found = SimpleNamespace(name=model.name, version=number, current_stage=min(guard.stages, default=""))
-        if found is not None and not _is_prompt(client, model, str(number)):
-            yield found
+            held = SimpleNamespace(name=model.name, version=number, current_stage=min(guard.stages, default=""))
+        if held is not None and not _is_prompt(client, model, str(number)):
+            yield held
 
 
 def _holder(client: Any, name: str, alias: str) -> str | None:
     """Return "/version" of what a reader of an alias is given, "@alias" if it cannot be read, None if there is none."""
     try:
-        found = _asked(operator.methodcaller("get_model_version_by_alias", name, alias), client)
+        held = _ask(client, "get_model_version_by_alias", name, alias)
     except RegistryError:
         return f"@{alias}"
-    return None if found is None else f"/{found.version}"
+    return None if held is None else f"/{held.version}"
 
 
-def _asked(question: Callable[[Any], Any], client: Any) -> Any:
+def _ask(client: Any, method: str, *names: str) -> Any:
     """Return what the registry answers past the client's own methods, which hide prompts; None where nothing is."""
     from mlflow.exceptions import MlflowException
 
-    try:
-        return question(client._get_registry_client())  # noqa: SLF001  loading a model asks this, too
-    except MlflowException as exc:
-        if exc.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
-            return None
-        raise RegistryError(f"asking the registry as a reader does: {exc.message}") from exc
+    with answering("asking the registry as a reader does"):
+        try:
+            return getattr(client._get_registry_client(), method)(*names)  # noqa: SLF001  loading a model asks this, too
+        except MlflowException as exc:
+            if exc.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
+                return None
+            raise
 
 
 def _is_prompt(client: Any, model: Any, version: str) -> bool:
     """Whether a version is a prompt; what cannot be read is none."""
     try:
-        with answering(f"reading version {version} of {model.name}"):
-            held = client._get_registry_client().get_model_version(model.name, version)  # noqa: SLF001  as above
+        held = _ask(client, "get_model_version", model.name, version)
     except RegistryError:
         return False
-    return is_prompt(held.source, held.source, held.tags, model._tags)  # noqa: SLF001  its public ones leave it out
-
-
-def _pages(search: Callable[..., Any]) -> Iterator[Any]:
-    token = None
-    while True:
-        page = search(max_results=1000, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return
+    # its public tags leave out the one that is looked for
+    return held is not None and is_prompt(held.source, held.source, held.tags, model._tags)  # noqa: SLF001
 
 
 def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
     """Verify everything that is released: this finds what went around the gate, and what changed behind it."""
     seen = set[tuple[str, str]]()
+    soon = statement.now() + _SOON
     for uri, target in released(client, guard):  # one after the other: a listing may break behind the first
         if (uri, target) in seen:
             continue
         seen.add((uri, target))
         where = f"{uri} as {target!r}" if target else uri
         try:
-            found = verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri))
+            expires = verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri)).claims.expires
         except PrivgateError as exc:
             gone = target and "RESOURCE_DOES_NOT_EXIST" in str(exc)
             step = f"; move {target!r} to a version that verifies, or delete it" if gone else ""
-            yield DoctorAnswer("wrong", f"{where} is released but does not verify: {exc}{step}")
+            yield _WRONG(f"{where} is released but does not verify: {exc}{step}")
             continue
-        yield _lasting(where, found.claims.expires)
+        end = f", but its statement expires on {expires.date()}; check and sign again" if expires < soon else ""
+        yield DoctorAnswer("look" if end else "fine", f"{where} verifies{end}")
     if not seen:
-        yield DoctorAnswer("fine", "nothing is released")
+        yield _FINE("nothing is released")
 
 
 def _lookalikes(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
-    with answering("listing registered models"):
-        models = [*_pages(client.search_registered_models), *_pages(functools.partial(_prompts, client))]
-    for name in dict.fromkeys(str(model.name) for model in models):
+    for name in dict.fromkeys(str(model.name) for model in _list_models(client)):
         if meant := guard.model_meant(name):
-            yield DoctorAnswer(
-                "wrong", f"model {name!a} may be taken for one of {meant!r}, which is protected; rename it"
-            )
-
-
-def _lasting(where: str, expires: datetime) -> DoctorAnswer:
-    if expires < statement.now() + _SOON:
-        return DoctorAnswer(
-            "look", f"{where} verifies, but its statement expires on {expires.date()}; check and sign again"
-        )
-    return DoctorAnswer("fine", f"{where} verifies")
+            yield _WRONG(f"model {name!a} may be taken for one of {meant!r}, which is protected; rename it")
 
 
 def _boxes() -> Iterator[DoctorAnswer]:
@@ -269,14 +236,10 @@ def _webhooks(client: Any) -> Iterator[DoctorAnswer]:
     try:
         hooks = list(client.list_webhooks())
     except (MlflowException, AttributeError):
-        yield DoctorAnswer(
-            "look", "webhooks cannot be listed; if some are used, set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY"
-        )
+        yield _LOOK("webhooks cannot be listed; if some are used, set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY")
         return
     for hook in hooks:
         if str(getattr(hook.status, "value", hook.status)).upper() != "ACTIVE":
-            yield DoctorAnswer("look", f"webhook {hook.name!r} is not active; it only wakes, it never guards")
+            yield _LOOK(f"webhook {hook.name!r} is not active; it only wakes, it never guards")
     if hooks and not os.environ.get("MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY"):
-        yield DoctorAnswer(
-            "look", "webhooks exist: on the server set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY, or a restart loses them"
-        )
+        yield _LOOK("webhooks exist: on the server set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY, or a restart loses them")

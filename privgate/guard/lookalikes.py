@@ -6,8 +6,6 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain, pairwise
 
-# Names of models, aliases and stages as databases and eyes see them: what they take for one is one.
-
 # letters and digits that eyes take for one another, lower case
 _ALIKE = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "2": "z", "8": "b", "-": None, "_": None})
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
@@ -28,8 +26,6 @@ def looks_like(target: str) -> str:
     """Return what a person may take an alias for: two aliases of one look are not two for who reads them."""
     return fold(target).translate(_ALIKE).replace("rn", "m").replace("vv", "w")
 
-
-# Names of models that eyes take for protected ones: every letter is read in each way that Unicode's confusables know.
 
 #: beside the table: eyes take these for one another as well, and two letters for one
 _ALSO = {"0": "o", "1": "il", "|": "il", "5": "s", "2": "z", "8": "b", "-": "_", "_": "-", "·": ".", "β": "b"}

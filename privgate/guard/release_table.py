@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from privgate.errors import PolicyError
 from privgate.guard.lookalikes import fold, is_plain
@@ -16,39 +16,32 @@ from privgate.guard.lookalikes import fold, is_plain
 #: (name, digest, files) of a policy by what a table calls it
 Named = tuple[str, str, tuple[Path, ...]]
 Text = Annotated[str, Field(min_length=1)]
+_OneOrMany = Annotated[list[Text], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)]
 
 
-class ReleaseRow(BaseModel):
-    """One row as it is written: models, where to, task and policy."""
+class Written(BaseModel):
+    """What an operator writes: nothing unknown, nothing of another type."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    models: list[Text] = Field(min_length=1)
-    aliases: list[Text] = Field(default_factory=list)
+
+class ReleaseRow(Written):
+    """One row as it is written: models, where to, task and policy."""
+
+    models: _OneOrMany = Field(min_length=1)
+    aliases: _OneOrMany = Field(default_factory=list)
     task: Literal["classification", "regression", "not applicable"]
     policy: Text
     file: Literal["downloadable", "not downloadable"] = "downloadable"
 
-    @field_validator("models", "aliases", mode="before")
-    @classmethod
-    def _one_or_many(cls, given: object) -> object:
-        return [given] if isinstance(given, str) else given
 
-
-class AcceptedRow(BaseModel):
+class AcceptedRow(Written):
     """A policy whose older statements still count: those signed before a day, until another."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    models: list[Text] = Field(min_length=1)
+    models: _OneOrMany = Field(min_length=1)
     policy: Text
     signed_before: Annotated[date, Field(strict=False)]
     until: Annotated[date, Field(strict=False)]
-
-    @field_validator("models", mode="before")
-    @classmethod
-    def _one_or_many(cls, given: object) -> object:
-        return [given] if isinstance(given, str) else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +101,8 @@ class Table:
     files: tuple[Path, ...]
 
     def row(self, model: str, target: str | None) -> Row:
-        """Return the one that decides about a model and a target; of names in other letters none does.
-
-        Such a name may look like one of another row, and a row for all others would release it.
-
-        ``PolicyError``: none does, or several that demand different things of a model whose target nobody named.
-        """
+        """Return the row of a model and a target; ``PolicyError``: there is none, or several that differ."""
+        # a name of other letters may look like one of another row, and a row for all others would release it
         if not model.isascii():
             raise PolicyError(f"the guard's table releases no model like {model!r}: names are of ASCII letters there")
         mine = [r for r in self.rows if r.is_for(fold(model), None if target is None else fold(target))]
@@ -133,22 +122,10 @@ def read(
     *,
     today: date,
 ) -> Table:
-    """Return the table in force.
+    """Return the table in force; ``named`` gives name, digest and files of a policy, ``protected`` are targets.
 
-    Parameters
-    ----------
-    releases, accepted : sequences of rows
-        As they are written.
-    protected : iterable of str
-        Aliases and stages that are protected.
-    named : callable
-        Returns name, digest and files of a policy.
-    today : date
-
-    Raises
-    ------
-    PolicyError
-        A row can match nothing, two rows demand different things of one release, or what still counts lies ahead.
+    ``PolicyError``: a row can match nothing, two rows demand different things of one release, or what still counts
+    lies ahead.
     """
     guarded, rows, files = {fold(t) for t in protected}, list[Row](), list[Path]()
     for r in releases:
@@ -161,7 +138,14 @@ def read(
         targets = tuple(fold(t) for t in r.aliases)
         withheld, models = r.file == "not downloadable", tuple(fold(m) for m in r.models)
         rows.append(Row(models, targets, r.task, name, digest, withheld, ", ".join(r.models)))
-    _refuse_overlaps(rows)
+    for one, other in ((rows[j], rows[k]) for k in range(len(rows)) for j in range(k)):
+        both = not one.targets or not other.targets or set(one.targets) & set(other.targets)
+        meet = any(intersect(p, q) for p in one.models for q in other.models)
+        if both and meet and one.asks != other.asks:
+            raise PolicyError(
+                f"releases: the rows of {one.written!r} and {other.written!r} are about one model and demand "
+                "different things; tell their names or aliases apart"
+            )
     earlier = []
     for a in accepted:
         _, digest, used = named(a.policy)
@@ -177,24 +161,9 @@ def read(
 def _refuse_odd(patterns: Iterable[str], where: str) -> None:
     """Refuse patterns that match no name, or more than an eye sees."""
     for pattern in patterns:
-        if (
-            any(c in pattern for c in "/:")
-            or pattern != pattern.strip()
-            or not (pattern.isascii() and pattern.isprintable())
-        ):
+        plain = pattern.isascii() and pattern.isprintable() and pattern == pattern.strip()
+        if not plain or {"/", ":"} & {*pattern}:
             raise PolicyError(f"{where}: {pattern!r} can match no model; write names in ASCII, without '/' and ':'")
-
-
-def _refuse_overlaps(rows: Sequence[Row]) -> None:
-    for k, one in enumerate(rows):
-        for other in rows[:k]:
-            both = not one.targets or not other.targets or set(one.targets) & set(other.targets)
-            meet = any(intersect(p, q) for p in one.models for q in other.models)
-            if both and meet and one.asks != other.asks:
-                raise PolicyError(
-                    f"releases: the rows of {other.written!r} and {one.written!r} are about one model and demand "
-                    "different things; tell their names or aliases apart"
-                )
 
 
 def intersect(one: str, other: str) -> bool:
@@ -211,10 +180,8 @@ def intersect(one: str, other: str) -> bool:
     def meet(i: int, j: int) -> bool:
         if i == len(p) or j == len(q):
             return all(t == "*" for t in (*p[i:], *q[j:]))
-        if p[i] == "*":
-            return meet(i + 1, j) or (q[j] != "*" and meet(i, j + 1)) or (q[j] == "*" and meet(i, j + 1))
-        if q[j] == "*":
-            return meet(i, j + 1) or meet(i + 1, j)
+        if "*" in (p[i], q[j]):
+            return meet(i + 1, j) or meet(i, j + 1)
         return _share(p[i], q[j]) and meet(i + 1, j + 1)
 
     return meet(0, 0)

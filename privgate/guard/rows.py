@@ -9,11 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from privgate import digest
 from privgate.errors import StatementError
 from privgate.guard import lookalikes, statement
 from privgate.guard.checks import Row, check, check_original, counting, is_copy
 from privgate.guard.guard_config import Watch
 from privgate.guard.transaction import PASSING, in_workspace, refusing, transaction
+from privgate.registry import layout
+from privgate.registry.client import download
 
 TAG = "privgate.statement"
 #: by this tag, of a model and of its versions, MLflow's readers of prompts know them; it may change at any time
@@ -52,15 +55,12 @@ class GuardedRows:
         sessions, find = (getattr(self, n, None) for n in ("ManagedSessionMaker", "_get_sql_model_version"))
         if sessions is None or find is None:
             held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
-            storage = str(super().get_model_version_download_uri(name, version))  # type: ignore[misc]  # mixin
-            created, run_id = int(held.creation_timestamp), str(held.run_id or "")
-            at = self._privgate_workspace()
-            return Row(name, str(held.version), str(held.source), storage, created, run_id, at), dict(held.tags)
+            storage = super().get_model_version_download_uri(name, version)  # type: ignore[misc]  # mixin
+            return Row.read(name, held, storage, held.creation_timestamp, self._privgate_workspace()), dict(held.tags)
         with sessions() as session:
             kept = find(session, name, version)
-            storage, run_id = str(kept.storage_location or kept.source), str(kept.run_id or "")
-            created, at = int(kept.creation_time), self._privgate_workspace()
-            row = Row(name, str(kept.version), str(kept.source), storage, created, run_id, at)
+            storage, at = kept.storage_location or kept.source, self._privgate_workspace()
+            row = Row.read(name, kept, storage, kept.creation_time, at)
             return row, {str(tag.key): str(tag.value) for tag in kept.model_version_tags}
 
     def _privgate_workspace(self) -> str:
@@ -82,7 +82,8 @@ class GuardedRows:
         if before is not None and row != before:
             raise StatementError("the version was replaced while it was being released")
         prompt = is_prompt(row.source, row.storage, tags)
-        if not (prompt and is_prompt(row.source, row.storage, self._privgate_model_tags(name))):
+        # the public tags of a model leave out the one that is looked for
+        if not (prompt and is_prompt(row.source, row.storage, super().get_registered_model(name)._tags)):  # type: ignore[misc]  # noqa: SLF001  mixin
             self._privgate_check(row, tags.get(TAG, ""), target, files=files)
         return row
 
@@ -101,7 +102,7 @@ class GuardedRows:
         row, tags = self._privgate_row(name, version)
         targets = self._privgate_released_as(name, row.version, session)
         present = self._privgate_counting(row, tags.get(TAG, ""))
-        itself = (claims.name, claims.version, claims.created) == (name, row.version, row.created)
+        itself = claims.is_about(row)
         if present is not None and (itself or not present.passed) and claims.signed < present.signed:
             raise StatementError("the version carries a statement that was signed later")
         if present is not None and claims.passed and not present.passed and claims.signed == present.signed:
@@ -118,14 +119,9 @@ class GuardedRows:
     def _privgate_counting(self, row: Row, text: str) -> statement.Claims | None:
         """Return what a statement says that is about this very row, or refuses its files; None for any other."""
         claims = counting(text, self.privgate_watch.guard().trust, statement.now())
-        if claims is None:
-            return None
-        itself = (claims.name, claims.version, claims.created) == (row.name, row.version, row.created)
-        return claims if itself or (not claims.passed and claims.storage == row.storage) else None
-
-    def _privgate_model_tags(self, name: str) -> Mapping[str, str]:
-        # its public tags leave out the one that is looked for
-        return dict(super().get_registered_model(name)._tags)  # type: ignore[misc]  # noqa: SLF001  mixin
+        if claims is None or claims.is_about(row) or (not claims.passed and claims.storage == row.storage):
+            return claims
+        return None
 
     def _privgate_while_no_prompt(self, name: str, write: Callable[[], Any]) -> Any:
         """Let something stop being a prompt only while nothing is released because it is one."""
@@ -186,17 +182,6 @@ class GuardedRows:
             return str(MlflowClient().get_logged_model(parsed.model_id).artifact_location)
         return str(super().get_model_version_download_uri(parsed.name, parsed.version))  # type: ignore[misc]  # mixin
 
-    def _privgate_versions(self, name: str) -> list[Any]:
-        quoted = name.replace("'", "''")
-        found: list[Any] = []
-        token = None
-        while True:
-            page = super().search_model_versions(f"name='{quoted}'", max_results=1000, page_token=token)  # type: ignore[misc]  # mixin
-            found += page
-            token = page.token
-            if not token:
-                return found
-
 
 def is_prompt(source: str, storage: str, *tags: Mapping[str, str]) -> bool:
     """Whether a version is a prompt: nothing lies at its source, and it and its model say so to MLflow's readers."""
@@ -213,22 +198,13 @@ def _signed(text: str) -> datetime:
 
 def _compare_files(row: Row, claims: statement.Claims) -> None:
     """Recompute the digest of the stored files; only where the operator asks for it, since it reads all of them."""
-    from privgate import digest
-    from privgate.registry import layout
-    from privgate.registry.client import download
-
+    location, destination = row.storage, os.environ.get("_MLFLOW_SERVER_ARTIFACT_DESTINATION")
+    if location.startswith("mlflow-artifacts:") and destination:  # which clients reach through this server
+        location = f"{destination.rstrip('/')}/{urllib.parse.urlparse(location).path.lstrip('/')}"
     with tempfile.TemporaryDirectory() as place:
-        folder = download(_seen_from_server(row.storage), Path(place), tracking_uri=None)
+        folder = download(location, Path(place), tracking_uri=None)
         if digest.of_manifest(layout.all_files(folder, rows=claims.rows)) != claims.files:
             raise StatementError("the stored files are not those that were checked and signed")
-
-
-def _seen_from_server(location: str) -> str:
-    """Return where a location that clients reach through this server really is."""
-    destination = os.environ.get("_MLFLOW_SERVER_ARTIFACT_DESTINATION")
-    if not location.startswith("mlflow-artifacts:") or not destination:
-        return location
-    return f"{destination.rstrip('/')}/{urllib.parse.urlparse(location).path.lstrip('/')}"
 
 
 # Copies: a statement is about every row that serves the same files, and so is its refusal.
@@ -271,7 +247,7 @@ class Copies(GuardedRows):
 
     def _privgate_refuse_copies(self, session: Any, row: Row, tag: Any, claims: statement.Claims) -> None:
         """Write a refusal of ``row`` to every row that serves the same files and carries nothing younger."""
-        if claims.passed or (claims.name, claims.version, claims.created) != (row.name, row.version, row.created):
+        if claims.passed or not claims.is_about(row):
             return
         for copy, tags in self._privgate_same_files(session, row.name, row.version):
             held = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())

@@ -1,4 +1,8 @@
-"""What a signer was asked for, by whoever it trusts: a report about anything else is not signed."""
+"""Signing: a written report becomes evidence and verdict statements, after everything in it was checked again.
+
+The signer trusts the numbers of the report, whose honesty is that of the host that measured them, and nothing else:
+it judges them again under its own policy, and looks itself at the registry's row and files.
+"""
 
 import os
 import re
@@ -15,13 +19,13 @@ from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import lookalikes, statement
-from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, Signer, boxed, row_of, stored_evidence
+from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, boxed, row_and_statement, stored_evidence
 from privgate.guard.guard_config import Guard
-from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
+from privgate.guard.truststore import Signer, seal
 from privgate.policy import Judged, Policy
 from privgate.registry import reports
-from privgate.registry.client import answering, connect
+from privgate.registry.client import answering, connect, list_pages
 from privgate.registry.load import recomputed
 from privgate.registry.named import named, oddity
 from privgate.registry.stored_files import stored_files
@@ -45,20 +49,7 @@ class SigningRequest:
     unboxed: bool = True
 
     def refuse_others(self, evidence: Evidence, *, releases: bool) -> None:
-        """Raise unless a report is the one that was asked for, and its controls ran.
-
-        Parameters
-        ----------
-        evidence : Evidence
-            The report's.
-        releases : bool
-            Whether it approves.
-
-        Raises
-        ------
-        StatementError
-            It is about something else, or from another check, or approves without controls.
-        """
+        """Raise ``StatementError`` unless a report is the one that was asked for; an approval had its controls."""
         about = f"models:/{evidence.subject.get('name')}/{evidence.subject.get('version')}"
         if self.uri and about != self.uri:
             raise StatementError(f"the report is about {about}, to be signed is {self.uri}; nothing is signed")
@@ -74,10 +65,7 @@ class SigningRequest:
 
 
 def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) -> None:
-    """Raise where a report states another digest than the registry's own files have.
-
-    ``DigestMismatchError``: it does; the sentence says which.
-    """
+    """Raise ``DigestMismatchError`` where a report states another digest than the registry's own files have."""
     for name, value in recomputed.items():
         if stated.get(name) != value:
             raise DigestMismatchError(
@@ -85,14 +73,8 @@ def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) 
             )
 
 
-# A report before it is signed: read, and judged again by its own numbers under the signer's policy.
-
-
 def read_document(content: bytes) -> dict[str, Any]:
-    """Return the report that is to be signed.
-
-    ``StatementError``: it cannot be read, is of another version, or of a run that only observed.
-    """
+    """Return the report to sign; ``StatementError``: it cannot be read, is of another version, or only observed."""
     try:
         document = strict_json.loads(content, LARGE)
         observed, schema = document["observed"], document["schema"]
@@ -106,17 +88,10 @@ def read_document(content: bytes) -> dict[str, Any]:
 
 
 @strict_json.reading("the report cannot be judged again", StatementError)
-def name_removed_theorem(document: Mapping[str, Any]) -> str:
-    """Return which theorem the report rests on that only an earlier version knew; empty where there is none."""
-    return cases.name_removed_theorem((document["evidence"]["influence"] or {}).get("cases") or ())
-
-
-@strict_json.reading("the report cannot be judged again", StatementError)
 def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evidence]:
-    """Return what the report's own numbers give under the signer's policy, and those numbers.
-
-    ``StatementError``: it is another policy, or the report says anything else than its numbers.
-    """
+    """Return what the report's own numbers give under the policy, and these; ``StatementError``: it says else."""
+    if why := cases.name_removed_theorem((document["evidence"]["influence"] or {}).get("cases") or ()):
+        raise StatementError(why)
     if document["policy"].get("digest") != policy.digest:
         raise StatementError(f"the report was not judged by this policy {policy.name!r}; check again under it")
     decided = statement.when(document["decided_at"])
@@ -124,9 +99,7 @@ def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evid
         evidence = Evidence.from_payload(document["evidence"])
     except (KeyError, TypeError, ValueError) as exc:
         raise StatementError(f"the report's evidence cannot be read: {exc}") from exc
-    if {k: evidence.subject.get(k) for k in ("name", "version", "digests")} != {
-        k: document["subject"].get(k) for k in ("name", "version", "digests")
-    }:
+    if any(evidence.subject.get(k) != document["subject"].get(k) for k in ("name", "version", "digests")):
         raise StatementError("the report's evidence is about another model than the report")
     kept = evidence.run.remembered
     if kept is None or not kept.signable:
@@ -144,10 +117,7 @@ def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evid
 
 
 def _doubted(said: Mapping[str, str], groups: Mapping[str, str], findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings; of rules that ask one question, those that the report counts for less are open.
-
-    Where a theorem's limit did not come out again of the data, another rule may have answered its question.
-    """
+    """Return the findings; of rules that ask one question, those are open that the report counts for less."""
     less = {str(Outcome.NOT_NEEDED), str(Outcome.INCONCLUSIVE)}
     return [
         replace(f, outcome=Outcome.INCONCLUSIVE)
@@ -161,8 +131,7 @@ def _doubted(said: Mapping[str, str], groups: Mapping[str, str], findings: Seque
 def expires(document: dict[str, Any], judged: Judged, policy: Policy, decided: datetime) -> datetime:
     """Return the end of the last day on which the approval counts: never later than what it rests on."""
     last = datetime.combine(judged.expires, time.max, UTC)
-    stated = str(document.get("expires") or "")
-    if stated:
+    if stated := str(document.get("expires") or ""):
         moment = datetime.fromisoformat(stated)
         last = min(last, moment if moment.tzinfo else datetime.combine(moment.date(), time.max, UTC))
     return min(last, decided + timedelta(days=policy.valid_days)).replace(microsecond=0)
@@ -176,11 +145,6 @@ def levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
         for text in (f"policy {policy.name}", *(f"rule {r}" for r in met))
     )
 
-
-# Signing: a written report becomes evidence and verdict statements, after everything in it was checked again.
-#
-# The signer trusts the numbers of the report, whose honesty is that of the host that measured them, and nothing else:
-# it judges them again under its own policy, and looks itself at the registry's row and files.
 
 VERDICT_FILE = "verdict.dsse.json"
 
@@ -212,33 +176,15 @@ def sign(
     checked_elsewhere: bool = False,
     asked: SigningRequest | None = None,
 ) -> Signed:
-    """Return signed statements about the report in ``out_dir``.
+    """Return signed statements about the report in ``out_dir``, the folder that ``check`` wrote.
 
-    Parameters
-    ----------
-    out_dir : Path
-        Folder that ``check`` wrote.
-    signer : Signer
-        Whose key signs.
-    policy : Policy
-        The signer's own copy of the policy; the report must have been judged by the same.
-    registry : str
-        Configured id of the registry.
-    targets : sequence of (model, alias or stage)
-        Where the version may be released; ``production`` of its own model if empty.
-    tracking_uri : str, optional
-        Where the model version is; the environment's if absent.
-    checked_elsewhere : bool
-        The operator's word that another container or host ran the check, although its files belong to this user.
-    asked : Asked, optional
-        What whoever started the check wants signed; anything that is checked by hand if absent.
+    The report must have been judged by ``policy``, the signer's own copy; ``registry`` is the configured id.
+    ``targets`` are (model, alias or stage) where the version may be released; ``production`` of its own model if empty.
+    ``checked_elsewhere`` is the operator's word that another container or host ran the check, although its files belong
+    to this user. ``asked`` is what whoever started the check wants signed; anything that is checked by hand if absent.
 
-    Raises
-    ------
-    StatementError
-        The report cannot be signed: observed only, another policy, not what its own numbers give.
-    DigestMismatchError
-        The version's files are not those that were checked.
+    ``StatementError``: the report cannot be signed: observed only, another policy, not what its own numbers give.
+    ``DigestMismatchError``: the version's files are not those that were checked.
     """
     path = out_dir / "report.json"
     try:
@@ -248,30 +194,19 @@ def sign(
     except DocumentError as exc:
         raise StatementError(exc.of(path)) from exc
     advisory = owner == os.geteuid() and not checked_elsewhere
-    return _sign(
-        content,
-        signer,
-        connect(tracking_uri),
-        policy=policy,
-        registry=registry,
-        targets=tuple(targets),
-        advisory=advisory,
-        asked=asked or SigningRequest(),
-    )
+    words = {"registry": registry, "targets": tuple(targets), "advisory": advisory}
+    return _sign(content, signer, connect(tracking_uri), policy, asked=asked or SigningRequest(), words=words)
 
 
 def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
-    """Return fresh statements from the evidence that is stored with a version; nothing is trained.
-
-    ``StatementError``: the stored evidence is missing, altered, or signed by no key that counts now.
-    """
+    """Return fresh statements of a version's stored evidence; ``StatementError``: it is missing, altered, unsigned."""
     client = connect(tracking_uri)
     target = named(client, uri)
     with answering(f"reading {uri}"):
         text = client.get_model_version(target.name, target.version).tags.get(TAG, "")
-    before = Claims.read(Envelope.parse(text).statement) if text else None
-    if before is None:
+    if not text:
         raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate sign")
+    before = Claims.read(Envelope.parse(text).statement)
     if before.workspace != statement.workspace():
         raise StatementError(f"the statement of {uri} is for workspace {before.workspace!r}; check and sign again")
     if before.task == statement.NOT_APPLICABLE:
@@ -285,41 +220,24 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     guard.trust.verify(Envelope.parse(text), "verdict", model=before.name, moments=(before.signed, *moments))
     if statement.payload_digest(content) != before.report:
         raise StatementError(f"the stored report of {uri} is not the one that was signed; check again")
-    return _sign(
-        content,
-        signer,
-        client,
-        policy=policy,
-        registry=guard.registry,
-        targets=before.targets,
-        advisory=before.advisory,
-        asked=SigningRequest(unboxed=guard.accept_unboxed),
-    )
+    words = {"registry": guard.registry, "targets": before.targets, "advisory": before.advisory}
+    return _sign(content, signer, client, policy, asked=SigningRequest(unboxed=guard.accept_unboxed), words=words)
 
 
 def _sign(
-    content: bytes,
-    signer: Signer,
-    client: Any,
-    *,
-    policy: Policy,
-    registry: str,
-    targets: tuple[tuple[str, str], ...],
-    advisory: bool,
-    asked: SigningRequest | None = None,
+    content: bytes, signer: Signer, client: Any, policy: Policy, *, asked: SigningRequest, words: Mapping[str, Any]
 ) -> Signed:
+    """Return signed statements about a report; ``words`` are the claims that are the signer's own."""
     document = read_document(content)
-    if why := name_removed_theorem(document):
-        raise StatementError(why)
     judged, evidence_given = judged_again(document, policy)
-    if asked is not None:
-        asked.refuse_others(evidence_given, releases=Outcome(document["outcome"]).releases)
+    outcome = Outcome(document["outcome"])  # which was just compared with the findings
+    asked.refuse_others(evidence_given, releases=outcome.releases)
     subject = document["subject"]
     name, version = str(subject["name"]), str(subject["version"])
     if not version:
         raise StatementError("the report is about no registered version; register the model and check that")
     present = named(client, f"models:/{name}/{version}")
-    row = row_of(client, name, version)
+    row, _ = row_and_statement(client, name, version)
     if row.storage != present.storage:
         raise DigestMismatchError(f"models:/{name}/{version} was replaced while it was being signed; check again")
     with stored_files(client, row.storage) as stored:
@@ -331,15 +249,16 @@ def _sign(
             )
         own = recomputed(client, f"models:/{name}/{version}", stored, table, tracking_uri=client.tracking_uri)
     compare(subject["digests"], own, f"models:/{name}/{version}")
-    targets = targets or ((name, "production"),)
+    targets = words["targets"] or ((name, "production"),)
     for model, target in targets:
-        check_target(model, target)
+        _check_target(model, target)  # what a pattern or an eye reads as more is the operator's to allow
         if refusal := policy.refusal(model, target):
             raise StatementError(refusal)
-    outcome = Outcome(document["outcome"])  # which was just compared with the findings
+    with answering(f"counting the versions of {name}"):
+        versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{name}'"))
     decided = statement.when(document["decided_at"])
     claims = Claims(
-        registry=registry,
+        **{**words, "targets": targets},
         name=name,
         version=version,
         source=row.source,
@@ -348,7 +267,7 @@ def _sign(
         run_id=row.run_id,
         created=row.created,
         files=files,
-        versions=versions_of(client, name),
+        versions=versions,
         digests={k: str(v) for k, v in subject["digests"].items() if k != "files"},
         policy=policy.name,
         policy_digest=policy.digest,
@@ -359,9 +278,7 @@ def _sign(
         decided=decided,
         signed=statement.now().replace(microsecond=0),
         expires=expires(document, judged, policy, decided),
-        targets=targets,
         levels=levels(policy, judged.findings),
-        advisory=advisory,
         isolation=evidence_given.run.isolation,
         recomputed=("files", *own),
         task=str(evidence_given.subject.get("task") or "classification"),
@@ -369,12 +286,11 @@ def _sign(
         workspace=row.workspace,
     )
     evidence = seal(claims.evidence_statement(document, table), signer)
-    full = Claims(**{**vars(claims), "evidence": statement.payload_digest(evidence.payload)})
+    full = replace(claims, evidence=statement.payload_digest(evidence.payload))
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
 
 
-def check_target(model: str, target: str) -> None:
-    """Refuse a target that is not one name: what a pattern or an eye reads as more is the operator's to allow."""
+def _check_target(model: str, target: str) -> None:
     if problem := oddity(model):
         raise StatementError(f"nothing is signed for release as {model}@{target}: {problem}; targets are exact names")
     if not lookalikes.is_plain(target):
@@ -383,27 +299,13 @@ def check_target(model: str, target: str) -> None:
         )
 
 
-def versions_of(client: Any, name: str) -> int:
-    """Return how many versions a registered model has."""
-    count, token = 0, None
-    while True:
-        with answering(f"counting the versions of {name}"):
-            page = client.search_model_versions(f"name='{name}'", max_results=1000, page_token=token)
-        count, token = count + len(page), page.token
-        if not token:
-            return count
-
-
 def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:
-    """Put the verdict into the version's tag, and report and evidence beside the model's run.
-
-    ``RegistryError``: the registry refused or did not answer.
-    """
+    """Put the verdict into the version's tag, and report and evidence beside the model's run."""
     client = connect(tracking_uri)
     claims = signed.claims
     uri = f"models:/{claims.name}/{claims.version}"
     # a folder of its own: the next check replaces its policy's report, and must not touch what a release rests on
-    place = f"{reports.folder_of(claims.model_id, claims.policy)}/signed/{_part(claims.report)}"
+    place = f"{reports.folder_of(claims.model_id, claims.policy)}/signed/{claims.report.removeprefix('sha256:')[:16]}"
     with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
         signed.write(Path(folder))
         Path(folder, "report.json").write_bytes(signed.report)
@@ -412,7 +314,3 @@ def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None
         client.set_model_version_tag(claims.name, claims.version, TAG, text)
         if client.get_model_version(claims.name, claims.version).tags.get(TAG) != text:
             raise RegistryError(f"the registry did not keep the statement of {uri} whole; its tags are too short")
-
-
-def _part(digest_text: str) -> str:
-    return digest_text.removeprefix("sha256:")[:16]

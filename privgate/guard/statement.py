@@ -1,4 +1,8 @@
-"""What our statements say: a verdict on one version, the evidence behind it, and the bytes that are signed."""
+"""What our statements say: a verdict on one version, the evidence behind it, and the bytes that are signed.
+
+The verdict is an SLSA Verification Summary v1 in a DSSE v1.0.2 envelope; the evidence behind it is an in-toto Statement
+v1 of our own type, named in the summary's ``inputAttestations`` by digest. Nothing here holds or trusts a key.
+"""
 
 import base64
 import binascii
@@ -15,8 +19,6 @@ from urllib.parse import quote
 from privgate.documents import strict_json
 from privgate.errors import StatementError
 
-# Times in UTC, as statements write and read them.
-
 
 def now() -> datetime:
     """Return the present time in UTC."""
@@ -24,10 +26,7 @@ def now() -> datetime:
 
 
 def when(text: str) -> datetime:
-    """Return the time that ``text`` writes; without a zone it is no time.
-
-    ``StatementError``: it is no time.
-    """
+    """Return the time that ``text`` writes; ``StatementError``: it is none, or says no zone."""
     try:
         value = datetime.fromisoformat(text)
         if value.tzinfo is None:
@@ -41,10 +40,6 @@ def stamp(moment: datetime) -> str:
     """Return a time in UTC as statements write it."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-
-# DSSE envelopes: an in-toto statement as bytes, what a signature is over, and how both are written.
-#
-# Source: DSSE v1.0.2 (``PAE(type, body)``); in-toto Statement v1.
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -74,10 +69,7 @@ class Envelope:
 
     @property
     def statement(self) -> dict[str, Any]:
-        """The in-toto statement; believe it only after its signature was verified.
-
-        ``StatementError``: the payload is no in-toto statement.
-        """
+        """The in-toto statement; believe it only after its signature was verified. ``StatementError``: it is none."""
         try:
             value = strict_json.loads(self.payload)
         except ValueError as exc:
@@ -89,28 +81,21 @@ class Envelope:
     def text(self) -> str:
         """Return the envelope as JSON on one line."""
         signatures = [{"keyid": k, "sig": base64.b64encode(s).decode()} for k, s in self.signatures]
-        content = {
-            "payload": base64.b64encode(self.payload).decode(),
-            "payloadType": self.payload_type,
-            "signatures": signatures,
-        }
-        return json.dumps(content, separators=(",", ":"))
+        body = {"payload": base64.b64encode(self.payload).decode(), "payloadType": self.payload_type}
+        return json.dumps({**body, "signatures": signatures}, separators=(",", ":"))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the envelope that ``text`` writes.
-
-        ``StatementError``: it is no envelope, or holds no signature.
-        """
+        """Return the envelope that ``text`` writes; ``StatementError``: it is none, or holds no signature."""
         try:
             raw = strict_json.loads(text)
             signatures = tuple((str(s["keyid"]), _bytes(s["sig"])) for s in raw["signatures"])
-            made = cls(_bytes(raw["payload"]), signatures, str(raw["payloadType"]))
+            envelope = cls(_bytes(raw["payload"]), signatures, str(raw["payloadType"]))
         except strict_json.GARBLED as exc:
             raise StatementError(f"the statement is no DSSE envelope ({type(exc).__name__})") from exc
         if not signatures:
             raise StatementError("the statement carries no signature")
-        return made
+        return envelope
 
 
 def _bytes(text: str) -> bytes:
@@ -130,13 +115,6 @@ def payload_digest(body: bytes) -> str:
     return "sha256:" + hashlib.sha256(body).hexdigest()
 
 
-# What our statements say: a verdict on one version, and the evidence behind it.
-#
-# The verdict is an SLSA Verification Summary; the evidence behind it is a statement of our own type, named in the
-# summary's ``inputAttestations`` by digest. Nothing here holds or trusts a key: see ``privgate.guard.checks``.
-#
-# Source: in-toto Statement v1; SLSA Verification Summary v1.
-
 VSA_TYPE = "https://slsa.dev/verification_summary/v1"
 EVIDENCE_TYPE = "urn:privgate:evidence:v2"
 VERIFIER = "urn:privgate:gate:v1"
@@ -153,6 +131,15 @@ def workspace() -> str:
     mlflow = sys.modules.get("mlflow.utils.workspace_context")
     active = mlflow.get_request_workspace() if mlflow else os.environ.get("MLFLOW_WORKSPACE", "").strip()
     return str(active or DEFAULT_WORKSPACE)
+
+
+#: claim -> what a verdict's own part calls it, of claims that are texts
+_TEXTS: dict[str, Any] = {
+    **{name: name for name in ("registry", "version", "source", "storage", "policy", "outcome", "isolation")},
+    "name": "model",
+    "model_id": "modelId",
+    "run_id": "runId",
+}
 
 
 @dataclass(frozen=True)
@@ -176,18 +163,16 @@ class Claims:
     files: str
     #: how many versions the registered model had when this was signed: each tells something about the data
     versions: int
-    #: model, recipe and data
+    #: of model, recipe and data
     digests: Mapping[str, str]
     #: name, and digest of the resolved policy
     policy: str
     policy_digest: str
-    #: ``sha256:<hex>`` of report.json
+    #: ``sha256:<hex>`` of report.json, and of the evidence statement's payload, empty while it is not signed yet
     report: str
-    #: ``sha256:<hex>`` of the evidence statement's payload; empty while it is not signed yet
     evidence: str
-    #: the verdict's
+    #: the verdict's, and whether it approves
     outcome: str
-    #: whether the verdict approves
     passed: bool
     #: when it was decided and signed, and the last moment it counts
     decided: datetime
@@ -201,15 +186,13 @@ class Claims:
     advisory: bool = True
     #: what kept training code away from the checker: ``"none"``, or what did and its version
     isolation: str = "none"
-    #: digests that the signer made itself from the registry's files; data that are not among them were named by digest
-    #: only
+    #: digests that the signer made itself from the registry's files; other data were named by digest only
     recomputed: tuple[str, ...] = ()
-    #: what the model answered with: classification or regression; empty in statements that do not say it. "not
-    #: applicable" where somebody states that it holds no training data of its owner's
+    #: what the model answered with: classification, regression, "not applicable", or empty in older statements
     task: str = ""
     #: whoever ran the check stated that nobody who may ask the model can get its file
     withheld: bool = False
-    #: MLflow's, in which the row lies; statements that name none are about the default one
+    #: MLflow's, in which the row lies
     workspace: str = DEFAULT_WORKSPACE
 
     def role(self, usual: str) -> str:
@@ -221,23 +204,19 @@ class Claims:
         """(name, version) of the rows that may serve the files; a copy's version is nobody's to know."""
         return (self.name, self.version), *((model, "") for model, _ in self.targets if model != self.name)
 
+    def is_about(self, row: Any) -> bool:
+        """Whether this is about this very row of the registry, and none that took its place."""
+        return (self.name, self.version, self.created) == (row.name, row.version, row.created)
+
     def allows(self, model: str, target: str | None) -> bool:
         """Whether the version may be released as ``target`` of ``model``; None asks for any target there."""
         return any(model == name and target in {None, to} for name, to in self.targets)
 
     def summary(self, version: str) -> dict[str, Any]:
-        """Return the SLSA Verification Summary as an in-toto statement.
-
-        Parameters
-        ----------
-        version : str
-            Of privgate.
-        """
-        return {
-            "_type": STATEMENT_TYPE,
-            "subject": [{"name": f"models:/{self.name}/{self.version}", "digest": {"sha256": _hex(self.files)}}],
-            "predicateType": VSA_TYPE,
-            "predicate": {
+        """Return the SLSA Verification Summary as an in-toto statement; ``version`` is privgate's."""
+        return self._state(
+            VSA_TYPE,
+            {
                 "verifier": {"id": VERIFIER, "version": {"privgate": version}},
                 "timeVerified": stamp(self.signed),
                 "resourceUri": resource(self.registry, self.name, self.version),
@@ -246,64 +225,46 @@ class Claims:
                 "verificationResult": "PASSED" if self.passed else "FAILED",
                 "verifiedLevels": list(self.levels) if self.passed else ["FAILED"],
                 EXTENSION: {
-                    "registry": self.registry,
-                    "model": self.name,
-                    "version": self.version,
-                    "source": self.source,
-                    "storage": self.storage,
-                    "modelId": self.model_id,
-                    "runId": self.run_id,
+                    **{key: getattr(self, name) for name, key in _TEXTS.items()},
                     "created": self.created,
                     "versions": self.versions,
                     "digests": dict(self.digests),
-                    "policy": self.policy,
                     "report": _digest(self.report),
-                    "outcome": self.outcome,
                     "decided": stamp(self.decided),
                     "expires": stamp(self.expires),
                     "targets": [{"model": m, "to": t} for m, t in self.targets],
                     "advisory": self.advisory,
-                    "isolation": self.isolation,
                     "recomputed": list(self.recomputed),
                     **({"task": self.task} if self.task else {}),
                     **({"file": "not downloadable"} if self.withheld else {}),
                     **({"workspace": self.workspace} if self.workspace != DEFAULT_WORKSPACE else {}),
                 },
             },
-        }
+        )
+
+    def _state(self, kind: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
+        files = {"name": f"models:/{self.name}/{self.version}", "digest": _digest(self.files)}
+        return {"_type": STATEMENT_TYPE, "subject": [files], "predicateType": kind, "predicate": predicate}
 
     def evidence_statement(self, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
-        """Return the evidence as an in-toto statement: what was measured and found, bound to the report by digest.
-
-        Parameters
-        ----------
-        document : mapping
-            The report.
-        files : mapping of path -> sha256
-            Every file of the served folder.
-        """
-        found = [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]]
-        return {
-            "_type": STATEMENT_TYPE,
-            "subject": [{"name": f"models:/{self.name}/{self.version}", "digest": {"sha256": _hex(self.files)}}],
-            "predicateType": EVIDENCE_TYPE,
-            "predicate": {
+        """Return what was measured and found, bound to the report and every file by digest, as an in-toto statement."""
+        findings = [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]]
+        return self._state(
+            EVIDENCE_TYPE,
+            {
                 "report": _digest(self.report),
                 "decided": stamp(self.decided),
                 "outcome": self.outcome,
                 "policy": {"name": self.policy, "digest": _digest(self.policy_digest)},
                 "digests": dict(self.digests),
                 "files": dict(files),
-                "findings": found,
+                "findings": findings,
             },
-        }
+        )
 
     @classmethod
     def read(cls, statement: Mapping[str, Any]) -> Self:
-        """Return what a verdict statement says.
-
-        ``StatementError``: it is another kind of statement, or lacks something.
-        """
+        """Return what a verdict statement says; ``StatementError``: it is another kind, or lacks something."""
         try:
             predicate = statement["predicate"]
             if statement["predicateType"] != VSA_TYPE or predicate["verifier"]["id"] != VERIFIER:
@@ -316,22 +277,14 @@ class Claims:
             (subject,) = statement["subject"]
             (evidence,) = predicate["inputAttestations"]
             claims = cls(
-                registry=str(own["registry"]),
-                name=str(own["model"]),
-                version=str(own["version"]),
-                source=str(own["source"]),
-                storage=str(own["storage"]),
-                model_id=str(own["modelId"]),
-                run_id=str(own["runId"]),
+                **{name: str(own[key]) for name, key in _TEXTS.items()},
                 created=int(own["created"]),
                 files=_text(subject["digest"]),
                 versions=int(own["versions"]),
                 digests={str(k): str(v) for k, v in own["digests"].items()},
-                policy=str(own["policy"]),
                 policy_digest=_text(predicate["policy"]["digest"]),
                 report=_text(own["report"]),
                 evidence=_text(evidence["digest"]),
-                outcome=str(own["outcome"]),
                 passed=predicate["verificationResult"] == "PASSED",
                 decided=when(own["decided"]),
                 signed=when(predicate["timeVerified"]),
@@ -339,7 +292,6 @@ class Claims:
                 targets=tuple((str(t["model"]), str(t["to"])) for t in own["targets"]),
                 levels=tuple(str(v) for v in predicate["verifiedLevels"]),
                 advisory=own["advisory"] is not False,
-                isolation=str(own["isolation"]),
                 recomputed=tuple(str(name) for name in own["recomputed"]),
                 task=str(own.get("task", "")),
                 withheld="file" in own,
@@ -357,16 +309,12 @@ def resource(registry: str, name: str, version: str) -> str:
     return f"mlflow-registry://{quote(registry, safe='')}/models/{quote(name, safe='')}/{version}"
 
 
-def _hex(digest: str) -> str:
+def _digest(digest: str) -> dict[str, str]:
     kind, _, value = digest.partition(":")
     if kind != "sha256" or len(value) != 64:
         raise StatementError(f"{digest!r} is no sha256 digest")
-    return value
-
-
-def _digest(digest: str) -> dict[str, str]:
-    return {"sha256": _hex(digest)}
+    return {"sha256": value}
 
 
 def _text(digest: Mapping[str, str]) -> str:
-    return "sha256:" + _hex("sha256:" + str(digest["sha256"]))
+    return "sha256:" + _digest("sha256:" + str(digest["sha256"]))["sha256"]

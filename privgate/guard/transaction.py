@@ -1,20 +1,17 @@
 """One transaction for a promoting write and everything the guard asks about it, by the database's own equality.
 
-MLflow's store opens a session for each of its methods. While one of the guard's transactions lasts, they are all given
-the guard's session: what is checked, written and looked at again is committed at once, or not at all. Such writes
-wait for one another, SQLite's for any other write to the database.
+While one of the guard's transactions lasts, all methods of MLflow's store are given its session: what is checked,
+written and looked at again is committed at once, or not at all. Such writes wait for one another.
 """
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 from privgate.errors import PolicyError, PrivgateError, StatementError
-
-# How the guard refuses: every doubt becomes MLflow's permission error, and its reads never come from a replica.
 
 # a database that does not answer for a moment has refused nothing: clients try again after 503
 PASSING = "TEMPORARILY_UNAVAILABLE"
@@ -37,7 +34,8 @@ def refusing(doing: str) -> Iterator[None]:
         if exc.get_http_status_code() < 500:  # MLflow's own words: no such version, already exists
             raise
         if exc.error_code == PASSING:
-            raise _unavailable(f"privgate: {doing} was not verified: the database did not answer; try again") from exc
+            why = f"privgate: {doing} was not verified: the database did not answer; try again"
+            raise permission_denied(why, PASSING) from exc
         # MLflow gives its own reason as an error of the server's: such as a workspace whose names another has, too
         why = exc.message if exc.error_code == "INVALID_STATE" else f"it could not be verified ({exc.error_code})"
         raise permission_denied(f"privgate: {doing} refused: {why}") from exc
@@ -52,19 +50,12 @@ def refusing(doing: str) -> Iterator[None]:
         GUARDING.reset(guarding)
 
 
-def permission_denied(message: str) -> Any:
-    """Return MLflow's error of HTTP 403."""
+def permission_denied(message: str, code: str = "PERMISSION_DENIED") -> Any:
+    """Return MLflow's error, by default that of HTTP 403."""
     from mlflow.exceptions import MlflowException
-    from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
+    from mlflow.protos.databricks_pb2 import ErrorCode
 
-    return MlflowException(message, PERMISSION_DENIED)
-
-
-def _unavailable(message: str) -> Any:
-    from mlflow.exceptions import MlflowException
-    from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
-
-    return MlflowException(message, TEMPORARILY_UNAVAILABLE)
+    return MlflowException(message, ErrorCode.Value(code))
 
 
 #: what the guard can answer for: equal names are equal bytes
@@ -78,10 +69,7 @@ _HELD: ContextVar[dict[int, Any] | None] = ContextVar("privgate_held_sessions", 
 
 
 def check_scheme(inner: str) -> None:
-    """Refuse a registry whose equality of names the guard cannot answer for, before anything is opened.
-
-    ``PolicyError``: it is none of the supported ones.
-    """
+    """Raise ``PolicyError``, before anything is opened, for a registry whose equality of names is not known."""
     scheme = inner.partition(":")[0].partition("+")[0].lower()
     if scheme not in _DIALECTS | _CLIENTS:
         raise PolicyError(
@@ -91,10 +79,7 @@ def check_scheme(inner: str) -> None:
 
 
 def check_equality(store: Any) -> None:
-    """Refuse a database in which two different names are equal.
-
-    ``PolicyError``: a collation of one of the registry's columns takes different names for equal.
-    """
+    """Raise ``PolicyError`` where a collation of the database takes different names for equal."""
     engine = getattr(store, "engine", None)
     if engine is None:
         return
@@ -122,21 +107,14 @@ def check_equality(store: Any) -> None:
 
 
 def share_sessions(store: Any) -> None:
-    """Give every method of a store the guard's session while one of its transactions lasts.
-
-    Outside of them the guard's reads never come from a replica: what it reads must be what is written.
-    """
+    """Give a store's methods the guard's session while one of its transactions lasts, and never a replica's."""
     sessions = getattr(store, "ManagedSessionMaker", None)
-    if sessions is not None and "privgate_shares" not in vars(store):
-        store.ManagedSessionMaker, store.privgate_shares = shared(store, sessions), True
-
-
-def shared(store: Any, sessions: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a session maker that gives the guard's session while it holds one, and else never a replica's to it."""
+    if sessions is None or "privgate_shares" in vars(store):
+        return
     routed = "read_only" in inspect.signature(sessions).parameters
 
     @contextmanager
-    def made(read_only: bool = True) -> Iterator[Any]:  # noqa: FBT001, FBT002  MLflow's
+    def share(read_only: bool = True) -> Iterator[Any]:  # noqa: FBT001, FBT002  MLflow's
         held = (_HELD.get() or {}).get(id(store))
         if held is not None:
             yield held
@@ -145,7 +123,7 @@ def shared(store: Any, sessions: Callable[..., Any]) -> Callable[..., Any]:
         with sessions(read_only=read_only and not GUARDING.get()) if routed else sessions() as session:
             yield session
 
-    return made
+    store.ManagedSessionMaker, store.privgate_shares = share, True
 
 
 def in_workspace(name: str) -> AbstractContextManager[Any]:
@@ -156,10 +134,7 @@ def in_workspace(name: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def transaction(store: Any, model: str | None) -> Iterator[Any]:
-    """Hold one session for everything that a store does meanwhile, with the rows of ``model`` locked; None for all.
-
-    Gives None where the store has no sessions, because its registry is another server's.
-    """
+    """Hold one session meanwhile, the rows of ``model`` (None: all) locked; None where that is another server's."""
     sessions = getattr(store, "ManagedSessionMaker", None)
     if sessions is None:
         yield None

@@ -1,11 +1,14 @@
-"""Public keys with the time and the role in which they count."""
+"""Keys: the public ones with the time and the role in which they count, and what signs by a private one."""
 
 import base64
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -13,11 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from privgate.documents import strict_json
-from privgate.errors import StatementError
+from privgate.errors import StatementError, UsageError
 from privgate.guard import statement
-from privgate.guard import statement as dsse
-from privgate.guard import statement as times
-from privgate.guard.signer import key_id
+from privgate.guard.statement import Claims, Envelope
 
 SCHEMA = "privgate/trust/v1"
 #: written where a statement is revoked: who cannot read that must not take the store for an older one
@@ -27,6 +28,7 @@ ROLES = ("evidence", "verdict")
 #: and only where it is named: what 0.1.0 and earlier stated of models without training data of their owner's
 NOT_APPLICABLE = "not_applicable"
 KNOWN = (*ROLES, NOT_APPLICABLE)
+KEY_VARIABLE = "PRIVGATE_SIGNING_KEY"
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,18 @@ class Key:
                 f"key {self.key_id[:12]} lists {pattern!r} among its models, which are exact names; "
                 "write patterns as model_patterns"
             )
-        if times.when(self.not_before) > times.when(self.not_after):
+        if statement.when(self.not_before) > statement.when(self.not_after):
             raise StatementError(f"the window of key {self.key_id[:12]} ends before it begins")
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any]) -> Self:
+        """Return the key that an entry of a trust store states; ``StatementError``: it has another id."""
+        fields = {k: v for k, v in entry.items() if k != "id"}
+        fields |= {k: tuple(fields[k]) for k in ("roles", "models", "model_patterns") if k in fields}
+        key = cls(**fields)
+        if entry.get("id", key.key_id) != key.key_id:
+            raise StatementError(f"trusted key {entry['id']!r} has another id than its bytes")
+        return key
 
     @cached_property
     def raw(self) -> bytes:
@@ -74,7 +86,7 @@ class Key:
     @cached_property
     def key_id(self) -> str:
         """Sha256 of the raw key, hex."""
-        return key_id(self.raw)
+        return hashlib.sha256(self.raw).hexdigest()
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -89,7 +101,7 @@ class Key:
             return f"key {self.key_id[:12]} may not sign a {role}"
         if model not in self.models and not any(fnmatchcase(model, pattern) for pattern in self.model_patterns):
             return f"key {self.key_id[:12]} may not sign for model {model!r}"
-        begin, end = times.when(self.not_before), times.when(self.not_after)
+        begin, end = statement.when(self.not_before), statement.when(self.not_after)
         if not all(begin <= moment <= end for moment in moments):
             return f"key {self.key_id[:12]} counts from {self.not_before} to {self.not_after} only"
         return ""
@@ -113,7 +125,17 @@ class Revoked:
         named = bool(re.fullmatch("models:/[^/]+/[0-9]+", self.subject)) or not (self.subject or not self.statement)
         if not named or not re.fullmatch("(sha256:[0-9a-f]{64})?", self.statement):
             raise StatementError("a revoked statement is not named by sha256:<hex> of its payload")
-        times.when(self.at)
+        statement.when(self.at)
+
+    def covers(self, envelope: Envelope, role: str) -> bool:
+        """Whether a verdict is about this version, and was signed or rests on a check that ended before."""
+        # a key of its own role signs the evidence behind "not applicable", too
+        other = role == NOT_APPLICABLE and envelope.statement.get("predicateType") == statement.VSA_TYPE
+        if not self.subject or not (role == "verdict" or other):
+            return False
+        claims = Claims.read(envelope.statement)
+        about = f"models:/{claims.name}/{claims.version}" == self.subject
+        return about and min(claims.signed, claims.decided) <= statement.when(self.at)
 
 
 @dataclass(frozen=True)
@@ -125,17 +147,14 @@ class TrustStore:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Return the trust store in a file.
-
-        ``StatementError``: it cannot be read, or means something unknown.
-        """
+        """Return the trust store in a file; ``StatementError``: it cannot be read, or means something unknown."""
         try:
             raw = strict_json.read(path)
             if raw["schema"] not in {SCHEMA, _SCHEMA_REVOKED}:
                 raise StatementError(f"trust store {path} has schema {raw['schema']!r:.60}, expected {SCHEMA}")
             if unknown := sorted(raw.keys() - {"schema", "keys", "revoked"}):
                 raise StatementError(f"trust store {path} has an unknown entry {unknown[0]!r:.60}")
-            keys = tuple(_key(entry) for entry in raw["keys"])
+            keys = tuple(Key.read(entry) for entry in raw["keys"])
             revoked = tuple(Revoked(**entry) for entry in raw.get("revoked", ()))
         except OSError as exc:
             raise StatementError(f"trust store {path} cannot be read: {exc.strerror}") from exc
@@ -149,24 +168,18 @@ class TrustStore:
         """Write the store; a reader sees the old file or the new one, never half of it."""
         entries = [{"id": k.key_id, **asdict(k)} for k in self.keys]
         draft = path.with_name(f".{path.name}.{os.getpid()}")
-        content: dict[str, Any] = {"schema": SCHEMA, "keys": entries}
+        content: dict[str, Any] = {"schema": _SCHEMA_REVOKED if self.revoked else SCHEMA, "keys": entries}
         if self.revoked:
-            content |= {
-                "schema": _SCHEMA_REVOKED,
-                "revoked": [{k: v for k, v in asdict(r).items() if v or k != "subject"} for r in self.revoked],
-            }
+            content["revoked"] = [{k: v for k, v in asdict(r).items() if v or k != "subject"} for r in self.revoked]
         draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         draft.replace(path)
 
     def key(self, wanted: str) -> Key:
-        """Return the key whose id begins with ``wanted``.
-
-        ``StatementError``: none does, or several do.
-        """
-        found = [k for k in self.keys if k.key_id.startswith(wanted)]
-        if len(found) != 1 or not wanted:
-            raise StatementError(f"{len(found)} trusted keys have an id beginning with {wanted!r}; give more of it")
-        return found[0]
+        """Return the key whose id begins with ``wanted``; ``StatementError``: none does, or several do."""
+        keys = [k for k in self.keys if k.key_id.startswith(wanted)]
+        if len(keys) != 1 or not wanted:
+            raise StatementError(f"{len(keys)} trusted keys have an id beginning with {wanted!r}; give more of it")
+        return keys[0]
 
     def add(self, key: Key) -> Self:
         """Return the store with one more key."""
@@ -175,38 +188,35 @@ class TrustStore:
     def retire(self, wanted: str, *, after: datetime) -> Self:
         """Return the store with a key's window ending no later than ``after``."""
         old = self.key(wanted)
-        end = min(times.when(old.not_after), max(after, times.when(old.not_before)))
-        return self._swap(old, replace(old, not_after=times.stamp(end)))
+        end = min(statement.when(old.not_after), max(after, statement.when(old.not_before)))
+        return self._swap(old, replace(old, not_after=statement.stamp(end)))
 
     def revoke(self, wanted: str, *, at: datetime) -> Self:
         """Return the store with a key of which nothing counts any more."""
         old = self.key(wanted)
-        return self._swap(old, replace(old, revoked=old.revoked or times.stamp(at)))
+        return self._swap(old, replace(old, revoked=old.revoked or statement.stamp(at)))
 
     def revoke_statement(self, payload_digest: str, *, at: datetime, note: str = "") -> Self:
         """Return the store with a statement that counts no longer, whoever signed it."""
         if any(r.statement == payload_digest for r in self.revoked):
             return self
-        return replace(self, revoked=(*self.revoked, Revoked(payload_digest, times.stamp(at), note)))
+        return replace(self, revoked=(*self.revoked, Revoked(payload_digest, statement.stamp(at), note)))
 
     def revoke_version(self, subject: str, *, at: datetime, note: str = "") -> Self:
         """Return the store in which nothing counts that was signed about ``models:/name/version`` up to a time."""
-        return replace(self, revoked=(*self.revoked, Revoked("", times.stamp(at), note, subject)))
+        return replace(self, revoked=(*self.revoked, Revoked("", statement.stamp(at), note, subject)))
 
     def _swap(self, old: Key, new: Key) -> Self:
         return replace(self, keys=tuple(new if k is old else k for k in self.keys))
 
-    def verify(self, envelope: dsse.Envelope, role: str, *, model: str, moments: Iterable[datetime]) -> Key:
-        """Return the key that signed an envelope and counts for this role and model at all these times.
-
-        ``StatementError``: no signature is by such a key; the sentence says why the best candidate is not.
-        """
+    def verify(self, envelope: Envelope, role: str, *, model: str, moments: Iterable[datetime]) -> Key:
+        """Return the key that signed and counts for a role and a model at these times; ``StatementError``: why none."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-        payload = dsse.payload_digest(envelope.payload)
+        payload = statement.payload_digest(envelope.payload)
         for taken in self.revoked:
-            if taken.statement == payload or (_is_verdict(envelope, role) and _about(envelope, taken)):
+            if taken.statement == payload or taken.covers(envelope, role):
                 because = f": {taken.note}" if taken.note else ""
                 raise StatementError(f"the {role} statement was revoked on {taken.at}{because}")
         times = tuple(moments)
@@ -218,36 +228,9 @@ class TrustStore:
                 except InvalidSignature:
                     why = f"its signature by key {named[:12]} is not valid"
                     continue
-                refusal = key.refusal(role, model, *times)
-                if not refusal:
+                if not (why := key.refusal(role, model, *times)):
                     return key
-                why = refusal
         raise StatementError(f"the {role} statement does not count: {why}")
-
-
-def _is_verdict(envelope: dsse.Envelope, role: str) -> bool:
-    """Whether an envelope holds a verdict; a key of its own role signs the evidence behind "not applicable", too."""
-    return role == "verdict" or (role == NOT_APPLICABLE and envelope.statement.get("predicateType") == dsse.VSA_TYPE)
-
-
-def _about(envelope: dsse.Envelope, taken: Revoked) -> bool:
-    """Whether a verdict is about a version that was revoked, and was signed or rests on a check that ended before."""
-    if not taken.subject:
-        return False
-    claims = statement.Claims.read(envelope.statement)
-    about = f"models:/{claims.name}/{claims.version}" == taken.subject
-    return about and min(claims.signed, claims.decided) <= times.when(taken.at)
-
-
-def _key(entry: dict[str, Any]) -> Key:
-    fields = {k: v for k, v in entry.items() if k != "id"}
-    for name in ("roles", "models", "model_patterns"):
-        if name in fields:
-            fields[name] = tuple(fields[name])
-    made = Key(**fields)
-    if entry.get("id", made.key_id) != made.key_id:
-        raise StatementError(f"trusted key {entry['id']!r} has another id than its bytes")
-    return made
 
 
 def is_pattern(model: str) -> bool:
@@ -255,18 +238,131 @@ def is_pattern(model: str) -> bool:
     return any(character in model for character in "*?[]!")
 
 
-def fresh_key(public: bytes, *, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str = "") -> Key:
-    """Return a key whose window begins now (an hour earlier, for clocks that differ).
-
-    ``models`` are names and patterns as the operator wrote them.
-    """
-    begin = times.now()
+def fresh_key(
+    public: bytes, *, days: int, models: tuple[str, ...], roles: tuple[str, ...] = ROLES, note: str = ""
+) -> Key:
+    """Return a key for these names and patterns; its window begins an hour ago, for clocks that differ."""
+    begin = statement.now()
     return Key(
         public=base64.b64encode(public).decode(),
-        not_before=times.stamp(begin - timedelta(hours=1)),
-        not_after=times.stamp(begin + timedelta(days=days)),
+        not_before=statement.stamp(begin - timedelta(hours=1)),
+        not_after=statement.stamp(begin + timedelta(days=days)),
         roles=roles,
         models=tuple(m for m in models if not is_pattern(m)),
         model_patterns=tuple(m for m in models if is_pattern(m)),
         note=note,
     )
+
+
+@dataclass(frozen=True)
+class KeySigner:
+    """A private key in this process."""
+
+    #: never printed
+    private: Any = field(repr=False)
+
+    @property
+    def public(self) -> bytes:
+        """The raw public key, 32 bytes."""
+        return bytes(self.private.public_key().public_bytes_raw())
+
+    @property
+    def key_id(self) -> str:
+        """Sha256 of the raw public key, hex."""
+        return hashlib.sha256(self.public).hexdigest()
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the Ed25519 signature of ``message``, 64 bytes."""
+        return bytes(self.private.sign(message))
+
+    @classmethod
+    def from_pem(cls, text: bytes) -> Self:
+        """Return the signer of an unencrypted PKCS#8 key; a ``StatementError`` repeats nothing of the text."""
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            private = load_pem_private_key(text, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            private = None
+        if not isinstance(private, Ed25519PrivateKey):
+            raise StatementError("the signing key is no unencrypted Ed25519 private key in PEM; run privgate keys init")
+        return cls(private)
+
+    def pem(self) -> bytes:
+        """Return the private key as unencrypted PKCS#8."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        return bytes(self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def new_key() -> KeySigner:
+    """Return a new random key."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return KeySigner(Ed25519PrivateKey.generate())
+
+
+@dataclass(frozen=True)
+class CommandSigner:
+    """A command that signs: it reads the message on stdin and writes the signature in base64."""
+
+    #: split as a shell would, run without one
+    command: str
+    #: of the key that the command uses
+    key_id: str
+
+    def sign(self, message: bytes) -> bytes:
+        """Return what the command answers; ``StatementError``: it failed, hung for a minute, or gave no signature."""
+        try:
+            done = subprocess.run(  # noqa: S603  the operator's own command, without a shell
+                shlex.split(self.command), input=message, capture_output=True, timeout=60, check=True
+            )
+            signature = base64.b64decode(done.stdout.strip(), validate=True)
+        except (OSError, subprocess.SubprocessError, ValueError) as exc:
+            raise StatementError(f"the signer command did not sign ({type(exc).__name__}); run it by hand") from exc
+        if len(signature) != 64:
+            raise StatementError(f"the signer command answered {len(signature)} bytes, an Ed25519 signature has 64")
+        return signature
+
+
+Signer = KeySigner | CommandSigner
+
+
+def signer_from(
+    *,
+    key_file: Path | None = None,
+    command: str | None = None,
+    command_key_id: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Signer:
+    """Return the signer of a file, a command or the environment; ``UsageError``: there is none, or others read it."""
+    if key_file is not None:
+        return KeySigner.from_pem(private_bytes(key_file))
+    if command is not None:
+        if not command_key_id:
+            raise UsageError("a signer command needs the id of its key; give --key-id, as privgate keys show prints it")
+        return CommandSigner(command, command_key_id)
+    held = (os.environ if environment is None else environment).get(KEY_VARIABLE)
+    if not held:
+        raise UsageError(f"no signing key: give --key FILE or --signer-command, or set {KEY_VARIABLE}")
+    return KeySigner.from_pem(held.encode())
+
+
+def private_bytes(path: Path) -> bytes:
+    """Return what a file holds that only its owner may read; raise ``UsageError`` where others may."""
+    try:
+        mode = path.stat().st_mode
+        content = path.read_bytes()
+    except OSError as exc:
+        raise UsageError(f"signing key {path} cannot be read: {exc.strerror}") from exc
+    if mode & 0o077:
+        raise UsageError(f"signing key {path} can be read by others; run chmod 600 on it")
+    return content
+
+
+def seal(body: Mapping[str, Any], signer: Signer) -> Envelope:
+    """Return a statement in a signed envelope."""
+    unsigned = Envelope(statement.payload(body), ())
+    return replace(unsigned, signatures=((signer.key_id, signer.sign(unsigned.signed)),))

@@ -19,8 +19,6 @@ from privgate.registry.client import reader
 from privgate.registry.named import named
 from privgate.registry.stored_files import FolderFiles, StoredFiles, stored_files
 
-# Verifying at deployment: the statement, and every byte of the files that are about to be served.
-
 
 @dataclass(frozen=True)
 class Verified:
@@ -45,47 +43,27 @@ def verify(
     tracking_uri: str | None = None,
     to: Path | None = None,
 ) -> Verified:
-    """Verify that the version behind ``uri`` may serve, now.
+    """Verify that the version behind ``uri`` (``models:/name@alias`` or ``models:/name/version``) may serve, now.
 
-    Parameters
-    ----------
-    uri : str
-        ``models:/name@alias`` or ``models:/name/version``.
-    guard : Guard
-        Trusted keys, registry id and policies.
-    target : str, optional
-        Alias or stage to serve as; the URI's alias if absent, and any allowed target without one.
-    terms : Terms, optional
-        Instead of the guard's, for a policy given by hand.
-    tracking_uri : str, optional
-        MLflow server or store; the environment's if absent.
-    to : Path, optional
-        Folder that gets the files, absent until now: made only if every byte is the one that was signed. What is
-        loaded from it is what was verified, without a second download.
+    ``target`` is the alias or stage to serve as: the URI's alias if absent, and any allowed target without one.
+    ``terms`` take the place of the guard's, for a policy given by hand. ``to`` is a folder that is made only if every
+    byte is the one that was signed: what is loaded from it is what was verified, without a second download.
 
-    Raises
-    ------
-    StatementError
-        The statement is absent, forged, expired, about something else, or its evidence is gone.
-    DigestMismatchError
-        A file is not the one that was signed.
-    RegistryError
-        The registry does not answer.
+    ``StatementError``: the statement is absent, forged, expired, about something else, or its evidence is gone.
+    ``DigestMismatchError``: a file is not the one that was signed. ``RegistryError``: the registry does not answer.
     """
     client = reader(tracking_uri)
-    found = named(client, uri)
-    if not found.version:
+    present = named(client, uri)
+    if not present.version:
         raise StatementError(f"{uri} is no registered version; statements are about versions")
     target = target or (uri.rpartition("@")[2] if "@" in uri else None)
-    exact = f"models:/{found.name}/{found.version}"
-    row, text = row_and_statement(client, found.name, found.version)
+    exact = f"models:/{present.name}/{present.version}"
+    row, _ = held = row_and_statement(client, present.name, present.version)
     try:
-        asked = terms or guard.terms(target, row.name)
-        claims = check(text, guard.trust, row, asked, target=target, now=statement.now())
-        _compare_original(client, claims, row, guard)
+        claims = _check_row(client, held, guard, target, terms)
     except StatementError as exc:
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
-    if (row.storage, claims.model_id) != (found.storage, found.model_id):
+    if (row.storage, claims.model_id) != (present.storage, present.model_id):
         raise StatementError(f"{exact} was replaced while it was being verified; verify again")
     _, evidence = _signed_report(client, claims, guard, exact)
     signed = evidence.statement["predicate"].get("files", {})
@@ -106,10 +84,14 @@ def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple
     return report, evidence
 
 
-def _compare_original(client: Any, claims: Claims, row: Row, guard: Guard) -> None:
-    """Ask the version that was signed, where another one is to serve: it may have been refused since."""
+def _check_row(
+    client: Any, held: tuple[Row, str], guard: Guard, target: str | None, terms: Terms | None = None
+) -> Claims:
+    """Return what a row's statement says; where the row is a copy, the version that was signed is asked, too."""
+    row, text = held
+    claims = check(text, guard.trust, row, terms or guard.terms(target, row.name), target=target, now=statement.now())
     if not is_copy(claims, row):
-        return
+        return claims
     try:
         original = row_and_statement(client, claims.name, claims.version)
     except RegistryError as exc:
@@ -118,6 +100,7 @@ def _compare_original(client: Any, claims: Claims, row: Row, guard: Guard) -> No
             f"whether it was refused since ({exc})"
         ) from exc
     check_original(claims, row, original, guard.trust, statement.now())
+    return claims
 
 
 def _hand_over(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri: str, to: Path) -> int:
@@ -165,49 +148,30 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
     try:
         content = strict_json.content(place, LARGE)
         document = strict_json.loads(content, LARGE)
-    except OSError as exc:
-        raise StatementError(f"{place} cannot be read: {exc.strerror}") from exc
-    except DocumentError as exc:
-        raise StatementError(f"{place} cannot be read: it {exc}") from exc
+    except (OSError, DocumentError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else f"it {exc}"
+        raise StatementError(f"{place} cannot be read: {why}") from exc
     if statement.payload_digest(content) != claims.report:
         raise StatementError(f"{place} is not the report that was signed; name the folder of that check")
     return recompute(document, folder)
 
 
-# What was approved before: whoever may write reports could forge one, so only what somebody trusted signed counts.
-
-
 def approved_report(
     uri: str, *, config: Path | None = None, tracking_uri: str | None = None
 ) -> Mapping[str, Any] | None:
-    """Return the signed report of an approved version; None where none counts, or no guard's configuration is known.
-
-    Parameters
-    ----------
-    uri : str
-        ``models:/name@alias`` or ``models:/name/version``.
-    config : Path, optional
-        The guard's configuration; what ``PRIVGATE_GUARD`` names if absent.
-    tracking_uri : str, optional
-        MLflow server or store; the environment's if absent.
-    """
+    """Return the signed report of an approved version; None where none counts, or no guard is configured."""
     place = config or os.environ.get(VARIABLE)
     if not place:
         return None
     try:
         guard, client = Guard.load(Path(place)), reader(tracking_uri)
-        found = named(client, uri)
-        row, text = row_and_statement(client, found.name, found.version)
-        target = uri.rpartition("@")[2] if "@" in uri else None
-        claims = check(text, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
-        _compare_original(client, claims, row, guard)
+        present = named(client, uri)
+        held = row_and_statement(client, present.name, present.version)
+        claims = _check_row(client, held, guard, uri.rpartition("@")[2] if "@" in uri else None)
         document = strict_json.loads(_signed_report(client, claims, guard, uri)[0], LARGE)
     except (PrivgateError, DocumentError):
         return None  # a comparison is an extra, never a condition
     return document if claims.passed and isinstance(document, dict) and document.get("approved") is True else None
-
-
-# Verifying files that somebody else downloaded: an init container, a mounted volume, a machine without a registry.
 
 
 def verify_folder(
@@ -224,42 +188,22 @@ def verify_folder(
     What only a registry knows is not asked: whether the alias still names this version, and whether the row was deleted
     since. Whoever revokes a release revokes the statement in the trust store that this reads.
 
-    Parameters
-    ----------
-    folder : Path
-        All files of the version, nothing else.
-    statement_file : Path
-        The verdict's envelope, as ``privgate sign`` writes it and the version's tag holds it.
-    guard : Guard
-        Trusted keys, registry id and policies.
-    target : str
-        Alias or stage to serve as.
-    model : str, optional
-        Registered model to serve as; the one that was signed if absent.
-    terms : Terms, optional
-        Instead of the guard's, for a policy given by hand.
-
-    Raises
-    ------
-    StatementError
-        The statement cannot be read, is forged, expired, revoked, or about something else.
-    DigestMismatchError
-        A file is not the one that was signed.
+    The folder holds all files of the version and nothing else; the statement is the verdict's envelope. ``model`` is
+    the registered model to serve as, the one that was signed if absent. Errors are those of `verify`.
     """
     try:
         text = strict_json.content(statement_file).decode()
-    except OSError as exc:
-        raise StatementError(f"statement {statement_file} cannot be read: {exc.strerror}") from exc
-    except (DocumentError, UnicodeDecodeError) as exc:
-        raise StatementError(f"statement {statement_file} cannot be read: {exc}") from exc
+    except (OSError, DocumentError, UnicodeDecodeError) as exc:
+        why = exc.strerror if isinstance(exc, OSError) else exc
+        raise StatementError(f"statement {statement_file} cannot be read: {why}") from exc
     # read for its row only: nothing of it is believed before ``check`` verified the signature
     said = Claims.read(Envelope.parse(text).statement)
     row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id, statement.workspace())
     if model not in {None, said.name}:
         row = replace(row, name=str(model), version="", created=0, run_id="")
     try:
-        asked = terms or guard.terms(target, row.name)
-        claims = check(text, guard.trust, row, asked, target=target, now=statement.now())
+        terms = terms or guard.terms(target, row.name)
+        claims = check(text, guard.trust, row, terms, target=target, now=statement.now())
     except StatementError as exc:
         raise StatementError(f"{folder} may not serve as {row.name}@{target}: {exc}") from exc
     if not folder.is_dir():

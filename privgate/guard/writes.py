@@ -2,27 +2,21 @@
 
 import functools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from privgate.errors import PrivgateError, StatementError
 from privgate.guard import lookalikes, statement
 from privgate.guard.checks import Row
-from privgate.guard.guard_config import AuditLog, Guard, Watch
+from privgate.guard.guard_config import AuditLog, Watch
 from privgate.guard.rows import PROMPT_TAG, TAG, Copies, is_prompt
 from privgate.guard.transaction import permission_denied, refusing, transaction
+from privgate.registry.client import list_pages
 
 #: setting an alias of this name is how anybody asks whether a registry is guarded
 PROBE = "privgate-probe"
 
 _TRIES = 3  # in a race with other writers
-
-
-def _set_meanwhile(exc: BaseException) -> bool:
-    """Whether MLflow could not insert an alias because somebody else just did; the same call then updates it."""
-    from sqlalchemy.exc import IntegrityError
-
-    return isinstance(exc.__cause__, IntegrityError)
 
 
 class GuardedWrites(Copies):
@@ -37,7 +31,10 @@ class GuardedWrites(Copies):
                 with refusing(f"alias {alias!r} of {name!r} version {version}"):
                     return self._privgate_set_alias(name, alias, str(version))
             except Exception as exc:
-                if not (left and _set_meanwhile(exc)):
+                from sqlalchemy.exc import IntegrityError
+
+                # somebody else just inserted the alias; the same call then updates it
+                if not (left and isinstance(exc.__cause__, IntegrityError)):
                     raise
         return None  # pragma: no cover  the last try returns or raises
 
@@ -127,7 +124,8 @@ class GuardedWrites(Copies):
                     f"it holds protected alias {in_use[0]!r}, which would move with it; delete that first"
                 )
             self._privgate_rests_on(session, name, None)
-            for version in self._privgate_versions(name):
+            quoted = name.replace("'", "''")
+            for version in list_pages(super().search_model_versions, f"name='{quoted}'"):  # type: ignore[misc]  # mixin
                 if lookalikes.fold(version.current_stage or "") in guard.stages:
                     raise StatementError(
                         f"version {version.version} is in stage {version.current_stage}; move it first"
@@ -184,14 +182,8 @@ class GuardedWrites(Copies):
         return self._privgate_while_no_prompt(name, write) if key == PROMPT_TAG else write()
 
 
-# The writes that release and withdraw, recorded: mixed in before the guard's own, which decide.
-
-
 class RecordedWrites:
-    """What the audit log says of a guarded store; does nothing where the configuration names no log.
-
-    A protected target is recorded before it is moved, too: what cannot be recorded is refused.
-    """
+    """What the audit log says of a guarded store, before a protected target is moved, too; nothing without a log."""
 
     privgate_watch: Watch
 
@@ -229,16 +221,17 @@ class RecordedWrites:
     def _privgate_recorded(
         self, doing: str, name: str, *, version: str = "", alias: str = "", stage: str = ""
     ) -> Iterator[None]:
-        try:
+        guard = log = None
+        with suppress(PrivgateError):  # nothing can be released then, and withdrawing must not need a configuration
             guard = self.privgate_watch.guard()
-        except PrivgateError:  # nothing can be released then, and withdrawing must not need a configuration
-            guard = None
-        log = guard.audit_log if guard is not None else None
+            log = guard.audit_log
         if guard is None or log is None or name == PROBE:
             yield
             return
         said = {"doing": doing, "model": name, "version": str(version), "target": alias or stage, "by": _asker()}
-        protected = _is_protected(guard, name, alias, stage)
+        # what merely looks like something protected is recorded, too
+        targets = {lookalikes.fold(t) for t in (*guard.aliases, *guard.stages)}
+        protected = guard.protects_model(name) or lookalikes.fold(alias or stage) in targets
         if protected:
             _write(log, "asked", said, otherwise="refused")
         try:
@@ -250,12 +243,6 @@ class RecordedWrites:
             raise
         if protected:
             _write(log, doing, said, otherwise="was done, but not recorded")
-
-
-def _is_protected(guard: Guard, name: str, alias: str, stage: str) -> bool:
-    """Whether a write is about something protected; what merely looks like it is recorded, too."""
-    targets = {lookalikes.fold(t) for t in (*guard.aliases, *guard.stages)}
-    return guard.protects_model(name) or lookalikes.fold(alias or stage) in targets
 
 
 def _write(log: AuditLog, event: str, said: dict[str, str], *, otherwise: str) -> None:

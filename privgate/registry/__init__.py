@@ -4,37 +4,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privgate.registry.attaching import attach, promote
-    from privgate.registry.client import local_registry
-    from privgate.registry.load import load_subject
-    from privgate.registry.log import adopt, declare_people, log_model, log_recipe
-    from privgate.registry.reports import attached, in_use
+    from privgate.registry.attaching import attach as attach
+    from privgate.registry.attaching import promote as promote
+    from privgate.registry.client import local_registry as local_registry
+    from privgate.registry.load import load_subject as load_subject
+    from privgate.registry.log import adopt as adopt
+    from privgate.registry.log import declare_people as declare_people
+    from privgate.registry.log import log_model as log_model
+    from privgate.registry.log import log_recipe as log_recipe
+    from privgate.registry.reports import attached as attached
+    from privgate.registry.reports import in_use as in_use
 
 _HOME = {
-    "adopt": "log",
-    "attach": "attaching",
-    "attached": "reports",
-    "declare_people": "log",
-    "in_use": "reports",
+    **dict.fromkeys(("attach", "promote"), "attaching"),
+    **dict.fromkeys(("adopt", "declare_people", "log_model", "log_recipe"), "log"),
+    **dict.fromkeys(("attached", "in_use"), "reports"),
     "load_subject": "load",
     "local_registry": "client",
-    "log_model": "log",
-    "log_recipe": "log",
-    "promote": "attaching",
 }
-
-__all__ = [
-    "adopt",
-    "attach",
-    "attached",
-    "declare_people",
-    "in_use",
-    "load_subject",
-    "local_registry",
-    "log_model",
-    "log_recipe",
-    "promote",
-]
 
 
 def __getattr__(name: str) -> Any:

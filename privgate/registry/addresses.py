@@ -9,24 +9,16 @@ import shutil
 import socket
 import ssl
 import urllib.parse
-from collections.abc import Iterable
 from pathlib import Path
 
 from privgate.errors import RegistryError, SubjectError
-from privgate.subject.sources import check_path
 
-# Whoever logs a model says where its data and files lie.
-#
-# The checker, the signer and the verifier read them outside any box, from their own place in the network and with
+# Whoever logs a model says where its data and files lie; checker, signer and verifier read them outside any box, with
 # their own credentials. Read are the registry's own artifacts, files of this machine, and object stores at their
-# providers' addresses. Anything else only if the operator lists it in ``PRIVGATE_DATA_SOURCES``, beginnings of
-# addresses separated by spaces (``s3://bucket/people https://data.example.org /srv/data``). Where that is set it is
-# the whole list for training data; an empty one leaves the registry's artifacts. ``privgate serve``, which checks for
-# anybody, sets it so unless the operator did.
-#
-# Nothing is written on a stranger's word: whoever makes an experiment says where its artifacts lie. Reports go to the
-# registry's own artifacts alone, or to what the operator lists in ``PRIVGATE_ARTIFACT_PLACES``, spelled alike.
-# Every function that opens an address asks this list first; nothing else in the process is watched.
+# providers' addresses; anything else only if ``PRIVGATE_DATA_SOURCES`` lists what it begins with, separated by spaces.
+# Where that is set it is the whole list for training data; ``privgate serve`` sets an empty one. Reports are written to
+# the registry's own artifacts alone, or to what ``PRIVGATE_ARTIFACT_PLACES`` lists. Whatever opens an address here asks
+# these lists first; nothing else in the process is watched.
 
 VARIABLE = "PRIVGATE_DATA_SOURCES"
 #: where the registry keeps artifacts beside its own proxy
@@ -45,9 +37,8 @@ _WORLD = ipaddress.IPv6Network("2000::/3")
 def refuse_data(uri: str) -> None:
     """Refuse an address of training data that nobody allowed to be read. ``SubjectError``: says what to set."""
     scheme, plain = _plain(uri)
-    listed = _listed()
-    stored = listed is None and (scheme in {"", "file"} or _is_store(uri))
-    if plain and (stored or any(_begins(prefix, uri) for prefix in listed or ())):
+    stored = VARIABLE not in os.environ and (scheme in {"", "file"} or _is_store(uri))
+    if plain and (stored or _is_listed(uri)):
         return
     raise SubjectError(
         f"the training data are said to lie at {uri!r:.200}, which this gate may not read: whoever wrote the recipe "
@@ -56,21 +47,17 @@ def refuse_data(uri: str) -> None:
 
 
 def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
-    """Refuse a place of a model's or a run's files that only a stranger's word names.
-
-    ``SubjectError``: it is neither the registry's own, nor a file here, nor an object store, nor listed.
-    """
+    """Raise ``SubjectError`` for files that are neither the registry's, nor here, nor in a known store, nor listed."""
     scheme, plain = _plain(uri)
     host = urllib.parse.urlsplit(uri).netloc if plain else ""
-    asked = urllib.parse.urlsplit(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
-    server = asked.netloc
+    server = urllib.parse.urlsplit(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
     fine = (
         scheme in {"", "file"}
         or _is_store(uri)
-        or (scheme == "mlflow-artifacts" and host in {"", server})
-        or (scheme in {"http", "https"} and bool(server) and (scheme, host) == (asked.scheme, server))
+        or (scheme == "mlflow-artifacts" and host in {"", server.netloc})
+        or (scheme in {"http", "https"} and bool(host) and (scheme, host) == server[:2])
     )
-    if plain and (fine or _is_place(uri) or any(_begins(prefix, uri) for prefix in _listed() or ())):
+    if plain and (fine or _is_place(uri) or _is_listed(uri)):
         return
     raise SubjectError(
         f"the files are said to lie at {uri!r:.200}, which is neither the registry's nor an object store; whoever "
@@ -79,10 +66,7 @@ def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
 
 
 def refuse_written(uri: str, *, tracking_uri: str) -> None:
-    """Refuse to write at a place that only the maker of an experiment names: credentials would go there, too.
-
-    ``RegistryError``: it is neither the registry's own nor listed; nothing was sent.
-    """
+    """Raise ``RegistryError`` before anything is written where neither the registry nor the operator says."""
     with contextlib.suppress(ValueError, RuntimeError):  # no address, or nobody's home
         if _plain(uri)[1] and (_is_own(uri, tracking_uri) or _is_place(uri)):
             return
@@ -131,14 +115,11 @@ def _is_place(uri: str) -> bool:
 
 
 def reachable(uri: str) -> list[str]:
-    """Return the addresses of the host of an http(s) URI that is listed; only they may be connected to.
-
-    ``SubjectError``: it is not listed, or leads into this machine or network without being listed by the very host.
-    """
+    """Return the addresses that an http(s) URI is read from; ``SubjectError``: it is not listed, or leads inside."""
     refuse_data(uri)
     parsed = urllib.parse.urlsplit(uri)
     host = parsed.hostname or ""
-    named = any(_begins(p, uri) and urllib.parse.urlsplit(p).hostname for p in _listed() or ())
+    named = any(_begins(p, uri) and urllib.parse.urlsplit(p).hostname for p in _listed())
     try:
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
         found = [str(a[4][0]) for a in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
@@ -203,9 +184,12 @@ def _is_store(uri: str) -> bool:
     )
 
 
-def _listed() -> list[str] | None:
-    said = os.environ.get(VARIABLE)
-    return None if said is None else said.split()
+def _listed() -> list[str]:
+    return os.environ.get(VARIABLE, "").split()
+
+
+def _is_listed(uri: str) -> bool:
+    return any(_begins(prefix, uri) for prefix in _listed())
 
 
 def _begins(prefix: str, uri: str) -> bool:
@@ -221,31 +205,15 @@ def _begins(prefix: str, uri: str) -> bool:
     return asked.path == above_path or asked.path.startswith(f"{above_path}/")
 
 
-# Reading training data over http(s) from where the operator allowed it, and from nowhere that an answer leads to.
-#
 # Each connection goes to an address that was looked at just before, so that no second answer of a name server counts;
-# a redirect is followed only to what is listed, too. Proxies of the environment are not asked: they would connect for
-# us.
-
+# a redirect is followed only to what is listed, too. Proxies of the environment would connect for us: none is asked.
 _SECONDS = 60.0  # for an answer
 _MOST_REDIRECTS = 5  # each of them vetted
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
 
-def fetch_all(uri: str, names: Iterable[str], folder: Path) -> Path:
-    """Write the named files below ``uri`` to ``folder`` and return it."""
-    for name in names:
-        place = folder / check_path(name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        fetch(f"{uri.rstrip('/')}/{urllib.parse.quote(name)}", place)
-    return folder
-
-
 def fetch(uri: str, place: Path) -> Path:
-    """Write what lies at an http(s) address to a file and return that.
-
-    ``SubjectError``: the address, or one that it leads to, may not be read. ``RegistryError``: it does not answer.
-    """
+    """Write what lies at an http(s) address to a file; ``SubjectError``: it, or where it leads, may not be read."""
     asked = uri
     try:
         for _ in range(_MOST_REDIRECTS + 1):
@@ -269,23 +237,18 @@ def fetch(uri: str, place: Path) -> Path:
 
 
 def _link(uri: str) -> http.client.HTTPConnection:
-    """Return a connection to a vetted address of a URI's host."""
-    vetted = reachable(uri)
-    parts = urllib.parse.urlsplit(uri)
-    secure = parts.scheme == "https"
+    """Return a connection to a vetted address of a URI's host, the first that answers."""
+    vetted, parts = reachable(uri), urllib.parse.urlsplit(uri)
+    secure, host = parts.scheme == "https", parts.hostname or ""
     port = parts.port or (443 if secure else 80)
-    host = parts.hostname or ""
     link = http.client.HTTPConnection(host, port, timeout=_SECONDS)
-    plain = _connected(vetted, port)
-    link.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if secure else plain
-    return link
-
-
-def _connected(vetted: list[str], port: int) -> socket.socket:
-    problem: OSError = OSError("no address")
+    problem = OSError("no address")
     for address in vetted:
         try:
-            return socket.create_connection((address, port), timeout=_SECONDS)
+            plain = socket.create_connection((address, port), timeout=_SECONDS)
         except OSError as exc:
             problem = exc
+            continue
+        link.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=host) if secure else plain
+        return link
     raise problem

@@ -36,44 +36,26 @@ _DESCRIPTION = 5000
 def attach(
     subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: str | None = None, include_records: bool = False
 ) -> str:
-    """Attach a verdict's files, metrics and tags; doing it again changes nothing.
+    """Attach a verdict's files, metrics and tags, and return their folder within the artifacts of the model's run.
 
-    Parameters
-    ----------
-    subject : Subject
-        From ``load_subject``.
-    out_dir : Path
-        Folder that holds the written report; it stays as it is, whatever the registry does.
-    verdict : Verdict
-        What was decided.
-    tracking_uri : str, optional
-        Where to attach; where the subject came from if absent.
-    include_records : bool
-        Also attach the per-person table, which is personal data about the training set.
+    Doing it again changes nothing. ``out_dir`` holds the written report and stays as it is, whatever the registry does.
+    ``include_records`` attaches the per-person table too, which is personal data about the training set.
 
-    Returns
-    -------
-    str
-        Folder of the files within the artifacts of the model's run.
-
-    Raises
-    ------
-    RegistryError
-        The subject has no registry, or the registry refused or vanished midway; attach again to complete it.
+    ``RegistryError``: the subject has no registry, or that refused or vanished midway; attach again to complete it.
     """
-    model_id = subject.detail.get("model_id")
+    model_id = str(subject.detail.get("model_id") or "")
     if not model_id:
         raise RegistryError("a local subject has no registry to attach to; log it with privgate.log_model")
-    client = connect(tracking_uri or ADDRESSES.get(str(subject.detail.get("model_id"))))
+    client = connect(tracking_uri or ADDRESSES.get(model_id))
     policy = str(verdict.policy.get("name", "policy"))
-    place = reports.folder_of(str(model_id), policy)
+    place = reports.folder_of(model_id, policy)
     suites = sorted(p.name for p in out_dir.glob("validation-*.json"))
     named = [*_FILES, *suites, *([_RECORDS] if include_records else [])]
     with answering(f"attaching the report to {subject.uri}; it stays in {out_dir}"), tempfile.TemporaryDirectory() as t:
         for name in named:
             if (out_dir / name).is_file():
                 shutil.copy(out_dir / name, Path(t, name))
-        run_id = reports.keep(client, str(model_id), Path(t), place)
+        run_id = reports.keep(client, model_id, Path(t), place)
         if own_run := client.get_logged_model(model_id).source_run_id:
             log_to(client, own_run, subject, verdict)
         tags = _tags(verdict, policy, f"runs:/{run_id}/{place}", out_dir)
@@ -98,26 +80,21 @@ def refuse_unattachable(subject: Subject, *, tracking_uri: str | None = None) ->
 
 def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
     """Log the figures for this model and the data it was trained on, which the run then names, and return them."""
-    model_id = str(subject.detail["model_id"])
-    metrics = headline(verdict)
-    dataset = _dataset(subject)
-    client.log_inputs(run_id, datasets=[dataset])
-    when = int(_decided_at(verdict).timestamp() * 1000)
-    about: dict[str, Any] = {"dataset_name": dataset.dataset.name, "dataset_digest": dataset.dataset.digest}
-    for key, value in metrics.items():
-        # the same time and step twice is one point, so attaching again adds none
-        client.log_metric(run_id, key, value, timestamp=when, step=0, model_id=model_id, **about)
-    return metrics
-
-
-def _dataset(subject: Subject) -> Any:
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     held = subject.digests.get("data", "")
-    place = json.dumps({"digest": held, "kind": str(subject.detail.get("data_kind", ""))})
+    source = json.dumps({"digest": held, "kind": str(subject.detail.get("data_kind", ""))})
     # MLflow keeps 36 characters of a digest; all of it is in the source
-    found = Dataset(f"{subject.name or 'model'} training data", held.rpartition(":")[2][:36], "privgate", place)
-    return DatasetInput(found, [InputTag("mlflow.data.context", "training")])
+    data = Dataset(f"{subject.name or 'model'} training data", held.rpartition(":")[2][:36], "privgate", source)
+    dataset = DatasetInput(data, [InputTag("mlflow.data.context", "training")])
+    metrics = headline(verdict)
+    client.log_inputs(run_id, datasets=[dataset])
+    when = int(_decided_at(verdict).timestamp() * 1000)
+    about = {"dataset_name": data.name, "dataset_digest": data.digest, "model_id": str(subject.detail["model_id"])}
+    for key, value in metrics.items():
+        # the same time and step twice is one point, so attaching again adds none
+        client.log_metric(run_id, key, value, timestamp=when, step=0, **about)
+    return metrics
 
 
 def headline(verdict: Verdict) -> Mapping[str, float]:
@@ -192,39 +169,15 @@ def _plain(text: str) -> str:
     return re.sub(r"[^\w .,:/+-]", "?", text)[:200]
 
 
-# Promoting: moving an alias to a version, which the registry may refuse.
-
-
 def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None, forward_only: bool = False) -> str:
-    """Set ``alias`` to the version that was checked, if it still is what was checked.
+    """Set ``alias`` (without ``@``) to the version that was checked, and return the version that has it now.
 
-    Parameters
-    ----------
-    subject : Subject
-        From ``load_subject``.
-    alias : str
-        Without ``@``.
-    tracking_uri : str, optional
-        Where the subject came from if absent.
-    forward_only : bool
-        Leave the alias where a later version has it.
-
-    Returns
-    -------
-    str
-        The version that has the alias now.
-
-    Raises
-    ------
-    RegistryError
-        The subject is no registered version, or the registry refused; its own words are in the message.
-    DigestMismatchError
-        The version's files changed since they were checked.
+    ``forward_only`` leaves the alias where a later version has it. ``RegistryError``: the subject is no registered
+    version, or the registry refused, in its own words. ``DigestMismatchError``: the version's files changed since.
     """
     if not subject.version:
         raise RegistryError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
-    address = tracking_uri or ADDRESSES.get(str(subject.detail.get("model_id")))
-    client = connect(address)
+    client = connect(tracking_uri or ADDRESSES.get(str(subject.detail.get("model_id"))))
     uri = f"models:/{subject.name}/{subject.version}"
     present = named(client, uri)
     with stored_files(client, present.storage) as stored:

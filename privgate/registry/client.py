@@ -5,14 +5,14 @@ import shutil
 import sys
 import tempfile
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry.addresses import refuse_files
-from privgate.registry.rest import SKIPPED
+from privgate.registry.rest import SKIPPED, RestClient, address_for
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
 ADDRESSES: dict[str, str] = {}
@@ -22,11 +22,7 @@ EXPERIMENTS: dict[str, str] = {}
 
 @contextmanager
 def answering(doing: str) -> Iterator[None]:
-    """Turn whatever MLflow and the network raise into a ``RegistryError`` that says what was being done.
-
-    How patiently MLflow tries again is the environment's to say, which the command line fills in when it starts
-    (``privgate.__main__``): a library writes no environment, because other threads read it.
-    """
+    """Turn whatever MLflow and the network raise into a ``RegistryError`` that says what was being done."""
     try:
         yield
     except PrivgateError:
@@ -39,12 +35,10 @@ def answering(doing: str) -> Iterator[None]:
 
 
 def _problems() -> tuple[type[BaseException], ...]:
-    found: list[type[BaseException]] = [OSError, RecursionError]  # requests' errors, too; folders within folders
-    others = [("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")]
-    for module, name in (*others, *(("botocore.exceptions", kind) for kind in ("BotoCoreError", "ClientError"))):
-        if module in sys.modules:
-            found.append(getattr(sys.modules[module], name))
-    return tuple(found)
+    kinds = {"mlflow.exceptions": "MlflowException", "sqlalchemy.exc": "SQLAlchemyError"}
+    others = (*kinds.items(), *(("botocore.exceptions", kind) for kind in ("BotoCoreError", "ClientError")))
+    known = (getattr(sys.modules[module], name) for module, name in others if module in sys.modules)
+    return OSError, RecursionError, *known  # requests' errors, too; folders within folders
 
 
 #: what MLflow says where no server answers, the pool of connections included
@@ -61,11 +55,7 @@ def _sentence(exc: BaseException) -> str:
 
 
 def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
-    """Return an MLflow client; the environment decides where ``tracking_uri`` is absent.
-
-    ``RegistryError``: MLflow is not installed, or there is no such registry: MLflow would make an empty one; ``make``
-    lets it.
-    """
+    """Return an MLflow client; ``RegistryError``: there is no such registry, and only ``make`` lets MLflow make one."""
     try:
         from mlflow import MlflowClient
     except ImportError as exc:  # privgate-verify has none
@@ -96,25 +86,25 @@ def _present(tracking_uri: str | None) -> None:
         raise RegistryError(f"there is no registry at {address} ({how}); name the one that holds the model")
 
 
+def list_pages(search: Callable[..., Any], *query: str) -> Iterator[Any]:
+    """Give everything that a search of MLflow's finds."""
+    token = None
+    while True:
+        page = search(*query, max_results=1000, page_token=token)
+        yield from page
+        if not (token := page.token):
+            return
+
+
 def reader(tracking_uri: str | None = None) -> Any:
     """Return a client that reads versions and files only: MLflow's, or a quick one where plain HTTP does."""
-    from privgate.registry import rest as http_settings
-    from privgate.registry.rest import RestClient
-
-    address = http_settings.address_for(tracking_uri)
-    if address is None:
-        return connect(tracking_uri)
-    return RestClient(address)
+    address = address_for(tracking_uri)
+    return connect(tracking_uri) if address is None else RestClient(address)
 
 
 @contextmanager
 def tracking_at(tracking_uri: str | None) -> Iterator[None]:
-    """While this lasts, MLflow's fluent functions talk to ``tracking_uri``.
-
-    Not by ``mlflow.set_tracking_uri``, which writes the address into the process's environment as well, for good.
-
-    ``RegistryError``: this MLflow keeps its address elsewhere; nothing was logged.
-    """
+    """Let MLflow's fluent functions talk to ``tracking_uri`` meanwhile; the environment stays as it is."""
     import mlflow
     from mlflow.tracking._tracking_service import utils
 
@@ -132,10 +122,7 @@ def tracking_at(tracking_uri: str | None) -> Iterator[None]:
 
 
 def upload(client: Any, model_id: str, folder: Path, place: str) -> None:
-    """Copy the files below ``folder`` to ``place`` within a logged model.
-
-    MLflow's client of 3.14 takes no such place; here the copied folder has it in its paths, for every version.
-    """
+    """Copy a folder to ``place`` within a logged model, by its paths: MLflow 3.14 takes no such place."""
     with tempfile.TemporaryDirectory() as root:
         shutil.copytree(folder, Path(root, place))
         client.log_model_artifacts(model_id, root)
@@ -167,19 +154,8 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
     return copy
 
 
-# A registry of one's own in a folder, for the demonstration and for trying things out.
-
-
 def local_registry(folder: Path, *, experiment: str = "privgate") -> str:
-    """Return the tracking URI of an SQLite registry below ``folder``, made if absent, and log to it from now on.
-
-    Parameters
-    ----------
-    folder : Path
-        Gets ``registry.db`` and ``artifacts/``; nothing is written anywhere else.
-    experiment : str
-        Experiment whose artifacts go below ``folder``.
-    """
+    """Return the tracking URI of an SQLite registry below a folder, made if absent, and log to it from now on."""
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     uri = f"sqlite:///{folder / 'registry.db'}"

@@ -3,21 +3,16 @@
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from pathlib import Path
 
 from privgate import digest
 from privgate.errors import DigestMismatchError, SubjectError
 
-# ``privgate/recipe.json`` in the served folder: recipe, data reference, digests, environment, release
-# ``privgate/src/<digest>/…`` in the served folder: the recipe's source snapshot, in import layout
-# ``privgate_reports/<model id>/<policy>/…`` reports, artifacts of the *run*; never in the served folder
-# ``privgate_data/<digest>/…`` the training data where ``store="artifacts"``; an artifact of the *run*
-#
-# Two digests name a logged model. ``model`` covers what a recipe can record: every file except those below
-# ``privgate/``. ``files`` covers every file of the served folder, without exception; it is what a statement signs.
-# Only what MLflow itself writes into the copies that it loads (``registered_model_meta``, two lines) counts in
-# neither; anything else under that name is refused. An MLmodel file that points into ``privgate/`` is refused.
+# In the served folder lie ``privgate/recipe.json`` and the source snapshot ``privgate/src/<digest>/…``; with the *run*
+# lie ``privgate_reports/<model id>/<policy>/…`` and, for ``store="artifacts"``, ``privgate_data/<digest>/…``.
+# Two digests name a logged model: ``model`` covers every file but those below ``privgate/``, which a recipe can record;
+# ``files`` covers every file, and is what a statement signs. Only MLflow's note in copies that it loads counts in
+# neither; anything else under that name is refused, and an MLmodel file that points into ``privgate/``.
 
 FOLDER = "privgate"
 RECIPE = "privgate/recipe.json"
@@ -45,12 +40,21 @@ Mapped = Callable[[Callable[[Path], str], list[Path]], Iterable[str]]
 
 def model_files(root: Path) -> dict[str, str]:
     """Return ``path -> sha256`` of every file but privgate's own."""
-    return _table(root, (f"{FOLDER}/",))
+    return all_files(root, exclude=(f"{FOLDER}/",))
 
 
-def all_files(root: Path, *, mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
+def all_files(root: Path, *, exclude: tuple[str, ...] = (), mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
     """Return ``path -> sha256`` of every file of a served folder; ``rows`` are what MLflow's own note may name."""
-    return _table(root, (), mapped, rows)
+    try:
+        digests = digest.of_files(root, exclude=exclude, mapped=mapped)
+    except ValueError as exc:
+        raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
+
+    def read_beginning(path: str) -> bytes:
+        with (root / path).open("rb") as file:
+            return file.read(1_000)
+
+    return {path: digests[path] for path in covered(digests, read_beginning, rows)}
 
 
 def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ()) -> list[str]:
@@ -59,7 +63,13 @@ def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ())
     ``DigestMismatchError``: something else lies where that note does. ``SubjectError``: two names are one file on some
     machines.
     """
-    refuse_twins(paths := list(paths))
+    paths, seen = list(paths), dict[str, str]()
+    for path in paths:  # where case and accents are not told apart, nobody knows which of two is served
+        twin = seen.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
+        if twin != path:
+            raise SubjectError(
+                f"the model's files {twin!r} and {path!r} are one file on some machines; rename one of them"
+            )
     there = any(path.partition("/")[0] == MLFLOW_META for path in paths)
     if there and not (MLFLOW_META in paths and _is_note(read(MLFLOW_META)[:1_000], rows)):
         raise DigestMismatchError(
@@ -75,30 +85,6 @@ def _is_note(content: bytes, rows: Rows) -> bool:
         return text == _NAMELESS
     said = found[1] or found[2], found[3]
     return not rows or any(said == (name, version or said[1]) for name, version in rows)
-
-
-def refuse_twins(paths: Iterable[str]) -> None:
-    """Refuse names that are one file where case and accents are not told apart: nobody knows which is served there."""
-    seen: dict[str, str] = {}
-    for path in paths:
-        twin = seen.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
-        if twin != path:
-            raise SubjectError(
-                f"the model's files {twin!r} and {path!r} are one file on some machines; rename one of them"
-            )
-
-
-def _table(root: Path, exclude: tuple[str, ...], mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
-    try:
-        found = digest.of_files(root, exclude=exclude, mapped=mapped)
-    except ValueError as exc:
-        raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
-    return {path: found[path] for path in covered(found, partial(_beginning, root), rows)}
-
-
-def _beginning(root: Path, path: str) -> bytes:
-    with (root / path).open("rb") as file:
-        return file.read(1_000)
 
 
 def path_part(text: str) -> str:

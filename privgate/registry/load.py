@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from privgate import digest
 from privgate.documents import LARGE, limited, strict_json
@@ -48,12 +48,12 @@ class _Data(_Part):
     kind: str
     digest: str
     reference: str = ""
-    options: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = {}
     run_id: str = ""
     path: str = ""
     uri: str = ""
-    source: dict[str, Any] = Field(default_factory=dict)
-    files: dict[str, str] = Field(default_factory=dict)
+    source: dict[str, Any] = {}
+    files: dict[str, str] = {}
 
 
 class _Recipe(_Part):
@@ -69,7 +69,7 @@ class _Recipe(_Part):
 
 class _Environment(_Part):
     python: str = ""
-    packages: dict[str, str | None] = Field(default_factory=dict)
+    packages: dict[str, str | None] = {}
 
 
 class _Document(_Part):
@@ -84,10 +84,7 @@ class _Document(_Part):
 
 
 def check(document: Mapping[str, Any], sentence: str) -> None:
-    """Refuse a recipe.json whose values are not of the kind that reading them takes for granted.
-
-    ``SubjectError``: ``sentence``, and the first key that is missing or whose value is of another kind.
-    """
+    """Refuse a recipe.json that lacks what reading it takes for granted; ``sentence`` begins the ``SubjectError``."""
     try:
         _Document.model_validate(document)
     except ValidationError as exc:
@@ -105,19 +102,15 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
         references = estimators.references([estimator, *document["recipe"]["params"].values()])
     if not all(isinstance(reference, str) for reference in references):
         raise SubjectError(f"{sentence}: recipe: a name is no text; log the recipe again")
-    needed = {
-        "loader": ("reference",),
-        "run": ("run_id", "path", "files"),
-        "uri": ("uri", "files"),
-        "file": ("source",),
-    }
-    for key in needed.get(document["data"]["kind"], ()):
+    needed = {"loader": "reference", "run": "run_id path files", "uri": "uri files", "file": "source"}
+    for key in needed.get(document["data"]["kind"], "").split():
         if not document["data"].get(key):
             raise SubjectError(f"{sentence}: data.{key}: missing; log the recipe again")
     with strict_json.reading(sentence, SubjectError):
         Release.from_payload(dict(document["release"]))
 
 
+_CHANGED = f"model file {layout.RECIPE!r} was changed after the recipe was recorded"
 # the copies live as long as this process: workers open models and import sources from them
 _copies: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -125,22 +118,9 @@ _copies: list[tempfile.TemporaryDirectory[str]] = []
 def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     """Return the subject that a registry names.
 
-    Parameters
-    ----------
-    uri : str
-        ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a run id;
-        copied versions too.
-    tracking_uri : str, optional
-        MLflow server or store; the environment's if absent.
-
-    Raises
-    ------
-    DigestMismatchError
-        A file of the model, the recipe, its sources or the data is not what was recorded; the sentence names it.
-    SubjectError
-        There is no recipe, or it cannot be read.
-    RegistryError
-        The registry does not know the model, or does not answer.
+    ``uri`` is ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a
+    run id; copied versions too. ``DigestMismatchError``: a file is not what was recorded; the sentence names it.
+    ``SubjectError``: there is no recipe, or it cannot be read.
     """
     client = connect(tracking_uri)
     target = named(client, uri)
@@ -157,9 +137,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     root = sources_of(folder, document)
     flavor = flavor_of(folder)
     layout.compare(dict(document["model"]["files"]), files, "model")
-    recipe = Recipe.read(document["recipe"], root)
-    if recipe.digest != document["recipe_digest"]:
-        raise DigestMismatchError("model file 'privgate/recipe.json' was changed after the recipe was recorded")
+    recipe = _recipe_of(document, root)
     if why := name_removed_class(_pickled(folder / name for name in files)):
         raise SubjectError(f"the stored model names {why}")
     data = training_data.read(client, document["data"], place / "data", tracking_uri=tracking_uri)
@@ -205,11 +183,11 @@ def _pickled(files: Iterable[Path]) -> Iterator[str]:
 def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, Any]:
     recorded = document["environment"]
     differences = environment.differences(recorded)
-    found = Precondition("environment", "passed", "the recorded environment is the present one")
+    same = Precondition("environment", "passed", "the recorded environment is the present one")
     if differences:
         more = f" and {len(differences) - 5} more" if len(differences) > 5 else ""
         sentence = f"the environment is not the recorded one: {'; '.join(differences[:5])}{more}"
-        found = Precondition("environment", "warned", sentence, {"differences": differences})
+        same = Precondition("environment", "warned", sentence, {"differences": differences})
     return {
         "model_id": target.model_id,
         "source": target.source,
@@ -218,7 +196,7 @@ def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, A
         "logged_at": document["logged_at"],
         "data_kind": document["data"]["kind"],
         "environment": {"recorded": recorded, "differences": differences},
-        "preconditions": [found],
+        "preconditions": [same],
     }
 
 
@@ -247,9 +225,16 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
     if schema != layout.SCHEMA:
         raise SubjectError(f"{layout.RECIPE} of {uri} has schema {schema!r}; this privgate reads {layout.SCHEMA}")
     if digest.of_json(document) != recorded:
-        raise DigestMismatchError(f"model file {layout.RECIPE!r} was changed after the recipe was recorded")
+        raise DigestMismatchError(_CHANGED)
     check(document, f"{layout.RECIPE} of {uri} cannot be read")
     return dict(document)
+
+
+def _recipe_of(document: Mapping[str, Any], root: Path | None) -> Recipe:
+    recipe = Recipe.read(document["recipe"], root)
+    if recipe.digest != document["recipe_digest"]:
+        raise DigestMismatchError(_CHANGED)
+    return recipe
 
 
 def sources_of(folder: Path, document: dict[str, Any]) -> Path | None:
@@ -271,17 +256,10 @@ def _parsed(root: Path) -> None:
             ast.parse(path.read_bytes())
 
 
-# The digests of a version from the registry's own files, for a signer who believes no report: runs nobody's code.
-
-
 def recomputed(
     client: Any, uri: str, files: StoredFiles, table: Mapping[str, str], *, tracking_uri: str | None
 ) -> dict[str, str]:
-    """Return digests of model and recipe, and of the data where they are stored and this user may read them.
-
-    ``files`` is the served folder, ``table`` the digests of all of it, as just read. ``DigestMismatchError``: files,
-    recipe or data are not what was recorded.
-    """
+    """Return digests of model, recipe and, where they may be read, data; runs nobody's code, believes no report."""
     own = sorted(path for path in table if path.startswith(f"{layout.FOLDER}/"))
     found = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}
     with tempfile.TemporaryDirectory(prefix="privgate-") as place:
@@ -291,10 +269,7 @@ def recomputed(
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(files.read(path))
         document = read_recipe(folder, uri)
-        recipe = Recipe.read(document["recipe"], sources_of(folder, document))
-        if recipe.digest != document["recipe_digest"]:
-            raise DigestMismatchError(f"model file {layout.RECIPE!r} was changed after the recipe was recorded")
-        found["recipe"] = recipe.digest
+        found["recipe"] = _recipe_of(document, sources_of(folder, document)).digest
         reference = document["data"]
         if reference.get("kind") in {"run", "uri", "file"}:  # a loader is somebody's code
             try:

@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from privgate import digest
 from privgate.errors import SubjectError
 from privgate.registry import layout, load, mlmodel, native, reports, training_data
 from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at, upload
-from privgate.registry.named import named, plain_name
+from privgate.registry.named import find_version, named, plain_name
 from privgate.subject import sources, tasks
 from privgate.subject.accepted_questions import is_double
 from privgate.subject.containers import take
@@ -45,8 +45,7 @@ def log_model(
 ) -> Any:
     """Store the data, train once, here, on what is read back, log model, recipe and data reference; then register.
 
-    Training has one thread, as every training of a check has. The version is registered last, so that no version exists
-    without its recipe.
+    Training has one thread, as every training of a check has. No version exists without its recipe.
 
     Parameters
     ----------
@@ -57,20 +56,18 @@ def log_model(
     name : str
         Name of the logged model within its run.
     release : Release, optional
-        What the deployed model will return; exact probabilities if absent. MLflow is set to serve it.
+        What the deployed model will return, which MLflow is set to serve; exact probabilities if absent.
     tracking_uri : str, optional
         MLflow server or store; the environment's if absent.
     store : str or Path, optional
-        Folder or URI below which the training data are kept, and which the gate may read. ``"artifacts"`` uploads them
-        with the run: whoever may read the artifacts of its experiment then reads them in clear. Not needed for data
-        that have a source (``TrainingData.from_file``, ``from_dataset``, ``from_loader``) or a ``data_uri``.
+        Folder or URI that the gate may read, for data without a source or ``data_uri``. ``"artifacts"`` uploads them
+        with the run: whoever may read the artifacts of its experiment then reads them in clear.
     data_uri : str, optional
         Folder written by ``data.save`` that MLflow can download from; nothing is stored then.
     tags : mapping, optional
         Tags of the new version.
     trained : callable, optional
-        Gives the model from the data as they are read back, where most of it is trained already. A check trains by the
-        recipe all the same, and compares.
+        Gives the model from the data as they are read back; a check trains by the recipe all the same, and compares.
 
     Returns
     -------
@@ -79,12 +76,8 @@ def log_model(
 
     Raises
     ------
-    UsageError
-        Nobody said where the data may be kept.
-    SubjectError
-        The recipe cannot be imported again, or data or model cannot be stored; nothing was trained but for the last.
-    RegistryError
-        MLflow refused or did not answer.
+    UsageError, SubjectError, RegistryError
+        Nobody said where the data may be kept; recipe, data or model cannot be stored; MLflow refused.
     """
     import mlflow
 
@@ -95,7 +88,7 @@ def log_model(
             model = recipe.train(data.X, data.y, seed=recipe.seed) if trained is None else trained(data)
         if why := recipe.answerless(model):
             raise SubjectError(why)
-        _try(recipe, model, data)
+        _ask_once(recipe, model, data)
         with (
             tracking_at(tracking_uri),
             _run(EXPERIMENTS.get(tracking_uri or "")) as run_id,
@@ -128,29 +121,19 @@ def log_recipe(
     data_uri: str | None = None,
     run_id: str | None = None,
 ) -> str:
-    """Attach recipe and data reference to a model that a script has logged itself; twice replaces the first.
+    """Attach recipe and data reference to a model that a script has logged itself, and return the recipe's digest.
 
-    What MLflow serves stays as the script has set it: ``check`` compares it with ``release``. scikit-learn models serve
-    labels unless they are logged with ``pyfunc_predict_fn="predict_proba"``.
+    Twice replaces the first. What MLflow serves stays as the script has set it: ``check`` compares it with ``release``.
+    scikit-learn models serve labels unless they are logged with ``pyfunc_predict_fn="predict_proba"``.
 
     Parameters
     ----------
     info_or_uri : ModelInfo, LoggedModel or str
         What ``mlflow.<flavor>.log_model`` returned, or ``models:/…``.
     recipe, data, release, tracking_uri, store, data_uri
-        As in ``log_model``; data that reading back changes are refused, naming the column.
+        As in ``log_model``, and so are the errors; data that reading back changes are refused, naming the column.
     run_id : str, optional
         Run that gets the data; the model's own run if absent, or a new one where it has none.
-
-    Returns
-    -------
-    str
-        Digest of the recipe.
-
-    Raises
-    ------
-    SubjectError, RegistryError
-        As in ``log_model``.
     """
     release, packages = _judgeable(recipe, data, release)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
@@ -170,11 +153,13 @@ def _attach(
     run_id: str | None,
 ) -> None:
     client = connect(tracking_uri)
-    model_id = getattr(info_or_uri, "model_id", None)
-    present = named(client, f"models:/{model_id}" if model_id else str(info_or_uri))
+    given = getattr(info_or_uri, "model_id", None)
+    present = named(client, f"models:/{given}" if given else str(info_or_uri))
     model_id = present.model_id
     with answering(f"reading {model_id}"):
-        run_id = run_id or client.get_logged_model(model_id).source_run_id or _new_run(client, model_id)
+        if not (run_id := run_id or client.get_logged_model(model_id).source_run_id):
+            run = client.create_run(client.get_logged_model(model_id).experiment_id, run_name="training data")
+            client.set_terminated(run_id := str(run.info.run_id))
     with tempfile.TemporaryDirectory() as place:
         folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
         mlmodel.flavor_of(folder)
@@ -183,10 +168,14 @@ def _attach(
         document = _state_people(document, kept.data.people_declared)
         written = Path(place, "written")
         sources.write(recipe.snapshot, written / document["sources"]["folder"].removeprefix("privgate/"))
-        written.mkdir(exist_ok=True)
-        (written / "recipe.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
         with answering(f"attaching the recipe to {model_id}"):
-            upload(client, model_id, written, layout.FOLDER)
+            _upload_recipe(client, model_id, document, written)
+
+
+def _upload_recipe(client: Any, model_id: str, document: Mapping[str, Any], folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "recipe.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    upload(client, model_id, folder, layout.FOLDER)
 
 
 @contextmanager
@@ -214,7 +203,7 @@ def _as_checked(recipe: Recipe) -> Iterator[None]:
             ) from exc
 
 
-def _try(recipe: Recipe, model: Any, data: TrainingData) -> None:
+def _ask_once(recipe: Recipe, model: Any, data: TrainingData) -> None:
     if recipe.task == "regression" or data.y.dtype.kind == "f":
         return
     try:
@@ -265,19 +254,17 @@ def _document(
 
 
 def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:
-    try:
+    user = ""
+    with suppress(KeyError, OSError):  # of a container without a name for its user
         user = getpass.getuser()
-    except (KeyError, OSError):  # of a container without a name for its user
-        user = ""
     said = {**document, "people": {"declared": declared, "by": user}} if declared else {**document}
     return {**said, "digest": digest.of_json(said)}
 
 
 def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) -> None:
-    """Declare beside a registered version whose its records are; its data, and their digest, stay.
+    """Declare beside a registered version whose its records are: "one record each", or "groups <column>" of its data.
 
-    ``declared`` is "one record each", or "groups <column>" of the data. ``SubjectError``: the version has no recipe, or
-    its data no such column. ``RegistryError``: MLflow refused or did not answer.
+    ``SubjectError``: the version has no recipe, or its data no such column.
     """
     client = connect(tracking_uri)
     present = named(client, uri)
@@ -287,10 +274,7 @@ def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) 
         if declared.startswith("groups "):
             data = training_data.read(client, document["data"], Path(place, "data"), tracking_uri=tracking_uri)
             training_data.declare_people(data, {"declared": declared, "by": ""})
-        written = Path(place, "written")
-        written.mkdir()
-        (written / "recipe.json").write_text(json.dumps(_state_people(document, declared), indent=1), encoding="utf-8")
-        upload(client, present.model_id, written, layout.FOLDER)
+        _upload_recipe(client, present.model_id, _state_people(document, declared), Path(place, "written"))
 
 
 @contextmanager
@@ -308,17 +292,6 @@ def _run(experiment_id: str | None) -> Iterator[str]:
         yield run.info.run_id
 
 
-def _new_run(client: Any, model_id: str) -> str:
-    experiment = client.get_logged_model(model_id).experiment_id
-    if experiment is None:  # pragma: no cover  every logged model has one
-        raise SubjectError(f"{model_id} belongs to no experiment; log it in a run")
-    run = client.create_run(experiment, run_name="training data")
-    client.set_terminated(run.info.run_id)
-    return str(run.info.run_id)
-
-
-# Giving a recipe to a version that has none: one of MLflow 2, or one whose files were put there by hand.
-
 #: tags by which the two versions name each other; for people, no evidence
 FROM, AS = "privgate.adopted_from", "privgate.adopted_as"
 
@@ -335,38 +308,26 @@ def adopt(
 ) -> str:
     """Attach recipe and data reference to a registered version, and return the URI of the version that has them.
 
-    Where the version is a logged model of MLflow 3, that is the version itself. Any other has no place that a recipe
-    can lie in and a statement can name: its files become a logged model, byte by byte, and that a new version of the
-    same registered model. The old one stays as it is.
-
-    Parameters
-    ----------
-    uri : str
-        ``models:/name/version`` or ``models:/name@alias``.
-    recipe, data, release, tracking_uri, store, data_uri
-        As in ``log_recipe``.
-
-    Raises
-    ------
-    SubjectError
-        The files are no model that can be checked, or recipe or data cannot be recorded.
-    RegistryError
-        MLflow refused or did not answer.
+    Where the version is a logged model of MLflow 3, that is the version itself. The files of any other become a logged
+    model, byte by byte, and that a new version of the same registered model; the old one stays as it is. ``uri`` is
+    ``models:/name/version`` or ``models:/name@alias``; all else, and the errors, are those of ``log_recipe``.
     """
     import mlflow
 
     client = connect(tracking_uri)
-    try:
-        present = named(client, uri)
-    except SubjectError:
-        present = None
     about: dict[str, Any] = {"release": release, "tracking_uri": tracking_uri, "store": store, "data_uri": data_uri}
-    if present is not None:
-        log_recipe(f"models:/{present.model_id}", recipe, data, **about)
+    model_id = ""
+    with suppress(SubjectError):
+        model_id = named(client, uri).model_id
+    if model_id:
+        log_recipe(f"models:/{model_id}", recipe, data, **about)
         return uri
     training_data.refuse_without_place(data, store, data_uri)  # before anything is made
     recipe.digest  # noqa: B018  ditto: collects its sources
-    row = _row(client, uri)
+    row_name, row_version = find_version(client, uri)
+    plain_name(row_name, uri)
+    with answering(f"reading {uri}"):
+        row = client.get_model_version(row_name, row_version)
     with tempfile.TemporaryDirectory() as place, answering(f"adopting {uri}"):
         storage = str(client.get_model_version_download_uri(row.name, row.version))
         folder = download(storage, Path(place, "model"), tracking_uri=client.tracking_uri)
@@ -388,15 +349,3 @@ def adopt(
             version = str(mlflow.register_model(f"models:/{made.model_id}", row.name, tags=told).version)
         client.set_model_version_tag(row.name, row.version, AS, f"models:/{row.name}/{version}")
     return f"models:/{row.name}/{version}"
-
-
-def _row(client: Any, uri: str) -> Any:
-    name, _, version = uri.removeprefix("models:/").partition("/")
-    with answering(f"reading {uri}"):
-        if version.isdigit():
-            row = client.get_model_version(name, version)
-        else:
-            name, _, alias = uri.removeprefix("models:/").rpartition("@")
-            row = client.get_model_version_by_alias(name, alias)
-    plain_name(row.name, uri)
-    return row

@@ -1,5 +1,6 @@
 """What an MLmodel file lets MLflow load: one model, by whatever flavor it is asked, from covered files alone."""
 
+import os
 import posixpath
 import re
 import sys
@@ -28,11 +29,8 @@ _AGAIN = "log the model again"
 def flavor_of(folder: Path) -> str:
     """Return the flavor that gives back the native model, from the MLmodel file.
 
-    What MLflow serves (``python_function``) and what that flavor opens must be one model: the flavor whose loader
-    serves, and the same files. Any other flavor beside it would be a second model, which nobody has checked.
-
-    ``SubjectError``: no MLmodel file, no flavor, flavors that are not one model, or a path that leaves the covered
-    files.
+    What MLflow serves (``python_function``) and what that flavor opens must be one model, of the same files. Any other
+    flavor would be a second one, which nobody has checked. ``SubjectError``: it is not so, or a path leaves the files.
     """
     flavors, content = read(folder)
     if not flavors:
@@ -89,10 +87,7 @@ def _check_one_model(folder: Path, flavors: Mapping[str, Mapping[str, Any]], nat
 
 
 def _is_file(folder: Path, value: Any) -> bool:
-    try:
-        return isinstance(value, str) and bool(value) and (folder / value).exists()
-    except (OSError, ValueError):  # a name that no file can have
-        return False
+    return isinstance(value, str) and bool(value) and os.path.exists(folder / value)  # noqa: PTH110  any text is asked
 
 
 def _check_paths(folder: Path, content: Any) -> None:
@@ -157,10 +152,7 @@ def _checkouts() -> frozenset[str]:
 def _texts(value: Any, but: frozenset[str] = frozenset()) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            if key not in but:
-                yield from _texts(part, but)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _texts(part, but)
+    if isinstance(value, dict):
+        value = [part for key, part in value.items() if key not in but]
+    for part in value if isinstance(value, list) else ():
+        yield from _texts(part, but)

@@ -9,8 +9,6 @@ from typing import Any
 from privgate.errors import RegistryError, SubjectError
 from privgate.registry.client import answering, connect
 
-# Names that mean one thing to every reader: what a URI, a pattern or an eye could take for another is refused.
-
 #: what URIs (``#?%@:/``), patterns (``*?[]!``), shells and paths give a meaning to
 _MEANING = frozenset("#?%@:/\\*[]!$`|<>\"'\x7f")
 #: control and format characters, unassigned ones, and every space but the plain one
@@ -36,10 +34,7 @@ def oddity(name: str) -> str:
 
 
 def plain_name(name: str, what: str) -> str:
-    """Return ``name`` if it means one thing to every reader.
-
-    ``SubjectError``: it does not; ``what`` begins the sentence.
-    """
+    """Return ``name`` if it means one thing to every reader; ``what`` begins the ``SubjectError``."""
     if problem := oddity(name):
         raise SubjectError(f"{what} can be neither checked nor released: {problem}; register it under a plain name")
     return name
@@ -71,11 +66,10 @@ class Named:
 def named(client: Any, uri: str) -> Named:
     """Return what ``uri`` names now; its forms are those of ``load_subject``.
 
-    ``SubjectError``: another kind of URI, a run that has logged no such model or several, a name that readers take for
-    another, or a version whose files are not those of one logged model. ``RegistryError``: the registry does not know
-    it, or does not answer.
+    ``SubjectError``: another kind of URI, no such model of a run or several, a name that readers take for another, or
+    a version whose files are not those of one logged model.
     """
-    name, version = _parts(client, uri)
+    name, version = find_version(client, uri)
     if not version:
         return Named(model_id=name, storage=_location(client, name))
     plain_name(name, uri)
@@ -86,7 +80,7 @@ def named(client: Any, uri: str) -> Named:
     return Named(_holder(client, uri, source, storage), storage, name, version, source, str(row.run_id or ""))
 
 
-def _parts(client: Any, uri: str) -> tuple[str, str]:
+def find_version(client: Any, uri: str) -> tuple[str, str]:
     """Return (name, version), or (model id, "")."""
     if found := _RUN.fullmatch(uri):
         return _of_run(client, found[1], found[2] or "", uri), ""
@@ -137,8 +131,7 @@ def _location(client: Any, model_id: str) -> str:
 def _holder(client: Any, uri: str, source: str, storage: str) -> str:
     """Return the id of the logged model whose folder is ``storage``.
 
-    A source that is a name is never followed: the name may mean another version by now, and consumers do not ask it.
-    It is compared, where it still exists: a row whose source and files differ is not one thing that can be approved.
+    A source that is a name is never followed, since it may mean another version by now; it is compared where it exists.
     """
     path = source.removeprefix("models:/") if source.startswith("models:/") else ""
     by_id = bool(path) and "/" not in path
@@ -156,20 +149,16 @@ def _holder(client: Any, uri: str, source: str, storage: str) -> str:
             "register the logged model itself again"
         )
     name, slash, version = path.partition("/")
-    said = _storage_now(client, name, version) if slash else storage
-    if said not in {storage, None}:
+    said = storage
+    try:
+        with answering(f"reading models:/{name}/{version}"):
+            said = str(client.get_model_version_download_uri(name, version)) if slash else storage
+    except RegistryError as exc:
+        if "RESOURCE_DOES_NOT_EXIST" not in str(exc) and "not found" not in str(exc):
+            raise
+    if said != storage:
         raise SubjectError(
             f"{uri} serves the files at {storage!r}, and its source {source!r} names those at {said!r} by now; "
             "register the logged model itself again"
         )
     return model_id
-
-
-def _storage_now(client: Any, name: str, version: str) -> str | None:
-    try:
-        with answering(f"reading models:/{name}/{version}"):
-            return str(client.get_model_version_download_uri(name, version))
-    except RegistryError as exc:
-        if "RESOURCE_DOES_NOT_EXIST" in str(exc) or "not found" in str(exc):
-            return None
-        raise

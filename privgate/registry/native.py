@@ -5,7 +5,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -41,18 +41,17 @@ def log(
 ) -> Any:
     """Log ``model`` into the active run and return MLflow's ``ModelInfo``.
 
-    A scikit-learn estimator keeps its own flavor if one of its functions is what is declared. Anything else is stored
-    by cloudpickle behind MLflow's generic interface, which hands out the declared release; so are ``own_classes`` of a
-    script. ``example`` gives names and types of columns alone; a schema that refuses a record of ``asked`` is not
-    stored.
+    A scikit-learn estimator keeps its own flavor if one of its functions is what is declared. Anything else, and
+    ``own_classes`` of a script, is stored by cloudpickle behind MLflow's generic interface, which hands out what is
+    declared. ``example`` gives names and types of columns; a schema that refuses a record of ``asked`` is not stored.
     """
     if function := _function(model, serving):
         # a schema would refuse candidates beside which a column has another type
         alike = not hasattr(example, "columns") or list(example.dtypes) == list(asked.dtypes)
         signature = _signature(example, asked) if alike else None
         options = {"name": name, "signature": signature, "pip_requirements": requirements}
-        accepted, options["pyfunc_predict_fn"] = serving.accepted, function
-        return _log_sklearn(model, None if own_classes else _skops_types(model), accepted, options)
+        options["pyfunc_predict_fn"] = function
+        return _log_sklearn(model, None if own_classes else _skops_types(model), serving.accepted, options)
     return _log_generic(model, serving, name=name, requirements=requirements)
 
 
@@ -97,15 +96,15 @@ def _log_sklearn(
 ) -> Any:
     import mlflow.sklearn
 
-    by_name = _by_name()
     if trusted is not None:
-        more = {"skops_trusted_types": trusted or None}
+        held = model
         if accepted is not None:
-            names = [f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing")]
-            more = {"skops_trusted_types": [*trusted, *names]}
-        held = model if accepted is None else by_name.Refusing(model, accepted)
+            by_name = _by_name()
+            trusted = [*trusted, *(f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing"))]
+            held = by_name.Refusing(model, accepted)
+        skops = {"serialization_format": "skops", "skops_trusted_types": trusted or None}
         with suppress(TypeError), _code(accepted) as code:  # MLflow before skops came in
-            return mlflow.sklearn.log_model(held, serialization_format="skops", **more, **code, **options)
+            return mlflow.sklearn.log_model(held, **skops, **code, **options)
     with _by_value(accepted_questions):
         held = model if accepted is None else accepted_questions.Refusing(model, accepted)
         return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
@@ -138,13 +137,11 @@ def _by_value(*modules: Any) -> Iterator[None]:
     """Store classes of ours themselves: a serving machine needs those of the user, and not privgate."""
     import cloudpickle
 
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
+    with ExitStack() as after:
         for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
+            cloudpickle.register_pickle_by_value(module)
+            after.callback(cloudpickle.unregister_pickle_by_value, module)
+        yield
 
 
 def _skops_types(model: Any) -> list[str] | None:
@@ -182,18 +179,15 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
             held, classes = self.privgate_native, self.privgate_classes
             if self.accepted is not None:
                 self.accepted.refuse(model_input)
-            if classes is None:  # a regressor
-                made = (
-                    held.predict(model_input)
-                    if self.privgate_predict is None
-                    else self.privgate_predict(held, model_input)
-                )
-                return self.privgate_release.answered(np.asarray(made, dtype=np.float64).reshape(len(made)))
             own = None
             if self.privgate_predict is not None:
                 p = np.asarray(self.privgate_predict(held, model_input), dtype=np.float64)
+            elif classes is None:
+                p = np.asarray(held.predict(model_input), dtype=np.float64)
             else:
                 p, own = np.asarray(held.predict_proba(model_input), dtype=np.float64), getattr(held, "classes_", None)
+            if classes is None:  # a regressor
+                return self.privgate_release.answered(p.reshape(len(p)))
             if p.ndim == 1:
                 p = np.column_stack([1.0 - p, p])
             if own is not None and p.shape[1] == len(own) != len(classes):  # a label that this model never saw
@@ -214,8 +208,6 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
         except (TypeError, AttributeError) as exc:
             raise SubjectError(f"a model of type {type(model).__name__} cannot be stored: {exc}") from exc
 
-
-# The environment a recipe was recorded in, and how the present one differs.
 
 # always recorded where installed: numbers change with their versions even if no source imports them by name
 _BASE = ("numpy", "scipy", "scikit-learn", "pandas", "cloudpickle", "skops")
@@ -238,17 +230,14 @@ def installed(distribution: str) -> str | None:
 
 def differences(recorded: Mapping[str, Any]) -> list[str]:
     """Return one sentence a difference between the recorded environment and this one; empty if they agree."""
-    found = []
-    python = platform.python_version()
-    if recorded.get("python") != python:
-        found.append(f"recorded with Python {recorded.get('python')}, running Python {python}")
+    then, now = recorded.get("python"), platform.python_version()
+    changes = [] if then == now else [f"recorded with Python {then}, running Python {now}"]
     for name, version in dict(recorded.get("packages", {})).items():
         present = installed(name)
-        if present is None:
-            found.append(f"{name} {version} is not installed")
-        elif present != version:
-            found.append(f"recorded with {name} {version}, running {present}")
-    return found
+        if present != version or present is None:
+            what = f"recorded with {name} {version}, running {present}"
+            changes.append(f"{name} {version} is not installed" if present is None else what)
+    return changes
 
 
 def requirements(recorded: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, SubjectError
 from privgate.registry import layout
 from privgate.registry.addresses import refuse_files, refuse_written
-from privgate.registry.client import answering, connect
+from privgate.registry.client import answering, connect, list_pages
 from privgate.registry.named import named
 from privgate.registry.stored_files import stored_files
 
@@ -38,10 +38,7 @@ def location_of(client: Any, model_id: str) -> str:
 
 
 def refuse_elsewhere(client: Any, model_id: str) -> str:
-    """Refuse a model whose reports would be written where only the maker of its experiment says.
-
-    Returns the run that was looked at, empty while nobody has made one: a tag may name another a moment later.
-    """
+    """Refuse reports where only the maker of an experiment says; return the run looked at, empty for none yet."""
     if run_id := run_of(client, model_id):
         place = str(client.get_run(run_id).info.artifact_uri)
     else:
@@ -57,10 +54,7 @@ def refuse_place(client: Any, place: str) -> None:
 
 
 def keep(client: Any, model_id: str, files: Path, place: str) -> str:
-    """Copy the files of a folder to ``place`` within the artifacts of the model's run, and return that run.
-
-    ``RegistryError``: those are not the registry's own; nothing was sent there.
-    """
+    """Copy a folder to ``place`` within the artifacts of the model's run, and return the run; not where others say."""
     if not (run_id := refuse_elsewhere(client, model_id)):
         fresh = client.create_run(client.get_logged_model(model_id).experiment_id, run_name="privgate reports")
         run_id = str(fresh.info.run_id)
@@ -71,22 +65,7 @@ def keep(client: Any, model_id: str, files: Path, place: str) -> str:
 
 
 def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
-    """Return the report document attached to a model version: the last decided one, or that of one policy.
-
-    Parameters
-    ----------
-    uri : str
-        ``models:/name/version`` or ``models:/name@alias``.
-    policy : str, optional
-        Name of the policy whose report is wanted.
-    tracking_uri : str, optional
-        MLflow server or store; the environment's if absent.
-
-    Raises
-    ------
-    SubjectError
-        No report is attached, or it is about other files than the version has now.
-    """
+    """Return the report attached to ``models:/…``, the last or that by a policy; ``SubjectError``: there is none."""
     client = connect(tracking_uri)
     present = named(client, uri)
     # artifacts written by other tools are not ours to trust: a report is display, a signed statement is evidence
@@ -97,10 +76,10 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
         documents = []
         for path in wanted:
             try:
-                document = strict_json.loads(stored.read(path), LARGE)
+                documents.append(strict_json.loads(stored.read(path), LARGE))
             except DocumentError as exc:
                 raise SubjectError(f"{path} attached to {uri} {exc}") from exc
-            documents += [document] if isinstance(document, dict) else []
+    documents = [document for document in documents if isinstance(document, dict)]
     if not documents:
         which = f" by policy {policy!r}" if policy else ""
         raise SubjectError(f"no report{which} is attached to {uri}; run privgate check on it first")
@@ -127,21 +106,16 @@ def _place(client: Any, model_id: str, uri: str) -> str:
 def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield one row a registered model that ``alias`` names: name, version, alias, document or problem."""
     client = connect(tracking_uri)
-    token = None
-    while True:
-        with answering("listing registered models"):
-            page = client.search_registered_models(max_results=200, page_token=token)
-        for model in page:
-            version = dict(model.aliases or {}).get(alias)
-            if version is None:
-                continue
-            row: dict[str, Any] = {"name": model.name, "version": str(version), "alias": alias}
-            try:
-                row["document"] = attached(f"models:/{model.name}/{version}", tracking_uri=tracking_uri)
-            except PrivgateError as exc:  # whoever was never checked has no problem to tell
-                never = isinstance(exc, SubjectError) and str(exc).startswith("no report")
-                row |= {"document": None} if never else {"problem": str(exc)}
-            yield row
-        token = page.token
-        if not token:
-            return
+    with answering("listing registered models"):
+        models = list(list_pages(client.search_registered_models))
+    for model in models:
+        version = dict(model.aliases or {}).get(alias)
+        if version is None:
+            continue
+        row: dict[str, Any] = {"name": model.name, "version": str(version), "alias": alias}
+        try:
+            row["document"] = attached(f"models:/{model.name}/{version}", tracking_uri=tracking_uri)
+        except PrivgateError as exc:  # whoever was never checked has no problem to tell
+            never = isinstance(exc, SubjectError) and str(exc).startswith("no report")
+            row |= {"document": None} if never else {"problem": str(exc)}
+        yield row

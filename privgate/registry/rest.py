@@ -1,4 +1,8 @@
-"""Reading the registry over HTTP without MLflow, and what MLflow's client is told by its environment."""
+"""Reading the registry over HTTP without MLflow, whose import takes longer than everything else in a verification.
+
+Where MLflow's client would do more than a plain request (plugins that add headers or sign, a registry of another
+address), or would escape or refuse a name, it is used itself, so that both ways give the same answers.
+"""
 
 import base64
 import configparser
@@ -7,7 +11,6 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,12 +21,6 @@ from privgate.errors import RegistryError, SubjectError
 
 if TYPE_CHECKING:
     import requests
-
-
-# What MLflow's client would be told by its environment: where the registry is, who asks, and how patiently.
-#
-# Where that client would do more than a plain request (plugins that add headers or sign requests, a registry of
-# another address), it must be used itself.
 
 _HTTP = ("http://", "https://")
 #: MLflow's own list of answers that may be different a moment later
@@ -36,31 +33,22 @@ TRIES, BACKOFF = 2, 1
 def address_for(tracking_uri: str | None) -> str | None:
     """Return the address that MLflow would talk to, or None where MLflow itself must do it."""
     if "mlflow" in sys.modules:
-        wanted = _asked_of_mlflow(tracking_uri)
+        import mlflow
+
+        wanted = tracking_uri or str(mlflow.get_tracking_uri())
+        if wanted.startswith(_HTTP) and mlflow.MlflowClient(wanted)._registry_uri != wanted:  # noqa: SLF001  nothing else tells
+            return None
     else:
-        wanted = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-        wanted = wanted if os.environ.get("MLFLOW_REGISTRY_URI") in {None, "", wanted} else None
-    if wanted is None or not wanted.startswith(_HTTP) or _needs_mlflow():
-        return None
-    return wanted
-
-
-def _asked_of_mlflow(tracking_uri: str | None) -> str | None:
-    import mlflow
-
-    wanted = tracking_uri or str(mlflow.get_tracking_uri())
-    if not wanted.startswith(_HTTP):
-        return None  # its client would open a database
-    return wanted if mlflow.MlflowClient(wanted)._registry_uri == wanted else None  # noqa: SLF001  nothing else tells
-
-
-def _needs_mlflow() -> bool:
-    return bool(
+        wanted = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or ""
+        if os.environ.get("MLFLOW_REGISTRY_URI") not in {None, "", wanted}:
+            return None
+    more = (  # plugins, signed requests, and what MLflow refuses
         os.environ.get("MLFLOW_TRACKING_AUTH")
         or is_set("MLFLOW_TRACKING_AWS_SIGV4")
         or (is_set("MLFLOW_TRACKING_INSECURE_TLS") and os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH"))
         or entry_points(group="mlflow.request_header_provider")
     )
+    return wanted if wanted.startswith(_HTTP) and not more else None
 
 
 def is_set(variable: str, default: str = "false") -> bool:
@@ -110,10 +98,6 @@ def _authorization() -> str:
     return f"Bearer {token}" if token else ""
 
 
-# Reading a model version over HTTP without MLflow, whose import takes longer than everything else in a verification.
-#
-# Names that MLflow's client escapes or refuses are left to it, so that both ways give the same answers.
-
 _ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
 _MOST_FILES = 100_000  # of a model
 # one part of a path that no client, server or URL reads as anything else
@@ -128,40 +112,19 @@ class OddNameError(Exception):
     """A file name that MLflow's client and a URL may read differently: MLflow's client must read these files."""
 
 
-@dataclass(frozen=True)
-class Version:
-    """A row of the registry, by the names of MLflow's entity."""
-
-    name: str
-    version: str
-    source: str
-    creation_timestamp: int
-    tags: Mapping[str, str]
-    run_id: str = ""
-
-
-@dataclass(frozen=True)
-class LoggedModel:
-    """A logged model, by the names of MLflow's entity."""
-
-    artifact_location: str
-    source_run_id: str | None
-    tags: Mapping[str, str]
-
-
 class RestClient:
-    """What a verification asks a registry, by the methods of MLflow's client, at the address of ``address_for``."""
+    """What a verification asks a registry, by the methods and with the names of MLflow's client."""
 
     def __init__(self, tracking_uri: str) -> None:
         self.tracking_uri = tracking_uri
         self._base = tracking_uri.rstrip("/")
         self._session = session()
 
-    def get_model_version(self, name: str, version: str) -> Version:
+    def get_model_version(self, name: str, version: str) -> SimpleNamespace:
         """Return a version's row."""
         return _version(self._ask("model-versions/get", "model_version", name=name, version=version))
 
-    def get_model_version_by_alias(self, name: str, alias: str) -> Version:
+    def get_model_version_by_alias(self, name: str, alias: str) -> SimpleNamespace:
         """Return the row that an alias names."""
         return _version(self._ask("registered-models/alias", "model_version", name=name, alias=alias))
 
@@ -169,10 +132,13 @@ class RestClient:
         """Return where a version's files lie."""
         return str(self._ask("model-versions/get-download-uri", "artifact_uri", name=name, version=version))
 
-    def get_logged_model(self, model_id: str) -> LoggedModel:
+    def get_logged_model(self, model_id: str) -> SimpleNamespace:
         """Return a logged model."""
         info = _field(self._ask(f"logged-models/{quote(model_id, safe='')}", "model"), "info")
-        return LoggedModel(str(_field(info, "artifact_uri")), info.get("source_run_id") or None, _tags(info))
+        run_id = info.get("source_run_id") or None
+        return SimpleNamespace(
+            artifact_location=str(_field(info, "artifact_uri")), source_run_id=run_id, tags=_tags(info)
+        )
 
     def get_run(self, run_id: str) -> SimpleNamespace:
         """Return a run, which says where it keeps its artifacts."""
@@ -180,10 +146,7 @@ class RestClient:
         return SimpleNamespace(info=SimpleNamespace(artifact_uri=str(_field(_field(found, "info"), "artifact_uri"))))
 
     def files(self, location: str) -> Iterator[str]:
-        """Give the path of every file below a location that the server serves itself.
-
-        ``OddNameError``: the location or a name is not plain.
-        """
+        """Give the path of every file that the server serves below a location; ``OddNameError``: a name is odd."""
         root, folders, seen = artifact_root(location), [""], 0
         while folders:
             folder = folders.pop()
@@ -240,10 +203,7 @@ class RestClient:
 
 
 def artifact_root(location: str) -> str:
-    """Return the path that the server's artifact service knows a location by.
-
-    ``OddNameError``: the files lie elsewhere, or are called oddly.
-    """
+    """Return the path of a location in the server's artifact service; ``OddNameError``: it has none, or an odd one."""
     parsed = urlsplit(location)
     parts = parsed.path.strip("/").split("/")
     plain = all(_PLAIN.fullmatch(part) for part in parts) and not (parsed.query or parsed.fragment)
@@ -252,16 +212,11 @@ def artifact_root(location: str) -> str:
     return "/".join(parts)
 
 
-def _version(found: Any) -> Version:
+def _version(found: Any) -> SimpleNamespace:
     try:
-        return Version(
-            str(found["name"]),
-            str(found["version"]),
-            str(found.get("source", "")),
-            int(found["creation_timestamp"]),
-            _tags(found),
-            str(found.get("run_id") or ""),
-        )
+        texts = {key: str(found[key]) for key in ("name", "version")}
+        texts |= {"source": str(found.get("source", "")), "run_id": str(found.get("run_id") or "")}
+        return SimpleNamespace(**texts, creation_timestamp=int(found["creation_timestamp"]), tags=_tags(found))
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise _strange("a model version") from exc
 

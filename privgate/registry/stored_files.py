@@ -7,11 +7,10 @@ import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from privgate import digest
@@ -20,7 +19,7 @@ from privgate.errors import RegistryError, SubjectError
 from privgate.registry import layout
 from privgate.registry.addresses import refuse_files
 from privgate.registry.client import answering, download
-from privgate.registry.rest import OddNameError, RestClient, artifact_root
+from privgate.registry.rest import OddNameError, RestClient
 
 _AT_ONCE = 8  # downloads
 _CHUNK = 1 << 20  # bytes
@@ -103,10 +102,7 @@ class RemoteFiles:
 
 
 class ServedFiles(RemoteFiles):
-    """Files that the tracking server serves at ``mlflow-artifacts:/…``.
-
-    ``OddNameError``: a name is not plain; MLflow's client must read these files.
-    """
+    """Files that the tracking server serves; ``OddNameError``: MLflow's client must read them, a name is not plain."""
 
     def __init__(self, client: RestClient, location: str) -> None:
         self.client, self.location = client, location
@@ -120,21 +116,34 @@ class ServedFiles(RemoteFiles):
 
 
 class BucketFiles(RemoteFiles):
-    """Files below ``s3://bucket/prefix``, listed and streamed by boto3, which the extra ``s3`` brings.
+    """Files below ``s3://bucket/prefix``, listed and streamed by boto3; the endpoint and TLS settings are MLflow's.
 
-    boto3 reads its own settings; the endpoint and TLS settings are MLflow's. ``RegistryError``: they cannot be listed,
-    or the extra is not installed. ``SubjectError``: a name is none that a file of a model has.
+    ``RegistryError``: they cannot be listed, or the extra ``s3`` is not installed. ``SubjectError``: a name is none
+    that a file of a model has.
     """
 
     def __init__(self, location: str) -> None:
-        parsed = urlsplit(location, allow_fragments=False)
+        parsed = urllib.parse.urlsplit(location, allow_fragments=False)
         self.location, self.bucket = location, parsed.netloc
         self.prefix = parsed.path.strip("/") + "/"
-        self._s3 = _client()
+        try:
+            import boto3
+            from botocore.config import Config
+        except ImportError as exc:
+            raise RegistryError("files in S3 need boto3; install the extra: pip install 'privgate-verify[s3]'") from exc
+        with answering("connecting to S3"):
+            self._s3 = boto3.client(
+                "s3",
+                endpoint_url=os.environ.get("MLFLOW_S3_ENDPOINT_URL") or None,
+                verify=False if os.environ.get("MLFLOW_S3_IGNORE_TLS", "").lower() in {"true", "1"} else None,
+                config=Config(
+                    connect_timeout=10, read_timeout=60, retries={"max_attempts": 3}, max_pool_connections=32
+                ),
+            )
         self.paths = sorted(self._listed())
 
     def _listed(self) -> Iterator[str]:
-        with _answering(f"listing {self.location}"):
+        with answering(f"listing {self.location}"):
             pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix)
             seen = 0
             for page in pages:
@@ -152,38 +161,13 @@ class BucketFiles(RemoteFiles):
 
     def chunks(self, path: str) -> Iterator[bytes]:
         """Give a file's bytes."""
-        with _answering(f"reading {path} at {self.location}"):
+        with answering(f"reading {path} at {self.location}"):
             body = self._s3.get_object(Bucket=self.bucket, Key=self.prefix + path)["Body"]
             while chunk := body.read(_CHUNK):
                 yield chunk
 
 
 StoredFiles = FolderFiles | RemoteFiles
-
-
-def _client() -> Any:
-    try:
-        import boto3
-        from botocore.config import Config
-    except ImportError as exc:
-        raise RegistryError("files in S3 need boto3; install the extra: pip install 'privgate-verify[s3]'") from exc
-    with _answering("connecting to S3"):
-        return boto3.client(
-            "s3",
-            endpoint_url=os.environ.get("MLFLOW_S3_ENDPOINT_URL") or None,
-            verify=False if os.environ.get("MLFLOW_S3_IGNORE_TLS", "").lower() in {"true", "1"} else None,
-            config=Config(connect_timeout=10, read_timeout=60, retries={"max_attempts": 3}, max_pool_connections=32),
-        )
-
-
-@contextmanager
-def _answering(doing: str) -> Iterator[None]:
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        yield
-    except (BotoCoreError, ClientError, OSError) as exc:
-        raise RegistryError(f"{doing}: {' '.join(str(exc).split())[:300]}") from exc
 
 
 def _at_once(one: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
@@ -195,8 +179,10 @@ def _at_once(one: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
 def stored_files(client: Any, location: str) -> Iterator[StoredFiles]:
     """Give the files at a location, of the client of the registry that named it, or raise a ``RegistryError``."""
     refuse_files(location, tracking_uri=client.tracking_uri)
-    local = _local(location)
-    served = _served(client, location) if local is None else None
+    local, served = _local(location), None
+    if local is None and isinstance(client, RestClient):
+        with suppress(OddNameError), answering(f"listing the files at {location}"):
+            served = ServedFiles(client, location)
     if local is not None:
         yield FolderFiles(local)
     elif served is not None:
@@ -206,17 +192,6 @@ def stored_files(client: Any, location: str) -> Iterator[StoredFiles]:
     else:
         with tempfile.TemporaryDirectory() as place:
             yield FolderFiles(download(location, Path(place), tracking_uri=client.tracking_uri))
-
-
-def _served(client: Any, location: str) -> ServedFiles | None:
-    if not isinstance(client, RestClient):
-        return None
-    try:
-        artifact_root(location)
-        with answering(f"listing the files at {location}"):
-            return ServedFiles(client, location)
-    except OddNameError:
-        return None
 
 
 def _local(location: str) -> Path | None:

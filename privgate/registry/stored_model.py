@@ -33,14 +33,10 @@ class StoredModel:
     files: tuple[tuple[str, str], ...]
 
     def load(self) -> Any:
-        """Return the native model object (runs stored code; workers only).
+        """Return the native model (runs stored code; workers only); ``SubjectError``: what opens it is missing."""
+        return self._load_both()[1]
 
-        ``DigestMismatchError``: a file changed since it was verified. ``SubjectError``: the flavor's library is not
-        installed, or the model needs a class that nobody recorded.
-        """
-        return self._opened()[1]
-
-    def _opened(self) -> tuple[Any, Any]:
+    def _load_both(self) -> tuple[Any, Any]:
         """Return what MLflow serves from, and the native model in it."""
         if any(name.endswith(".skops") for name, _ in self.files):
             with contextlib.suppress(ImportError):
@@ -71,11 +67,7 @@ class StoredModel:
         return mlmodel.SERVED in mlmodel.read(self.folder)[0]
 
     def serve(self, questions: Iterable[Any]) -> list[Any]:
-        """Return what MLflow's own interface returns for each container of records (runs stored code; workers only).
-
-        ``DigestMismatchError``: a file changed since it was verified. ``SubjectError``: who asks can choose what is
-        returned, or the signature refuses the records.
-        """
+        """Return what MLflow's own interface returns for each container of records (runs stored code; workers only)."""
         import mlflow.exceptions
         import mlflow.pyfunc
 
@@ -99,11 +91,8 @@ class StoredModel:
             ) from exc
 
     def held(self) -> tuple[Any, Any, tuple[tuple[str, Path], ...], tuple[tuple[str, Path], ...]]:
-        """Return all that MLflow serves from, the native model in it, files that it was made of, and all others.
-
-        Runs stored code, in workers only; refuses what ``load`` refuses. Reports of privgate's are left out.
-        """
-        root, native = self._opened()
+        """Return all that MLflow serves from, the native model in it, its own files and all others (workers only)."""
+        root, native = self._load_both()
         flavors, _ = mlmodel.read(self.folder)
         served = flavors.get(mlmodel.SERVED) or next(iter(flavors.values()))
         named = [str(served[k]).rstrip("/") for k in _MADE_OF if served.get(k)]
@@ -132,10 +121,7 @@ class StoredModel:
         return root, native.model if type(native).__name__ == Refusing.__name__ else native
 
     def answering(self, questions: Iterable[Any]) -> list[bool]:
-        """Return which of some questions are answered by an interface of MLflow's that answers the first one.
-
-        Runs stored code; workers only.
-        """
+        """Return which questions an interface answers that answers the first (runs stored code; workers only)."""
         import mlflow.pyfunc
 
         ways = list[Any]()
@@ -177,11 +163,10 @@ def _served(folder: Path) -> Any:
 
 
 def _answered(way: Any, X: Any) -> bool:
-    try:
+    with contextlib.suppress(Exception):  # whatever it raises, it does not answer
         way(X)
-    except Exception:  # noqa: BLE001  whatever it raises, it does not answer
-        return False
-    return True
+        return True
+    return False
 
 
 def _as_sent(X: Any, signature: Any) -> Any:

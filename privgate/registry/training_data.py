@@ -6,11 +6,12 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -28,28 +29,29 @@ _WEB = ("http:", "https:")
 
 
 def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_uri: str | None) -> TrainingData:
-    """Return the data that a reference names; every file and the whole are verified.
-
-    ``DigestMismatchError``: a file, or what a loader returned, is not what was recorded. ``SubjectError``: the
-    reference is of an unknown kind, or names a loader that the operator has not allowed.
-    """
+    """Return the data that a reference names; every file and the whole are verified."""
     kind = reference.get("kind")
     if kind == "loader":
-        allowed = _allowed(str(reference["reference"]))
-        data = TrainingData.from_loader(allowed, **dict(reference.get("options", {})))
+        if (loader := str(reference["reference"])) not in os.environ.get("PRIVGATE_LOADERS", "").split():
+            raise SubjectError(
+                f"the data comes from the loader {loader!r}, which would run in this process with its credentials; "
+                f"allow it by listing it in the environment variable PRIVGATE_LOADERS"
+            )
+        importlib.invalidate_caches()
+        data = TrainingData.from_loader(loader, **dict(reference.get("options", {})))
     elif kind == "file":
         try:
-            near = _near(reference["source"], folder)
-            data = limited.apart(lambda: _named(TrainingData.from_source(near)), "the file of the training data")
+            near = _fetch_named(reference["source"], folder)
+            data = limited.apart(lambda: _digested(TrainingData.from_source(near)), "the file of the training data")
         except (KeyError, TypeError, ValueError) as exc:
             raise SubjectError(
                 f"recipe.json does not say how the file of the data is read: {strict_json.why(exc)}"
             ) from exc
     elif kind in {"run", "uri"}:
         recorded = {check_path(str(k)): str(v) for k, v in dict(reference["files"]).items()}
-        found = _fetch_allowed(client, reference, recorded, folder, tracking_uri)
-        layout.compare(recorded, layout.all_files(found), "data")
-        data = limited.apart(lambda: _named(read_folder(found, recorded)), "the training data")
+        fetched = _fetch_allowed(client, reference, recorded, folder, tracking_uri)
+        layout.compare(recorded, layout.all_files(fetched), "data")
+        data = limited.apart(lambda: _digested(read_folder(fetched, recorded)), "the training data")
     else:
         raise SubjectError(f"recipe.json refers to data of unknown kind {kind!r}; this privgate is too old for it")
     if data.digest != reference["digest"]:
@@ -61,10 +63,7 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
 
 
 def declare_people(data: TrainingData, stated: Any) -> TrainingData:
-    """Return the data with whose their records are, as ``recipe.json`` keeps it beside them.
-
-    ``SubjectError``: it names a column that the data have not, or cannot be read.
-    """
+    """Return the data with whose their records are; ``SubjectError``: that cannot be read, or names no column."""
     if stated is None:
         return data
     if not isinstance(stated, Mapping) or not all(isinstance(stated.get(k), str) for k in ("declared", "by")):
@@ -74,23 +73,21 @@ def declare_people(data: TrainingData, stated: Any) -> TrainingData:
     return data.declare_people(str(stated["declared"]), str(stated["by"]), groups)
 
 
-def _named(data: TrainingData) -> TrainingData:
+def _digested(data: TrainingData) -> TrainingData:
     _ = data.digest  # costs what the data are large, and is paid where that is limited
     return data
 
 
-def _near(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+def _fetch_named(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """Return how a file is read, with what may be asked over http(s) fetched before: pandas would follow anything."""
-    made = dict(source)
+    near = dict(source)
     for part in ("uri", "candidates"):
-        uri = made.get(part)
-        if uri is None:
-            continue
-        addresses.refuse_data(str(uri))
-        if str(uri).lower().startswith(_WEB):
-            folder.mkdir(parents=True, exist_ok=True)
-            made[part] = str(addresses.fetch(str(uri), folder / part))
-    return made
+        if (uri := near.get(part)) is not None:
+            addresses.refuse_data(str(uri))
+            if str(uri).lower().startswith(_WEB):
+                folder.mkdir(parents=True, exist_ok=True)
+                near[part] = str(addresses.fetch(str(uri), folder / part))
+    return near
 
 
 def _fetch_allowed(
@@ -99,21 +96,21 @@ def _fetch_allowed(
     """Fetch recorded files from where this gate may read: the address is the word of the recipe's author."""
     uri = str(reference.get("uri", ""))
     if reference["kind"] == "run" or uri.startswith("runs:"):
-        uri = _of_run(client, reference, uri)
+        _, _, named = uri.partition("runs:/")
+        run_id, _, path = named.partition("/") if named else (str(reference["run_id"]), "", str(reference["path"]))
+        with answering("finding the run that holds the training data"):
+            root = client.get_run(run_id).info.artifact_uri
+        uri = f"{root.rstrip('/')}/{check_path(path)}"
         addresses.refuse_files(uri, tracking_uri=tracking_uri or str(client.tracking_uri))
         return fetch(uri, folder, tracking_uri)
     addresses.refuse_data(uri)
     if uri.lower().startswith(_WEB):
-        return addresses.fetch_all(uri, recorded, folder)
+        for name in recorded:
+            place = folder / check_path(name)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            addresses.fetch(f"{uri.rstrip('/')}/{quote(name)}", place)
+        return folder
     return fetch(uri, folder, tracking_uri)
-
-
-def _of_run(client: Any, reference: Mapping[str, Any], uri: str) -> str:
-    _, _, named = uri.partition("runs:/")
-    run_id, _, path = named.partition("/") if named else (str(reference["run_id"]), "", str(reference["path"]))
-    with answering("finding the run that holds the training data"):
-        root = client.get_run(run_id).info.artifact_uri
-    return f"{root.rstrip('/')}/{check_path(path)}"
 
 
 def fetch(uri: str, folder: Path, tracking_uri: str | None) -> Path:
@@ -143,20 +140,7 @@ def read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
         raise SubjectError(f"the files of the training data cannot be read: {strict_json.why(exc)}") from exc
 
 
-def _allowed(reference: str) -> str:
-    # a loader runs here, with the data's credentials: the operator allows it by name
-    allowed: Sequence[str] = os.environ.get("PRIVGATE_LOADERS", "").split()
-    if reference not in allowed:
-        raise SubjectError(
-            f"the data comes from the loader {reference!r}, which would run in this process with its credentials; "
-            f"allow it by listing it in the environment variable PRIVGATE_LOADERS"
-        )
-    importlib.invalidate_caches()
-    return reference
-
-
 Reference = dict[str, Any]
-
 #: ``store=``: upload with the run
 ARTIFACTS = "artifacts"
 _READABLE = (
@@ -194,8 +178,8 @@ class Kept:
 def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, tracking_uri: str | None) -> Iterator[Kept]:
     """Store the data, or find them where they are, and give what is read back: that is to be trained on.
 
-    Data with a source or a loader are never copied anywhere: only a reference and their digest leave. ``UsageError``:
-    nobody said where they may be kept. ``DigestMismatchError``: what lies at ``uri`` is not the data given.
+    Of data with a source or a loader only a reference and their digest leave. ``UsageError``: nobody said where they
+    may be kept. ``DigestMismatchError``: what lies at ``uri`` is not the data given.
     """
     if data.loader is not None:
         yield Kept(data, {"kind": "loader", **json.loads(data.loader), "digest": data.digest})
@@ -260,10 +244,7 @@ def _compare(given: TrainingData, found: TrainingData, what: str, remedy: str) -
 
 
 def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
-    """Refuse data that storing changes, for a model that was trained on them before.
-
-    ``SubjectError``: names what changed: a recipe could not reproduce such a model.
-    """
+    """Raise ``SubjectError`` for data that storing changes, if a model was trained on them before."""
     if why := storing.difference(given.X, stored.X):
         raise SubjectError(
             f"the model was trained on data that cannot be stored as they are: {why}; train on what "

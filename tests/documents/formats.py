@@ -15,11 +15,10 @@ from privgate.cli.report import read as report_file
 from privgate.controls import suites
 from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
-from privgate.guard import checks, signing, statement
+from privgate.guard import checks, signing, statement, truststore
 from privgate.guard.guard_config import Guard
-from privgate.guard.signer import seal
 from privgate.guard.statement import Claims, Envelope
-from privgate.guard.truststore import TrustStore, fresh_key
+from privgate.guard.truststore import TrustStore, fresh_key, seal
 from privgate.policy import Policy, fixtures
 from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
@@ -151,10 +150,10 @@ class World:
 
     def __init__(self, folder):
         self.folder = folder
-        self.signer, self.stranger = checks.new_key(), checks.new_key()
+        self.signer, self.stranger = truststore.new_key(), truststore.new_key()
         self.policy = Policy.load("dtp-1")
         self.now = statement.now().replace(microsecond=0)
-        self.store = TrustStore((fresh_key(self.signer.public, days=90, roles=checks.ROLES, models=("*",), note="ci"),))
+        self.store = TrustStore((fresh_key(self.signer.public, days=90, models=("*",), note="ci"),))
         self.store.save(folder / "trust.json")
         self.claims = Claims(
             registry="test-registry", name="credit", version="3", source="models:/m-1", storage="s3://b/m-1",

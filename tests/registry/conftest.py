@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate, log_model, report
-from privgate.guard import checks
+from privgate.guard import truststore
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def checked(approved, tmp_path, monkeypatch):
 
 @pytest.fixture
 def signer():
-    return checks.new_key()
+    return truststore.new_key()
 
 
 @pytest.fixture(autouse=True)

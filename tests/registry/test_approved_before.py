@@ -5,7 +5,7 @@ import json
 import mlflow
 import pytest
 
-from privgate.guard import checks, signing, verifying
+from privgate.guard import checks, signing, truststore, verifying
 from privgate.guard.guard_config import Guard
 from tests.registry.test_signing import guard_for, sign
 
@@ -54,7 +54,7 @@ def test_an_unsigned_report_does_not_count_whatever_it_says(checked, trusting):
 
 @pytest.mark.attack("22 an earlier report that a stranger signed, or changed", "check", "not believed")
 def test_nor_one_that_a_stranger_signed_or_that_was_changed(checked, signer, trusting):
-    stranger = checks.new_key()
+    stranger = truststore.new_key()
     signing.attach_statement(sign(checked, stranger))
     assert ask() is None
 

@@ -188,7 +188,7 @@ def test_an_approval_without_a_box_is_not_signed_unless_the_operator_says_so(fol
 
 def test_what_the_operator_said_of_one_signing_he_may_say_of_its_renewal(checked, approved, signer, tmp_path, capsys):
     attach_statement(sign(checked[1], signer, policy=checked[0], registry="r"))
-    TrustStore((fresh_key(signer.public, days=9, roles=checks.ROLES, models=("*",)),)).save(tmp_path / "trust.json")
+    TrustStore((fresh_key(signer.public, days=9, models=("*",)),)).save(tmp_path / "trust.json")
     guard = "schema: privgate/guard/v1\nregistry: r\ntrust: trust.json\npolicy: dtp-1\nprotected: {aliases: [p]}"
     (tmp_path / "guard.yaml").write_text(guard)
     (tmp_path / "key.pem").touch(0o600)

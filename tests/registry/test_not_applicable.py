@@ -9,10 +9,9 @@ import pytest
 
 from privgate import Policy, digest
 from privgate.errors import PrivgateWarning, StatementError
-from privgate.guard import checks, signing, statement
+from privgate.guard import checks, signing, statement, truststore
 from privgate.guard.guard_config import Guard
-from privgate.guard.signer import seal
-from privgate.guard.truststore import KNOWN, fresh_key
+from privgate.guard.truststore import KNOWN, fresh_key, seal
 from privgate.guard.verifying import verify
 from privgate.registry.client import connect
 from privgate.registry.named import named
@@ -44,7 +43,7 @@ def policy(registry, tmp_path):
 def guard(tmp_path, signer, roles=("evidence", "not_applicable")):
     (tmp_path / "guard.yaml").write_text(TABLE)
     key = fresh_key(signer.public, days=9, roles=roles, models=("*",))
-    checks.TrustStore((key,)).save(tmp_path / "trust.json")
+    truststore.TrustStore((key,)).save(tmp_path / "trust.json")
     with pytest.warns(PrivgateWarning):
         return Guard.load(tmp_path / "guard.yaml")
 
@@ -53,7 +52,7 @@ def stated(name, policy, signer):
     """Attach what 0.1.0 signed of version 1 of a model, which is registered first."""
     mlflow.pyfunc.log_model(name=name, python_model=Agent(), registered_model_name=name, pip_requirements=[])
     client, moment = connect(None), statement.now().replace(microsecond=0)
-    row, found = checks.row_of(client, name, "1"), named(client, f"models:/{name}/1")
+    row, found = checks.row_and_statement(client, name, "1")[0], named(client, f"models:/{name}/1")
     with stored_files(client, row.storage) as stored:
         table = stored.digests(((name, "1"),))
     finding = {"rule": "not_applicable", "outcome": "passed", "message": "an operator: prompts only", "waiver": ""}
@@ -73,7 +72,7 @@ def stated(name, policy, signer):
 
 
 def test_a_statement_of_before_counts_where_the_table_takes_it_and_is_not_renewed(policy, tmp_path):
-    signer = checks.new_key()
+    signer = truststore.new_key()
     stated("agent", policy, signer)
     held = guard(tmp_path, signer)
     revoked = replace(held, trust=held.trust.revoke_version("models:/other/7", at=statement.now()))
@@ -86,14 +85,14 @@ def test_a_statement_of_before_counts_where_the_table_takes_it_and_is_not_renewe
 
 @pytest.mark.parametrize("roles", [("evidence", "verdict"), ("verdict",), ("evidence",)])
 def test_a_key_without_the_role_states_nothing(policy, tmp_path, roles):
-    signer = checks.new_key()
+    signer = truststore.new_key()
     stated("agent", policy, signer)
     with pytest.raises(StatementError, match="may not sign a not_applicable"):
         verify("models:/agent/1", guard(tmp_path, signer, roles), target="production")
 
 
 def test_a_model_that_is_to_be_judged_needs_a_verdict(policy, tmp_path):
-    signer = checks.new_key()
+    signer = truststore.new_key()
     stated("credit", policy, signer)
     held = guard(tmp_path, signer, KNOWN)
     with pytest.raises(StatementError, match="says that it is classification"):

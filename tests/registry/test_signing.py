@@ -11,7 +11,7 @@ import pytest
 
 from privgate import Policy, Subject
 from privgate.errors import DigestMismatchError, StatementError
-from privgate.guard import checks, signing, statement
+from privgate.guard import signing, statement, truststore
 from privgate.guard.guard_config import Guard
 from privgate.guard.signing import SigningRequest
 from privgate.guard.truststore import fresh_key
@@ -19,11 +19,11 @@ from privgate.guard.verifying import verify
 
 
 def guard_for(*signers):
-    keys = tuple(fresh_key(s.public, days=90, roles=checks.ROLES, models=("*",)) for s in signers)
+    keys = tuple(fresh_key(s.public, days=90, models=("*",)) for s in signers)
     policy = Policy.load("dtp-1")
     policies = {"*": (policy.name, policy.digest)}
     told = {"accept_advisory": True, "accept_unboxed": True}
-    return Guard("r", checks.TrustStore(keys), policies, frozenset({"production"}), frozenset(), (), **told)
+    return Guard("r", truststore.TrustStore(keys), policies, frozenset({"production"}), frozenset(), (), **told)
 
 
 def sign(checked, signer, **options):
@@ -58,7 +58,7 @@ def test_an_approved_report_is_signed_attached_verified_and_renewed(checked, sig
     assert verify("models:/credit/1", guard, target="production")
 
     # rotation: the stored evidence is signed again, by the new key, without training
-    fresh = checks.new_key()
+    fresh = truststore.new_key()
     both = guard_for(signer, fresh)
     renewed = signing.renew("models:/credit/1", fresh, policy=checked[0], guard=both)
     signing.attach_statement(renewed)

@@ -17,10 +17,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from privgate import digest
-from privgate.guard import checks, statement
-from privgate.guard.signer import seal
+from privgate.guard import statement, truststore
 from privgate.guard.statement import Claims
-from privgate.guard.truststore import TrustStore, fresh_key
+from privgate.guard.truststore import TrustStore, fresh_key, seal
 from privgate.registry.stored_files import FolderFiles
 
 TREE = Path(__file__).resolve().parents[2]
@@ -92,8 +91,8 @@ class Release:
         self.files.mkdir()
         (self.files / "MLmodel").write_text("flavors: {python_function: {loader_module: json}}\n")
         (self.files / "weights.json").write_text('"weights"')
-        self.signer = checks.new_key()
-        self.store = TrustStore((fresh_key(self.signer.public, days=9, roles=checks.ROLES, models=("*",)),))
+        self.signer = truststore.new_key()
+        self.store = TrustStore((fresh_key(self.signer.public, days=9, models=("*",)),))
         self.store.save(folder / "trust.json")
         self.config = folder / "guard.yaml"
         self.config.write_text(GUARD)

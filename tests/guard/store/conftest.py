@@ -18,11 +18,10 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate import digest
-from privgate.guard import checks, statement
-from privgate.guard.signer import seal
-from privgate.guard.signing import TAG, Signed, attach_statement, row_of
+from privgate.guard import statement, truststore
+from privgate.guard.signing import TAG, Signed, attach_statement, row_and_statement
 from privgate.guard.statement import Claims
-from privgate.guard.truststore import fresh_key
+from privgate.guard.truststore import fresh_key, seal
 from privgate.policy import Policy
 from privgate.registry.client import connect
 from privgate.registry.stored_files import stored_files
@@ -46,8 +45,8 @@ class Site:
     def __init__(self, folder: Path):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.signer = checks.new_key()
-        self.save(checks.TrustStore((fresh_key(self.signer.public, days=90, roles=checks.ROLES, models=("*",)),)))
+        self.signer = truststore.new_key()
+        self.save(truststore.TrustStore((fresh_key(self.signer.public, days=90, models=("*",)),)))
         self.config = folder / "guard.yaml"
         self.config.write_text(CONFIG)
         self.policy = Policy.load("dtp-1")
@@ -92,7 +91,7 @@ class Registry:
 
     def claims(self, name, version, tmp_path, **changes):
         """Return what an honest statement about a version says, with some things changed."""
-        row = row_of(self.client, name, str(version))
+        row, _ = row_and_statement(self.client, name, str(version))
         now = statement.now().replace(microsecond=0)
         made = Claims(
             registry="test-registry",

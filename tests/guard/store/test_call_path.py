@@ -14,7 +14,8 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
-from privgate.guard import guard, guard_config, transaction
+from privgate.guard import guard_config, transaction
+from privgate.guard import store as guard
 from privgate.guard.signing import TAG
 from privgate.policy import Policy
 
@@ -44,7 +45,7 @@ def own(empty_database, tmp_path, site, registry_type, monkeypatch):
     monkeypatch.setattr(registry, "log", lambda name: _log(registry, name))
     version = registry.log("m")
     registry.sign("m", version, tmp_path)
-    yield Own(registry, guard.guarded(f"privgate:{uri}"), path, version)
+    yield Own(registry, guard.guarded_store(f"privgate:{uri}"), path, version)
     mlflow.set_tracking_uri(None)
 
 
@@ -197,7 +198,9 @@ def test_the_guard_does_not_believe_a_replica_that_lags_behind(own, tmp_path):
             with primary(read_only=False) as session:
                 yield session
 
-    own.store.ManagedSessionMaker = transaction.shared(own.store, sessions)
+    del own.store.privgate_shares
+    own.store.ManagedSessionMaker = sessions
+    transaction.share_sessions(own.store)
     assert own.store.get_model_version("m", own.version).source != client.get_model_version("m", own.version).source
     asked = len(replicas)
     with pytest.raises(MlflowException, match=r"deleted and created again|not the one that was signed|lie elsewhere"):
@@ -246,7 +249,7 @@ def test_a_policy_that_was_tightened_anywhere_below_counts_for_the_next_promotio
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     monkeypatch.setenv("PRIVGATE_GUARD", str(tmp_path / "guard.yaml"))
-    own.store = guard.guarded(f"privgate:sqlite:///{own.path}")
+    own.store = guard.guarded_store(f"privgate:sqlite:///{own.path}")
     policy = Policy.load(tmp_path / "child.yaml")
     own.registry.sign("m", own.version, tmp_path, policy=policy.name, policy_digest=policy.digest)
     own.promote()

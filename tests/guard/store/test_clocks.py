@@ -15,12 +15,11 @@ from mlflow.entities.model_registry import ModelVersionTag
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
-from privgate.guard import checks, guard_doctor, statement, verifying
-from privgate.guard.guard import guarded
+from privgate.guard import checks, guard_doctor, statement, truststore, verifying
 from privgate.guard.guard_config import AuditLog, Guard
-from privgate.guard.signer import seal
 from privgate.guard.signing import TAG
-from privgate.guard.truststore import Revoked, fresh_key
+from privgate.guard.store import guarded_store as guarded
+from privgate.guard.truststore import Revoked, fresh_key, seal
 from privgate.registry import reports as report_place
 from privgate.registry.client import connect
 from tests.guard.store.conftest import Registry, Site
@@ -254,9 +253,9 @@ def test_who_sees_evidence_refuses_a_revoked_keys(place, monkeypatch):
     """The registry and a folder have the verdict alone; docs/guarded-server.md says what to revoke besides."""
     with monkeypatch.context() as patched:
         place.put(Edge(), patched)
-        verdicts = checks.new_key()
+        verdicts = truststore.new_key()
         (evidence,) = (dataclasses.replace(key, roles=("evidence",)) for key in place.site.trust.keys)
-        store = checks.TrustStore((evidence, fresh_key(verdicts.public, days=9, roles=("verdict",), models=("*",))))
+        store = truststore.TrustStore((evidence, fresh_key(verdicts.public, days=9, roles=("verdict",), models=("*",))))
         moments = {"signed": T, "decided": T, "expires": T + DAY}
         place.text = seal(dataclasses.replace(place.claims, **moments).summary("test"), verdicts).text()
         place.client.set_model_version_tag("credit", place.version, TAG, place.text)

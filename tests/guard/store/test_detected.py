@@ -139,7 +139,7 @@ def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(quiet, gu
     from dataclasses import replace
     from datetime import timedelta
 
-    from privgate.guard import checks, statement
+    from privgate.guard import statement, truststore
 
     version = own.log("credit")
     soon = statement.now().replace(microsecond=0) + timedelta(days=3)
@@ -150,7 +150,7 @@ def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(quiet, gu
     other = replace(guard, policies={"*": ("strict", "sha256:" + "c" * 64)})  # the policy drifted
     assert any("in force is" in text for text in answers(other, own, "wrong"))
     key = site.trust.keys[0]
-    old = checks.TrustStore((replace(key, not_after=statement.stamp(statement.now() - timedelta(minutes=1))),))
+    old = truststore.TrustStore((replace(key, not_after=statement.stamp(statement.now() - timedelta(minutes=1))),))
     wrong = answers(replace(guard, trust=old), own, "wrong")
     assert any("no key may sign verdicts now" in text for text in wrong)
 

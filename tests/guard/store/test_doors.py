@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from privgate.__main__ import run
-from privgate.guard import checks, statement
+from privgate.guard import statement, truststore
 
 
 @pytest.fixture
@@ -23,22 +23,22 @@ def test_a_new_key_is_private_and_trusted_and_never_overwrites(tmp_path, store, 
     private = tmp_path / "key.pem"
     assert keys("init", private, "--trust", store, "--days", 30, "--role", "verdict", "--model", "credit*") == 0
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
-    (key,) = checks.TrustStore.load(store).keys
+    (key,) = truststore.TrustStore.load(store).keys
     assert (key.roles, key.scope, key.models) == (("verdict",), ("credit*",), ())
-    assert checks.signer_from(key_file=private).key_id == key.key_id
+    assert truststore.signer_from(key_file=private).key_id == key.key_id
     assert private.read_text() not in capsys.readouterr().out
 
     before = private.read_bytes()
     assert keys("init", private, "--trust", store) == 2
     assert private.read_bytes() == before
-    assert len(checks.TrustStore.load(store).keys) == 1
+    assert len(truststore.TrustStore.load(store).keys) == 1
 
 
 def test_a_key_is_rotated_with_an_overlap_and_revoked(tmp_path, store, capsys):
     keys("init", tmp_path / "old.pem", "--trust", store)
-    old = checks.TrustStore.load(store).keys[0]
+    old = truststore.TrustStore.load(store).keys[0]
     assert keys("rotate", tmp_path / "new.pem", "--old", old.key_id[:10], "--overlap", 3, "--trust", store) == 0
-    first, second = checks.TrustStore.load(store).keys
+    first, second = truststore.TrustStore.load(store).keys
     assert first.key_id == old.key_id
     assert statement.when(first.not_after) <= statement.now() + timedelta(days=3, minutes=1)
     assert second.roles == old.roles

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
-from privgate.guard import guard
+from privgate.guard import store as guard
 from tests.bench.results_table import note
 
 pytestmark = [pytest.mark.bench, pytest.mark.server]
@@ -39,7 +39,7 @@ def quantiles(seconds):
 def inside(registry, name, version, database, monkeypatch):
     """Return milliseconds of processor time of one promotion in this process: by MLflow's own store, and guarded."""
     monkeypatch.setenv("PRIVGATE_GUARD", str(registry.site.config))
-    store = guard.guarded(f"privgate:sqlite:///{database}")
+    store = guard.guarded_store(f"privgate:sqlite:///{database}")
     stores, spent = {"guarded": store, "plain": SqlAlchemyStore(f"sqlite:///{database}")}, {}
     for _ in range(2):  # the first time, what is read once is read
         for kind, made in stores.items():

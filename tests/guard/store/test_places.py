@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from privgate.errors import PolicyError
-from privgate.guard import guard
-from privgate.guard.guard import guarded
+from privgate.guard import store as guard
 from privgate.guard.guard_config import Guard, Watch
+from privgate.guard.store import guarded_store as guarded
 
 ROOT_POLICIES = Path(__file__).resolve().parents[3] / "policies"
 DESTINATION, ROOT = "_MLFLOW_SERVER_ARTIFACT_DESTINATION", "_MLFLOW_SERVER_ARTIFACT_ROOT"

@@ -419,7 +419,7 @@ def test_no_alias_looks_like_a_protected_one(company, tmp_path):
 )
 def test_a_database_that_may_take_names_for_equal_is_refused_at_start(site, monkeypatch, inner):
     from privgate.errors import PolicyError
-    from privgate.guard.guard import guarded
+    from privgate.guard.store import guarded_store as guarded
 
     monkeypatch.setenv("PRIVGATE_GUARD", str(site.config))
     with pytest.raises(PolicyError, match="supported are SQLite and PostgreSQL") as caught:
@@ -444,7 +444,7 @@ def test_a_collation_that_takes_names_for_equal_is_refused_at_start(site, monkey
     import sqlite3
 
     from privgate.errors import PolicyError
-    from privgate.guard.guard import guarded
+    from privgate.guard.store import guarded_store as guarded
 
     monkeypatch.setenv("PRIVGATE_GUARD", str(site.config))
     path = tmp_path / "own.db"
@@ -546,7 +546,7 @@ def test_statements_of_version_1_are_refused_and_the_doctor_lists_them(company, 
     said = claims.summary("test")
     own = said["predicate"].pop(statement.EXTENSION)
     said["predicate"]["urn:privgate:verdict:v1"] = own
-    from privgate.guard.signer import seal
+    from privgate.guard.truststore import seal
 
     text = seal(said, registry.site.signer).text()
     with pytest.raises(MlflowException, match="is of version 1, which does not name every served file"):
@@ -585,7 +585,7 @@ def test_the_signer_signs_only_the_row_that_was_checked(company, tmp_path):
     model_id = company.log("credit")
     assert company.release("credit", alias="staging") == "released"
     (out,) = tmp_path.glob("out-*")
-    claims = signing.row_of(company.client, "credit", "1")
+    claims = signing.row_and_statement(company.client, "credit", "1")[0]
     company.client.delete_registered_model("credit")
     company.log("credit", company.bad)
     key = ["--config", str(company.site.config), "--key", str(company.key)]

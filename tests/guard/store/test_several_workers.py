@@ -15,8 +15,8 @@ from mlflow.exceptions import MlflowException
 
 from privgate.errors import PolicyError
 from privgate.guard import statement
-from privgate.guard.guard import guarded
 from privgate.guard.signing import TAG
+from privgate.guard.store import guarded_store as guarded
 from privgate.guard.transaction import _TABLES, check_equality
 from tests.guard.store.test_at_the_same_time import WAITING
 

@@ -18,9 +18,9 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PolicyError, PrivgateError
-from privgate.guard import checks as trusted
-from privgate.guard import guard as server
 from privgate.guard import statement
+from privgate.guard import store as server
+from privgate.guard import truststore as trusted
 from privgate.guard.guard_config import Guard
 from privgate.guard.guard_doctor import examine
 from privgate.guard.truststore import fresh_key
@@ -321,7 +321,7 @@ def test_a_refusal_outlives_the_key_that_signed_it(quiet, tmp_path):
     before = quiet.site.trust
     short = trusted.new_key()
     try:
-        quiet.site.save(before.add(fresh_key(short.public, days=1, roles=trusted.ROLES, models=("*",))))
+        quiet.site.save(before.add(fresh_key(short.public, days=1, models=("*",))))
         later = quiet.claims("credit", a.good, tmp_path).signed + timedelta(seconds=20)
         no = quiet.claims("credit", a.good, tmp_path, passed=False, outcome="failed", signed=later, decided=later)
         a.client.set_model_version_tag("credit", a.good, TAG, quiet.text(no, short))

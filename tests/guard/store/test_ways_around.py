@@ -12,7 +12,7 @@ import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 
-from privgate.guard import checks, statement
+from privgate.guard import statement, truststore
 from privgate.guard.signing import TAG
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
@@ -205,7 +205,7 @@ def test_a_tag_that_is_no_statement_is_refused(registry, name):
 def test_a_statement_by_a_stranger_is_refused(registry, name, tmp_path):
     version = registry.log(name)
     claims = registry.claims(name, version, tmp_path)
-    forged = json.loads(registry.text(claims, checks.new_key()))
+    forged = json.loads(registry.text(claims, truststore.new_key()))
     for key in (forged["signatures"][0]["keyid"], registry.site.signer.key_id):
         forged["signatures"][0]["keyid"] = key
         refused(registry.client.set_model_version_tag, name, version, TAG, json.dumps(forged))

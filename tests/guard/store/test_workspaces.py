@@ -17,7 +17,7 @@ from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.guard_config import Guard
 from privgate.guard.guard_doctor import examine
-from privgate.guard.signing import TAG, row_of
+from privgate.guard.signing import TAG, row_and_statement
 from privgate.guard.statement import Claims
 from privgate.guard.verifying import verify
 
@@ -66,7 +66,7 @@ class Team:
             return text
 
     def text(self, model, version, **changes):
-        row, now = row_of(self.client, model, version), statement.now().replace(microsecond=0)
+        row, now = row_and_statement(self.client, model, version)[0], statement.now().replace(microsecond=0)
         made = Claims(
             registry="test-registry",
             name=model,

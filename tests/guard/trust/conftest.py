@@ -5,10 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from privgate.guard import checks, statement
-from privgate.guard.signer import seal
+from privgate.guard import checks, statement, truststore
 from privgate.guard.statement import Claims
-from privgate.guard.truststore import fresh_key
+from privgate.guard.truststore import fresh_key, seal
 
 
 def digest(letter):
@@ -19,9 +18,9 @@ class World:
     """What a registry, a signer and a verifier have in common; ``check`` says whether the row may be released."""
 
     def __init__(self):
-        self.signer = checks.new_key()
+        self.signer = truststore.new_key()
         self.now = statement.now().replace(microsecond=0)
-        self.trust = checks.TrustStore((fresh_key(self.signer.public, days=90, roles=checks.ROLES, models=("*",)),))
+        self.trust = truststore.TrustStore((fresh_key(self.signer.public, days=90, models=("*",)),))
         self.row = checks.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700, "run-1")
         self.terms = checks.Terms("prod-registry", digest("a"), "dtp-1")
         self.claims = Claims(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privgate.errors import StatementError
-from privgate.guard import checks
+from privgate.guard import truststore
 from privgate.guard.checks import check_original
 from privgate.guard.truststore import fresh_key
 
@@ -98,14 +98,14 @@ def test_a_key_counts_within_its_window_and_role_until_revoked(world):
         ({"models": ("debit",), "model_patterns": ()}, "may not sign for model"),
     ):
         with pytest.raises(StatementError, match=why):
-            world.check(store=checks.TrustStore((dataclasses.replace(key, **changes),)))
+            world.check(store=truststore.TrustStore((dataclasses.replace(key, **changes),)))
     with pytest.raises(StatementError, match="revoked"):
         world.check(store=world.trust.revoke(key.key_id[:8], at=world.now + timedelta(days=5)))
 
 
 def test_a_key_signs_for_names_and_for_the_operators_patterns(world):
     """A model whose name is a pattern is matched by none: only what the operator wrote as a pattern is one."""
-    key = fresh_key(world.signer.public, days=90, roles=checks.ROLES, models=("debit", "cre*"))
+    key = fresh_key(world.signer.public, days=90, models=("debit", "cre*"))
     assert (key.models, key.model_patterns, key.scope) == (("debit",), ("cre*",), ("debit", "cre*"))
     for model, counts in {
         "debit": True,
@@ -119,11 +119,9 @@ def test_a_key_signs_for_names_and_for_the_operators_patterns(world):
 
 
 def test_a_retired_key_counts_until_its_overlap_ends_and_the_new_one_after(world):
-    fresh = checks.new_key()
+    fresh = truststore.new_key()
     after = world.now + timedelta(days=7)
-    store = world.trust.retire(world.signer.key_id, after=after).add(
-        fresh_key(fresh.public, days=90, roles=checks.ROLES, models=("*",))
-    )
+    store = world.trust.retire(world.signer.key_id, after=after).add(fresh_key(fresh.public, days=90, models=("*",)))
     assert world.check(store=store, now=after)
     with pytest.raises(StatementError, match="counts from"):
         world.check(store=store, now=after + timedelta(seconds=1))
@@ -131,7 +129,7 @@ def test_a_retired_key_counts_until_its_overlap_ends_and_the_new_one_after(world
 
 
 def test_a_strangers_signature_does_not_count_even_under_a_trusted_id(world):
-    stranger = checks.new_key()
+    stranger = truststore.new_key()
     with pytest.raises(StatementError, match="no trusted key"):
         world.check(world.envelope(stranger).text())
     forged = json.loads(world.envelope(stranger).text())
@@ -158,7 +156,7 @@ def test_no_changed_byte_of_payload_or_signature_counts(world, data):
 def test_a_trust_store_comes_back_and_refuses_what_it_does_not_know(world, tmp_path):
     path = tmp_path / "trust.json"
     world.trust.save(path)
-    assert checks.TrustStore.load(path) == world.trust
+    assert truststore.TrustStore.load(path) == world.trust
     good = json.loads(path.read_text())
     for change in (
         {"schema": "other"},
@@ -173,43 +171,43 @@ def test_a_trust_store_comes_back_and_refuses_what_it_does_not_know(world, tmp_p
     ):
         path.write_text(json.dumps({**good, **change}))
         with pytest.raises(StatementError):
-            checks.TrustStore.load(path)
+            truststore.TrustStore.load(path)
 
 
 def test_a_private_key_comes_from_file_environment_or_command(tmp_path):
-    key = checks.new_key()
+    key = truststore.new_key()
     path = tmp_path / "key.pem"
     path.write_bytes(key.pem())
     path.chmod(0o600)
-    assert checks.signer_from(key_file=path).key_id == key.key_id
-    assert checks.signer_from(environment={"PRIVGATE_SIGNING_KEY": key.pem().decode()}).key_id == key.key_id
+    assert truststore.signer_from(key_file=path).key_id == key.key_id
+    assert truststore.signer_from(environment={"PRIVGATE_SIGNING_KEY": key.pem().decode()}).key_id == key.key_id
     script = tmp_path / "sign.py"
     script.write_text(
-        "import sys, base64\nfrom privgate.guard.checks import KeySigner\n"
+        "import sys, base64\nfrom privgate.guard.truststore import KeySigner\n"
         f"key = KeySigner.from_pem(open({str(path)!r}, 'rb').read())\n"
         "print(base64.b64encode(key.sign(sys.stdin.buffer.read())).decode())\n"
     )
     import sys
 
-    command = checks.signer_from(command=f"{sys.executable} {script}", command_key_id=key.key_id)
+    command = truststore.signer_from(command=f"{sys.executable} {script}", command_key_id=key.key_id)
     assert command.sign(b"message") == key.sign(b"message")
     with pytest.raises(StatementError, match="did not sign"):
-        checks.signer_from(command="false", command_key_id=key.key_id).sign(b"")
+        truststore.signer_from(command="false", command_key_id=key.key_id).sign(b"")
 
 
 def test_an_unusable_key_is_refused_without_repeating_it(tmp_path):
     from privgate.errors import UsageError
 
     with pytest.raises(StatementError, match="no unencrypted Ed25519") as caught:
-        checks.signer_from(environment={"PRIVGATE_SIGNING_KEY": "secret text"})
+        truststore.signer_from(environment={"PRIVGATE_SIGNING_KEY": "secret text"})
     assert "secret text" not in str(caught.value)
     path = tmp_path / "key.pem"
-    path.write_bytes(checks.new_key().pem())
+    path.write_bytes(truststore.new_key().pem())
     path.chmod(0o644)
     with pytest.raises(UsageError, match="read by others"):
-        checks.signer_from(key_file=path)
+        truststore.signer_from(key_file=path)
     with pytest.raises(UsageError, match="no signing key"):
-        checks.signer_from(environment={})
+        truststore.signer_from(environment={})
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from babel import Locale
 from confusable_homoglyphs.confusables import confusables_data as table
 
-from privgate.guard.checks import TrustStore
 from privgate.guard.guard_config import Guard
+from privgate.guard.truststore import TrustStore
 
 
 def guard(*models):

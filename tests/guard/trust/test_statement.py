@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privgate.errors import StatementError
-from privgate.guard import checks, lookalikes, statement
+from privgate.guard import lookalikes, statement, truststore
 from privgate.guard.statement import Claims, Envelope
 
 
@@ -28,7 +28,7 @@ def test_an_independent_implementation_verifies_our_envelope(world):
     key = SSlibKey(world.signer.key_id, "ed25519", "ed25519", {"public": world.signer.public.hex()})
     assert set(envelope.verify([key], 1)) == {world.signer.key_id}
 
-    other = checks.new_key()
+    other = truststore.new_key()
     stranger = SSlibKey(world.signer.key_id, "ed25519", "ed25519", {"public": other.public.hex()})
     with pytest.raises(VerificationError):
         envelope.verify([stranger], 1)

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from privgate.errors import PolicyError, StatementError
-from privgate.guard.checks import UNBOXED, TrustStore, boxed, counting
+from privgate.guard.checks import UNBOXED, boxed, counting
 from privgate.guard.guard_config import Guard
 from privgate.guard.statement import NOT_APPLICABLE
-from privgate.guard.truststore import fresh_key
+from privgate.guard.truststore import TrustStore, fresh_key
 
 GUARD = """\
 schema: privgate/guard/v1
