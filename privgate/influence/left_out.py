@@ -25,6 +25,7 @@ from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
 from privgate.theorems.catalogue import CLOSED_FORMS
 from privgate.theorems.certificate import Certified
+from privgate.theorems.pipelines import seen
 from privgate.theorems.retrained import REFIT, Retrained, Seeds, Status
 from privgate.training import budget
 from privgate.training.ledger import digest_code
@@ -206,7 +207,7 @@ def _list_compared(run: Run, plan: Plan) -> Index:
 def _compare(run: Run, computed: refit.Computed, found: Retrained) -> Precondition:
     subject = riskiest.ask_about(run, found.units[:0]).subject
     checked = refit.compare(computed, found, refit.train_on_all(subject, run.seeds[:1], run.fleet)[0])
-    notes = computed.engine.notes(run.subject) if checked.outcome == "passed" else {}
+    notes = computed.engine.notes(seen(run.subject).subject) if checked.outcome == "passed" else {}
     return replace(checked, detail={**checked.detail, "notes": notes}) if notes else checked
 
 

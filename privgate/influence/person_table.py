@@ -17,7 +17,7 @@ from privgate.run import pool as pools
 from privgate.run import refit
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
-from privgate.theorems import catalogue, pipelines
+from privgate.theorems import catalogue
 from privgate.theorems.certificate import Certified
 
 
@@ -126,10 +126,10 @@ def list_cases(run: Run) -> tuple[Kept, ...]:
 def list_notes(run: Run) -> tuple[CertificateNote, ...]:
     """Return which theorem spoke, and why the others did not."""
     bound, by, because = run.once(certify)
-    known, notes = pipelines.certificates(run.subject, catalogue.THEOREMS), []
+    notes = []
     for name, certificate in catalogue.THEOREMS.items():
         spoke = int((by == name).sum())
-        epsilon = known[name].every_data_set(run.subject) if spoke else np.inf
+        epsilon = certificate.every_data_set(catalogue.look_behind(certificate, run.subject)) if spoke else np.inf
         epsilon += run.registered_apart[1]  # the theorem is about the recipe's model, released is the registered one
         silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
         notes.append(

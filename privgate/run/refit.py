@@ -16,6 +16,7 @@ from privgate.subject.subject import Subject
 from privgate.theorems import closed_form, listed, two_models
 from privgate.theorems.closed_form import Asked, Declined, Engine
 from privgate.theorems.hypotheses import vanishing
+from privgate.theorems.pipelines import seen
 from privgate.theorems.retrained import REFIT, Retrained, Seeds, Status
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
@@ -108,10 +109,8 @@ def compute(engine: Engine, asked: Asked, *, changes: bool) -> Computed | str:
     """Return what a closed form answers; why it declines, where only its work shows that it does."""
     try:
         more = listed.beside(asked.subject, asked.units, asked.rows) if changes else None
-        if more is None:
-            answers, left = engine.answers(asked)
-        else:
-            answers, left = engine.answers(replace(asked, subject=more[0], queries=more[1]))
+        larger = asked if more is None else replace(asked, subject=more[0], queries=more[1])
+        answers, left = engine.answers(replace(larger, subject=seen(larger.subject).subject))
     except Declined as exc:
         return str(exc)
     why, rounded = {engine.hands_on: len(left)}, left[:0]

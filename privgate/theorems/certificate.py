@@ -71,13 +71,12 @@ class Theorem(ABC):
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def refusal(self, subject: Subject) -> str:
+        """Return why it does not apply, or cannot even look; empty if it does."""
         try:
-            why = self.unfit(subject)
+            return self.unfit(subject)
         except ODD as exc:
-            why = odd(exc)
-        return f"does not apply, because {why}" if why else ""
+            return odd(exc)
 
     def alone(self, subject: Subject) -> str:
         """Return why its limits count only beside an attack rule; empty where they count by themselves."""
