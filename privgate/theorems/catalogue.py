@@ -14,9 +14,9 @@ from privgate.theorems import naive_bayes
 from privgate.theorems.certificate import Certified, Theorem, Units
 from privgate.theorems.closed_form import Engine
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
+from privgate.theorems.hypotheses import describe_domain, read_domain
 from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
 from privgate.theorems.listed import ListedQuestions
-from privgate.theorems.hypotheses import Reach
 from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import seen
 from privgate.theorems.retrained import Retrained
@@ -89,9 +89,10 @@ def _certify(theorem: Theorem, about: Units) -> Certified:
     if theorem.needs_retrained or not (behind.last or (domain is not None and domain.blocks)):
         return limits
     said = list(limits.assumptions)
-    if behind.anywhere and domain is not None and not isinstance(reach := Reach.of(domain, inner.data.X.shape[1]), str):
+    reach = read_domain(domain, inner.data.X.shape[1]) if behind.anywhere and domain is not None else ""
+    if not isinstance(reach, str):
         anywhere = "whatever is asked, the first steps map it into fixed ranges"
-        said = [anywhere if s == reach.words() else s for s in said]
+        said = [anywhere if s == describe_domain(reach) else s for s in said]
     lower = np.where(np.isinf(limits.lower), np.inf, 0.0)
     return replace(limits, lower=lower, assumptions=(*([behind.words] if behind.steps else []), *said))
 

@@ -27,7 +27,7 @@ from privgate.statistics.leakage import largest_change
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.certificate import Certified, Theorem, Units, accepted_arrays, accepted_settings, people_of
+from privgate.theorems.certificate import Certified, Theorem, Units, people_of
 from privgate.theorems.closed_form import Asked, Declined, Engine
 from privgate.theorems.hypotheses import VANISHED, design_refusal, estimator_of, matrix, vanishing
 from privgate.theorems.logistic_moves import Certificate as Proposal
@@ -372,7 +372,7 @@ class Newton(Theorem):
         loss, u, d = problem.loss, problem.u, X.shape[1]
         u = np.concatenate([np.zeros_like(u), u]) if classes == 2 else u
         apart = u[:, None] - u[None]
-        ranges = reach.maximum(apart[..., :d]) + (apart[..., -1] if problem.intercept else 0.0)
+        ranges = reach.most(apart[..., :d]) + (apart[..., -1] if problem.intercept else 0.0)
         # of two classes the first is released as 1 - p
         if np.abs(ranges).max() > _DEEPEST or (classes == 2 and ranges[1, 0] > _DIGITS_OF_TWO):
             what = "float64 holds some probabilities of the domain in too few digits"
@@ -380,7 +380,8 @@ class Newton(Theorem):
         curve = 0.25 * loss.weight @ loss.X**2 + loss.penalty
         ends = np.ones(d) if reach.low is None or reach.high is None else reach.low + reach.high
         # a gradient that is left moves the parameters by at least this much, and scores by that times a question
-        if float(np.linalg.norm(problem.allowed / curve) * np.linalg.norm(reach.best(ends))) > _SHORT_ANYWHERE:
+        far = np.linalg.norm(hypotheses.attain(reach, ends))
+        if float(np.linalg.norm(problem.allowed / curve) * far) > _SHORT_ANYWHERE:
             return f"its tolerance lets the solver stop far from its own minimum; {ADVICE}"
         return ""
 
@@ -389,15 +390,16 @@ class Newton(Theorem):
         problem, reach = pose_problem(subject), hypotheses.reach(subject)
         least, stated = (1 - 1e-3) * problem.allowed, case.arrays.get("allowed", np.zeros(0))
         enough = stated.shape == least.shape and (stated >= least).all()
-        arrays = {**accepted_arrays(reach, int(subject.data.X.shape[1])), "allowed": stated if enough else least}
-        return problem.case("any", problem.group(units), arrays, **accepted_settings(reach))
+        settings, arrays = hypotheses.state_domain(reach)
+        arrays["allowed"] = stated if enough else least
+        return problem.case("any", problem.group(units), arrays, **settings)
 
     def certify(self, about: Units) -> Certified:
         """Return the kernel's limits of each of the units."""
         units, problem, reach = about.units, pose_problem(about.subject), hypotheses.reach(about.subject)
         person, loss = problem.group(units), problem.loss
-        settings = {"limit": 1.0 if about.limit is None else float(about.limit), **accepted_settings(reach)}
-        accepted = accepted_arrays(reach, loss.X.shape[1] - problem.intercept)
+        settings, accepted = hypotheses.state_domain(reach)
+        settings["limit"] = 1.0 if about.limit is None else float(about.limit)
 
         def judge(proposal: Proposal) -> Kept:
             return Kept.judge_case(problem.case("any", person, {**accepted, **proposal}, **settings), units)
@@ -426,7 +428,7 @@ class Newton(Theorem):
             "every training of the recipe ends by its solver's gradient test, at a gradient of at most "
             f"{gradient:.2g} (sum over records); {problem.seen} refits were seen to"
         )
-        return Certified(limits.high, limits.low, (reach.words(), ends), cases=tuple(cases))
+        return Certified(limits.high, limits.low, (hypotheses.describe_domain(reach), ends), cases=tuple(cases))
 
 
 def _estimate(problem: Problem, case: kernel.Case, people: int) -> Float:

@@ -216,7 +216,8 @@ def _map_domain(fitted: Any, subject: Subject, features: int) -> tuple[Domain | 
     if not (anywhere or _holds_records(given, subject)):
         # what a model learnt lies beyond the ranges, and a question that rounds in its own precision may come there
         return None, "training records lie outside the declared domain", False
-    return Domain(box=tuple(zip(image.low.tolist(), image.high.tolist(), strict=True)), blocks=image.blocks), "", anywhere
+    box = tuple(zip(image.low.tolist(), image.high.tolist(), strict=True))
+    return Domain(box=box, blocks=image.blocks), "", anywhere
 
 
 def _describe_queries(subject: Subject) -> Image:

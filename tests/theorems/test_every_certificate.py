@@ -184,13 +184,13 @@ def my_predict(model, X):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_says_why_it_does_not_apply_to_another_release_another_model_or_a_wrapped_one(name):
-    subject, applies = FAMILIES[name](np.random.default_rng(1)).subject, catalogue.THEOREMS[name].applies
+    subject, refuse = FAMILIES[name](np.random.default_rng(1)).subject, catalogue.THEOREMS[name].refusal
     others = [TREE, *(replace(subject, release=Release(form=form)) for form in ("rounded", "label", "top_k"))]
     if name != "listed_questions":  # whatever answers is asked
         others.append(Subject.local(Recipe(subject.recipe.training, predict=my_predict), subject.data))
-    assert all(applies(other).startswith("does not apply, because ") for other in others)
+    assert all(refuse(other) for other in others)
     if name not in ANYWHERE and name != "listed_questions":  # without a list it is another kind of subject
-        said = applies(without_domain(name))
+        said = refuse(without_domain(name))
         assert said.startswith("does not apply, because ")
         assert "Domain(" in said
         assert "infinite" in said
