@@ -191,7 +191,6 @@ def test_says_why_it_does_not_apply_to_another_release_another_model_or_a_wrappe
     assert all(refuse(other) for other in others)
     if name not in ANYWHERE and name != "listed_questions":  # without a list it is another kind of subject
         said = refuse(without_domain(name))
-        assert said.startswith("does not apply, because ")
         assert "Domain(" in said
         assert "infinite" in said
 
