@@ -16,7 +16,6 @@ from privgate.arrays import Float, Index
 from privgate.evidence import EngineShare, Kind, Measurement, Precondition, Request
 from privgate.evidence.telling import sampled
 from privgate.influence import aggregate, per_person, riskiest
-from privgate.influence.other_seeds import confirm_at_other_seeds
 from privgate.kernel.sample import Looks, exceeding_limit, plan_looks
 from privgate.run import refit
 from privgate.run.beside import CHECKED, plan_looks_at, tell_size
@@ -270,7 +269,7 @@ def find_broken(run: Run, people: int, refits: Retrained) -> str:
         low = np.where(refits.lost, np.inf, own)
     if not (name := _break_rule(run, people, refits, low / unit)) or not run.at_seed:
         return name
-    return _break_rule(run, people, refits, confirm_at_other_seeds(run, refits.units, low / unit, unit))
+    return _break_rule(run, people, refits, per_person.confirm_at_other_seeds(run, refits.units, low / unit, unit))
 
 
 def _break_rule(run: Run, people: int, found: Retrained, low: Float) -> str:

@@ -12,7 +12,6 @@ from privgate.controls import strangers
 from privgate.errors import MeasurementError
 from privgate.evidence import CertificateNote, Count, IndirectQueries, Precondition, SeedNoise
 from privgate.influence import left_out, per_person, question_search
-from privgate.influence.other_seeds import confirm_at_other_seeds
 from privgate.run import pool as pools
 from privgate.run import refit
 from privgate.run.needs import Need
@@ -26,7 +25,7 @@ def measure_direct(run: Run) -> Mapping[str, Float]:
     refits, people = run.once(left_out.retrained), run.once(left_out.leave_out).people
     own = per_person.measure_influence(refits, run.subject.release, people=people)
     low = np.where(refits.lost, np.inf, own["pdtp_low"])
-    return {**own, "pdtp_low": confirm_at_other_seeds(run, refits.units, low)}
+    return {**own, "pdtp_low": per_person.confirm_at_other_seeds(run, refits.units, low)}
 
 
 def list_people(run: Run) -> Mapping[str, NDArray[Any]]:
