@@ -24,8 +24,8 @@ from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
 from privgate.theorems.catalogue import CLOSED_FORMS
 from privgate.theorems.certificate import Certified
+from privgate.theorems.closed_form import REFIT, Retrained, Seeds, Status
 from privgate.theorems.pipelines import seen
-from privgate.theorems.retrained import REFIT, Retrained, Seeds, Status
 from privgate.training import budget
 from privgate.training.ledger import digest_code
 

@@ -15,7 +15,7 @@ from privgate.subject import released
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.retrained import REFIT, Retrained
+from privgate.theorems.closed_form import REFIT, Retrained
 
 #: the deviation of normal residuals, over the median of their sizes
 TO_DEVIATION = 1.4826

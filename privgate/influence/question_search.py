@@ -23,9 +23,8 @@ from privgate.subject.containers import make_like, stack, take
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 from privgate.theorems import catalogue
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import Asked, Seeds
 from privgate.theorems.hypotheses import dense
-from privgate.theorems.retrained import Seeds
 from privgate.training.fleet import Fleet
 
 #: domains of at most so many questions are asked completely

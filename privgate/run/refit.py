@@ -14,10 +14,9 @@ from privgate.evidence import Precondition
 from privgate.statistics.leakage import largest_change
 from privgate.subject.subject import Subject
 from privgate.theorems import closed_form, listed, two_models
-from privgate.theorems.closed_form import Asked, Declined, Engine
+from privgate.theorems.closed_form import REFIT, Asked, Declined, Engine, Retrained, Seeds, Status
 from privgate.theorems.hypotheses import vanishing
 from privgate.theorems.pipelines import seen
-from privgate.theorems.retrained import REFIT, Retrained, Seeds, Status
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 

@@ -12,14 +12,13 @@ from privgate.cases import Kept, needed
 from privgate.subject.subject import Subject
 from privgate.theorems import naive_bayes
 from privgate.theorems.certificate import Certified, Theorem, Units
-from privgate.theorems.closed_form import Engine
+from privgate.theorems.closed_form import Engine, Retrained
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
 from privgate.theorems.hypotheses import describe_domain, read_domain
 from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
 from privgate.theorems.listed import ListedQuestions
 from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import seen
-from privgate.theorems.retrained import Retrained
 from privgate.theorems.two_models import LINEAR
 
 _ALL = (ListedQuestions(), *naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)

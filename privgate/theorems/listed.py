@@ -12,8 +12,7 @@ from privgate.subject.containers import make_like, stack
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
 from privgate.theorems.certificate import Certified, Theorem, Units
-from privgate.theorems.closed_form import TOLERANCE
-from privgate.theorems.retrained import REFIT, Retrained, Status
+from privgate.theorems.closed_form import REFIT, TOLERANCE, Retrained, Status
 
 #: names in ``Retrained.changes``: log-probabilities at the listed questions, shape (S, U, Q, K)
 WITH, WITHOUT = "listed_with", "listed_without"
