@@ -16,10 +16,9 @@ from privgate.theorems.closed_form import Engine, Retrained
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
 from privgate.theorems.hypotheses import describe_domain, read_domain
 from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
-from privgate.theorems.listed import ListedQuestions
 from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import seen
-from privgate.theorems.two_models import LINEAR
+from privgate.theorems.two_models import LINEAR, ListedQuestions
 
 _ALL = (ListedQuestions(), *naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)
 THEOREMS: dict[str, Theorem] = {theorem.name: theorem for theorem in _ALL}

@@ -22,7 +22,7 @@ from privgate.subject.containers import length, take
 from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.theorems import listed
+from privgate.theorems import two_models
 
 SUBSETS = 3  # random subsets on which first steps are fitted again
 _CELLS = 1e8  # largest transformed table, numbers
@@ -153,7 +153,7 @@ def _transform(subject: Subject, first: Any, last: Any) -> Seen:
     if candidates is not None:
         candidates = _densify(fitted.transform(candidates[0])) if length(candidates[0]) else table[:0], candidates[1]
     domain, why, anywhere = _map_domain(fitted, subject, table.shape[1])
-    if (questions := listed.container(subject)) is not None:
+    if (questions := two_models.container(subject)) is not None:
         rows = tuple(map(tuple, _densify(fitted.transform(questions)).astype(np.float64).tolist()))
         domain, why = Domain(queries=rows) if domain is None else replace(domain, queries=rows), ""
     data = replace(data, X=table, candidates=candidates, domain=domain, sensitive=())
