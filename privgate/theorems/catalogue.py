@@ -142,27 +142,22 @@ def bound(
             why = "it compares retrained models, and there are none or no rule asks over all questions"
             notes.append(f"{name} was not asked, because {why}")
             continue
-        about = Units(subject, units, retrained, limit, fleet)
-        found = _certify_open(theorem, about, open_) if theorem.whole else _certify(theorem, about)
+        some = open_ if theorem.whole else np.ones(len(units), dtype=bool)  # it may train people again
+        left = None if retrained is None else retrained.select(some)
+        found = _certify(theorem, Units(subject, units[some], left, limit, fleet))
         if found.why:
             notes.append(f"{name} does not apply, because {found.why}")
             continue
         if np.isnan(found.upper).any() or np.isnan(found.lower).any():
             raise FloatingPointError(f"theorem {name} returned NaN: a bug, not a limit")
-        better = (found.upper < upper) | (by == "")
-        upper, by[better] = np.where(better, found.upper, upper), name
+        most, least = np.full(len(units), np.inf), np.zeros(len(units))
+        most[some], least[some] = found.upper, found.lower
+        better = (most < upper) | (by == "")
+        upper, by[better] = np.where(better, most, upper), name
         if not listed or name == "listed_questions":  # others attain theirs anywhere in the box
-            lower = np.maximum(lower, found.lower)
+            lower = np.maximum(lower, least)
         kept += [replace(k, theorem=name) for k in found.cases]
         words |= dict.fromkeys(found.assumptions)
     # a real query above an upper limit would disprove the theorem; the larger number is the safe one
     cases = needed(kept, len(subject.data.units))
     return Certified(np.maximum(upper, lower), lower, tuple(words), cases=cases), by, notes
-
-
-def _certify_open(theorem: Theorem, about: Units, open_: NDArray[np.bool_]) -> Certified:
-    """Return what a theorem that may train people again says of those whom others leave open, and nothing of others."""
-    asked = theorem.certify(replace(about, units=about.units[open_], retrained=about.retrained.select(open_)))
-    upper, lower = np.full(len(open_), np.inf), np.zeros(len(open_))
-    upper[open_], lower[open_] = asked.upper, asked.lower
-    return replace(asked, upper=upper, lower=lower)

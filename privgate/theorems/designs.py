@@ -114,12 +114,6 @@ def _pose_sharded(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]
     return case, tuple(words)
 
 
-def _refuse_ball(subject: Subject) -> str:
-    if problem := refusal(subject, "BallLogistic"):
-        return problem
-    return "" if subject.declared_classes is not None else "classes= does not declare every label"
-
-
 def _limit_ball(subject: Subject) -> float:
     """Return the limit for one record a person; how many another one has is declared nowhere."""
     return np.inf if subject.data.groups is not None else float(estimator_of(subject, "BallLogistic").bound)
@@ -141,13 +135,6 @@ def _pose_ball(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
     return make_design(held, design="ball", C=float(ball.C), radius=float(ball.radius), stop=FLAT), (words,)
 
 
-def _refuse_neighbors(subject: Subject) -> str:
-    if problem := refusal(subject, "SmoothedNeighbors"):
-        return problem
-    smoothed = estimator_of(subject, "SmoothedNeighbors").alpha > 0
-    return "" if smoothed else "without smoothing one vote can make a label impossible: DTP is infinite"
-
-
 def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
     """Return the votes of each person: a record is among the k nearest of a question, or nothing changes.
 
@@ -165,6 +152,9 @@ def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ..
 _SECTION, _STRANGERS = "docs/mathematics.md, section", "Theorems 12.1 and 12.2"
 _ORDER = "5: order by (distance, record); section 12.3"
 _limit_neighbors = partial(limit_shares, name="SmoothedNeighbors")
+_ONE_VOTE = "without smoothing one vote can make a label impossible: DTP is infinite"
+_refuse_neighbors = partial(refusal, name="SmoothedNeighbors", unsmoothed=_ONE_VOTE)
+_refuse_ball = partial(refusal, name="BallLogistic", classes=True)
 NEIGHBORS = DataTheorem(
     "smoothed_neighbors", f"{_SECTION} {_ORDER}", _refuse_neighbors, _pose_neighbors, _limit_neighbors
 )

@@ -36,8 +36,11 @@ def estimator_of(subject: Subject, name: str) -> Any:
     return estimator if theirs or type(estimator) is getattr(models, name, None) else None
 
 
-def refusal(subject: Subject, name: str) -> str:
-    """Return why a theorem about exact probabilities of class ``name`` says nothing here; empty if it may."""
+def refusal(subject: Subject, name: str, *, unsmoothed: str = "", classes: bool = False) -> str:
+    """Return why a theorem about exact probabilities of class ``name`` says nothing here; empty if it may.
+
+    ``unsmoothed`` is said where a smoothing is needed and there is none; ``classes`` must be declared where asked.
+    """
     from privgate import models
 
     estimator, X, release, K = estimator_of(subject, name), subject.data.X, subject.release, len(subject.classes)
@@ -66,7 +69,9 @@ def refusal(subject: Subject, name: str) -> str:
             return f"{parameter} does not have {size} entries"
         if "prior" in parameter and value.ndim == 1 and not (value.astype(np.float64) > 0).all():
             return f"{parameter} rules out a class"
-    return ""
+    if classes and subject.declared_classes is None:
+        return "classes= does not declare every label"
+    return "" if not unsmoothed or estimator.alpha > 0 else unsmoothed
 
 
 def own_error(subject: Subject, alpha: float, operations: int) -> float:

@@ -233,10 +233,8 @@ def not_over_domain(subject: Subject) -> str:
 
 
 def _refuse(subject: Subject) -> str:
-    if why := LEAST_SQUARES.refusal(subject):
-        return why
-    if subject.accepted is None:
-        return "no domain is declared: pass TrainingData(..., domain=...) with what the endpoint accepts"
+    if (why := LEAST_SQUARES.refusal(subject)) or subject.accepted is None:
+        return why or "no domain is declared: pass TrainingData(..., domain=...) with what the endpoint accepts"
     reach = hypotheses.read_domain(subject.accepted, int(subject.data.X.shape[1]))
     return reach if isinstance(reach, str) else ""
 

@@ -158,13 +158,6 @@ def _pose_gaussian(subject: Subject, units: Index) -> Posed:
     return _make_case(subject, units, "gaussian", settings, **arrays), words
 
 
-def _refuse_trees(subject: Subject) -> str:
-    if problem := refusal(subject, "RandomTrees"):
-        return problem
-    smoothed = estimator_of(subject, "RandomTrees").alpha > 0
-    return "" if smoothed else "without smoothing a label that one record holds alone makes DTP infinite"
-
-
 def _pose_table(subject: Subject, units: Index) -> Posed:
     leaf = np.unique(np.asarray(subject.data.X), axis=0, return_inverse=True)[1].reshape(-1, 1)
     words = ("cells without a record answer the same whatever the data are; any query is allowed",)
@@ -193,6 +186,8 @@ _refuse_table, _limit_table, _limit_trees = (
     partial(limit_shares, name="ContingencyTable"),
     partial(limit_shares, name="RandomTrees"),
 )
+_ALONE = "without smoothing a label that one record holds alone makes DTP infinite"
+_refuse_trees = partial(refusal, name="RandomTrees", unsmoothed=_ALONE)
 ALL = (
     DataTheorem("categorical_nb", f"{_COUNTS} 3.1", _refuse_categorical, _pose_categorical),
     DataTheorem("bernoulli_nb", f"{_COUNTS} 3.1 (V_j = 2)", _refuse_bernoulli, _pose_bernoulli, lost=_NEGATED),
