@@ -197,7 +197,7 @@ def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Accept
 
 def holds(accepted: Accepted, X: Float) -> NDArray[np.bool_]:
     """Return which rows of X lie in a domain, but for rounding of a length or norm, shape (n,)."""
-    length, norm = accepted.length * (1 + 1e-12), accepted.norm * (1 + 1e-9)
+    length, norm = accepted.length * (1 + 1e-9), accepted.norm * (1 + 1e-9)
     return replace(accepted, whole=False, length=length, norm=norm).inside(X)
 
 
@@ -205,7 +205,7 @@ def reach(subject: Subject) -> Accepted:
     """Return the declared domain as a set of vectors; ``declared`` has agreed to it."""
     domain = read_domain(subject.accepted, subject.data.X.shape[1]) if subject.accepted else "no domain is declared"
     if isinstance(domain, str):
-        raise TypeError(f"bound() without applies(): {domain}")
+        raise TypeError(f"certify() without refusal(): {domain}")
     return domain
 
 
