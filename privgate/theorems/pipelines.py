@@ -64,7 +64,6 @@ class Seen:
     problem: str = ""  # why a pipeline is not seen through; empty where it is, or where the recipe is no pipeline
     steps: tuple[str, ...] = ()  # classes of the first steps
     no_image: str = ""  # why the questions that the last step can be asked are not known; empty where they are
-    first: Any = None  # the first steps, fitted
     last: str = ""  # class of the last step of a pipeline, seen through or not; empty for other recipes
     anywhere: bool = False  # whether the first steps map every query into the ranges of the last one's domain
 
@@ -161,7 +160,7 @@ def _transform(subject: Subject, first: Any, last: Any) -> Seen:
     if len(inner.classes) != len(subject.classes):
         return Seen(subject, "its last step declares other labels than the data have")
     classes = tuple(type(step).__name__ for _, step in _list_leaves(first))
-    return Seen(inner, "", classes, why, fitted, anywhere=anywhere)
+    return Seen(inner, "", classes, why, anywhere=anywhere)
 
 
 def _densify(transformed: Any) -> NDArray[Any]:

@@ -97,48 +97,40 @@ class Linear(Theorem):
 
     def certify(self, about: Units) -> Certified:
         """Return the kernel's limits of each of the units; infinite for whom no model is read."""
-        upper, lower = np.full(len(about.units), np.inf), np.zeros(len(about.units))
-        why, kept = limited(about)
-        if kept is not None:
-            at = np.flatnonzero(np.isin(about.units, kept.units))
-            upper[at], lower[at] = kept.high, kept.low
+        subject, units, retrained, fleet = about.subject, about.units, about.retrained, about.fleet
+        if fleet is None or retrained is None or len(retrained.seeds) > 1 or not len(units):
+            return Certified.nothing(units, why="models are read under one seed")
+        tables, task = retrained.changes.get(TABLES), reads(subject)
+        members = [np.zeros(0, dtype=np.int64)]  # nobody, and then each of them
+        if tables is None:
+            if len(units) > MOST:
+                return Certified.nothing(units, why=f"more than {MOST} people would be trained without for it alone")
+            members += [subject.data.units[int(u)] for u in units]
+        lost = np.full((1 + task[1], subject.width), -np.inf)
+        answers = fleet.read_models(subject, retrained.seeds[0], members, task)
+        full, *others = (lost if a.problem else a.log_p for a in answers)
+        with_ = full[1:].ravel()
+        without = (np.array(others)[:, 1:] if tables is None else tables[0]).reshape(len(units), -1)
+        same = (without[:, :3] == with_[:3]).all(axis=1)  # fewer features where a category went with somebody
+        if with_[0] != 1 or not same.any():  # whoever has a model that is not read is not limited
+            reasons = (decode_reason(t) for t in (with_, *without) if t[0] == 0)
+            return Certified.nothing(units, why=next((why for why in reasons if why), "no model is trained"))
+        shape = (3, (_count_numbers(subject) - HEAD) // 3 // subject.width, int(with_[2]))
+        body = slice(HEAD, HEAD + int(np.prod(shape)))
+        settings = {
+            "release": RELEASES[int(with_[1])],
+            "features": int(max(with_[3], *without[same, 3])),
+            "single": bool(max(with_[4], *without[same, 4])),
+        }
+        case = pose(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), settings)
+        try:
+            kept = Kept.judge_case(case, units[same])
+        except Refused as exc:
+            return Certified.nothing(units, why=str(exc))
+        upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
+        upper[same], lower[same] = kept.high, kept.low
         words = ("the fitted steps were asked at every choice of every column, and the endpoint refuses all else",)
-        why = why if np.isinf(upper).all() else ""
-        return Certified(upper, lower, words, why, cases=() if kept is None else (kept,))
-
-
-def limited(about: Units) -> tuple[str, Kept | None]:
-    """Return (why anybody is not limited, the case of those whose models were read, ascending)."""
-    subject, units, retrained, fleet = about.subject, about.units, about.retrained, about.fleet
-    if fleet is None or retrained is None or len(retrained.seeds) > 1 or not len(units):
-        return "models are read under one seed", None
-    tables, task = retrained.changes.get(TABLES), reads(subject)
-    members = [np.zeros(0, dtype=np.int64)]  # nobody, and then each of them
-    if tables is None:
-        if len(units) > MOST:
-            return f"more than {MOST} people would be trained without for it alone", None
-        members += [subject.data.units[int(u)] for u in units]
-    lost = np.full((1 + task[1], subject.width), -np.inf)
-    answers = fleet.read_models(subject, retrained.seeds[0], members, task)
-    full, *others = (lost if a.problem else a.log_p for a in answers)
-    with_ = full[1:].ravel()
-    without = (np.array(others)[:, 1:] if tables is None else tables[0]).reshape(len(units), -1)
-    same = (without[:, :3] == with_[:3]).all(axis=1)  # fewer features where a category went with somebody
-    if with_[0] != 1 or not same.any():  # whoever has a model that is not read is not limited
-        reasons = (decode_reason(t) for t in (with_, *without) if t[0] == 0)
-        return next((why for why in reasons if why), "no model is trained"), None
-    shape = (3, (_count_numbers(subject) - HEAD) // 3 // subject.width, int(with_[2]))
-    body = slice(HEAD, HEAD + int(np.prod(shape)))
-    settings = {
-        "release": RELEASES[int(with_[1])],
-        "features": int(max(with_[3], *without[same, 3])),
-        "single": bool(max(with_[4], *without[same, 4])),
-    }
-    case = pose(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), settings)
-    try:
-        return NO_DIGITS, Kept.judge_case(case, units[same])
-    except Refused as exc:
-        return str(exc), None
+        return Certified(upper, lower, words, NO_DIGITS if np.isinf(upper).all() else "", cases=(kept,))
 
 
 def decode_reason(table: Float) -> str:
