@@ -7,7 +7,7 @@ import numpy as np
 from privgate.evidence import Precondition
 from privgate.run import refit
 from privgate.theorems.catalogue import find_closed_form
-from privgate.theorems.retrained import Retrained
+from privgate.theorems.closed_form import Retrained
 
 
 @dataclass

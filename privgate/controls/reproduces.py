@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
+from privgate.kernel.accepted import Accepted
 from privgate.statistics import leakage
 from privgate.subject import released
 from privgate.subject.containers import make_like, stack, take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.hypotheses import Reach
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
@@ -185,23 +185,23 @@ def _mix_records(subject: Subject, rng: Generator) -> Float:
             ends[:2] = [[False], [True]]
             made.append(np.where(ends, high, low))
         made.append(low + (high - low) * rng.random((_RANDOM, d)))
-    limit = reach.length if reach.length is not None else reach.norm
-    if limit is not None:
+    limit = reach.length if np.isfinite(reach.length) else reach.norm
+    if np.isfinite(limit):
         made.append(np.zeros((1, d)))
         single = np.zeros((min(d, _CORNERS), d))
         single[np.arange(len(single)), rng.permutation(d)[: len(single)]] = np.floor(limit)
         made.append(single)
         share = rng.dirichlet(np.full(d, 0.3), _RANDOM)
-        made.append(np.floor(limit * share) if reach.length is not None else limit * share)
+        made.append(np.floor(limit * share) if np.isfinite(reach.length) else limit * share)
     rows = np.concatenate(made)
     rows = np.floor(rows + 0.5) if reach.whole else rows
     listing = None if subject.accepted is None else subject.accepted.queries
     return rows if listing is None else np.array(listing, dtype=np.float64)  # nothing else is answered
 
 
-def _read_reach(subject: Subject) -> Reach | None:
+def _read_reach(subject: Subject) -> Accepted | None:
     """Return the declared domain as a set of vectors, where it is one."""
-    reach = None if subject.accepted is None else Reach.of(subject.accepted, subject.data.X.shape[1])
+    reach = None if subject.accepted is None else hypotheses.read_domain(subject.accepted, subject.data.X.shape[1])
     return None if isinstance(reach, str) else reach
 
 
@@ -224,7 +224,7 @@ def hold_questions(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_
             rows = np.where(rows < box[0], np.nextafter(rows, kind.type(np.inf)), rows)
             rows = np.where(rows > box[1], np.nextafter(rows, kind.type(-np.inf)), rows)
     rows = rows.astype(np.float64)
-    fine = np.asarray(np.isfinite(rows).all(axis=1)) & (True if reach is None else reach.inside(rows))
+    fine = np.asarray(np.isfinite(rows).all(axis=1)) & (True if reach is None else hypotheses.holds(reach, rows))
     records = make_like(rows[fine], like)
     back = hypotheses.dense(records)
     if back is None or not np.array_equal(back, rows[fine]):

@@ -16,7 +16,6 @@ from privgate.arrays import Float, Index
 from privgate.evidence import EngineShare, Kind, Measurement, Precondition, Request
 from privgate.evidence.telling import sampled
 from privgate.influence import aggregate, per_person, riskiest
-from privgate.influence.other_seeds import confirm_at_other_seeds
 from privgate.kernel.sample import Looks, exceeding_limit, plan_looks
 from privgate.run import refit
 from privgate.run.beside import CHECKED, plan_looks_at, tell_size
@@ -25,7 +24,8 @@ from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
 from privgate.theorems.catalogue import CLOSED_FORMS
 from privgate.theorems.certificate import Certified
-from privgate.theorems.retrained import REFIT, Retrained, Seeds, Status
+from privgate.theorems.closed_form import REFIT, Retrained, Seeds, Status
+from privgate.theorems.pipelines import seen
 from privgate.training import budget
 from privgate.training.ledger import digest_code
 
@@ -206,7 +206,7 @@ def _list_compared(run: Run, plan: Plan) -> Index:
 def _compare(run: Run, computed: refit.Computed, found: Retrained) -> Precondition:
     subject = riskiest.ask_about(run, found.units[:0]).subject
     checked = refit.compare(computed, found, refit.train_on_all(subject, run.seeds[:1], run.fleet)[0])
-    notes = computed.engine.notes(run.subject) if checked.outcome == "passed" else {}
+    notes = computed.engine.notes(seen(run.subject).subject) if checked.outcome == "passed" else {}
     return replace(checked, detail={**checked.detail, "notes": notes}) if notes else checked
 
 
@@ -269,7 +269,7 @@ def find_broken(run: Run, people: int, refits: Retrained) -> str:
         low = np.where(refits.lost, np.inf, own)
     if not (name := _break_rule(run, people, refits, low / unit)) or not run.at_seed:
         return name
-    return _break_rule(run, people, refits, confirm_at_other_seeds(run, refits.units, low / unit, unit))
+    return _break_rule(run, people, refits, per_person.confirm_at_other_seeds(run, refits.units, low / unit, unit))
 
 
 def _break_rule(run: Run, people: int, found: Retrained, low: Float) -> str:

@@ -12,8 +12,8 @@ from privgate.controls.seeds import JUDGED_AT
 from privgate.controls.served import describe_release
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Request
-from privgate.influence import extent, left_out, person_table, regressors
-from privgate.influence.other_seeds import describe_seeds
+from privgate.influence import left_out, person_table, published, regressors
+from privgate.influence.per_person import describe_seeds
 from privgate.run import beside
 from privgate.run.run import Run
 from privgate.statistics import leakage
@@ -116,11 +116,11 @@ def _aggregate(
         where=str(records["unit"][total.where]) if 0 <= total.where < people else "",
         assumptions=tuple(assumptions),
         behind=BehindInfluence(
-            claim=extent.describe_end(run) or extent.describe_theorem(run) or total.claim,
+            claim=published.describe_end(run) or published.describe_theorem(run) or total.claim,
             over_limit={str(t): int((columns[1][:people] > t).sum()) for t in run.thresholds},
             **paired,
             **({} if total.beyond is None else {"beyond": total.beyond}),
-            **extent.describe_missing(run),
+            **published.describe_missing(run),
             **({} if why is None else {"why_no_certificate": why}),
         ),
     )
@@ -157,7 +157,7 @@ def add_doubts(sampled: float | None, trained: float | None) -> float | None:
 def _assume(run: Run, *, every: bool) -> list[str]:
     same = "the same seed for what randomness there is"
     said = [f"left out means: same initial state, {same}, the record absent everywhere"]
-    theorem, apart = extent.describe_theorem(run), run.registered_apart[int(every)]
+    theorem, apart = published.describe_theorem(run), run.registered_apart[int(every)]
     if run.averaged:
         said += _assume_seeds(len(run.once(left_out.retrained).seeds), limited=bool(theorem))
     elif run.at_seed:

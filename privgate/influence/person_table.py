@@ -12,12 +12,11 @@ from privgate.controls import strangers
 from privgate.errors import MeasurementError
 from privgate.evidence import CertificateNote, Count, IndirectQueries, Precondition, SeedNoise
 from privgate.influence import left_out, per_person, question_search
-from privgate.influence.other_seeds import confirm_at_other_seeds
 from privgate.run import pool as pools
 from privgate.run import refit
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
-from privgate.theorems import catalogue, pipelines
+from privgate.theorems import catalogue
 from privgate.theorems.certificate import Certified
 
 
@@ -26,7 +25,7 @@ def measure_direct(run: Run) -> Mapping[str, Float]:
     refits, people = run.once(left_out.retrained), run.once(left_out.leave_out).people
     own = per_person.measure_influence(refits, run.subject.release, people=people)
     low = np.where(refits.lost, np.inf, own["pdtp_low"])
-    return {**own, "pdtp_low": confirm_at_other_seeds(run, refits.units, low)}
+    return {**own, "pdtp_low": per_person.confirm_at_other_seeds(run, refits.units, low)}
 
 
 def list_people(run: Run) -> Mapping[str, NDArray[Any]]:
@@ -126,10 +125,10 @@ def list_cases(run: Run) -> tuple[Kept, ...]:
 def list_notes(run: Run) -> tuple[CertificateNote, ...]:
     """Return which theorem spoke, and why the others did not."""
     bound, by, because = run.once(certify)
-    known, notes = pipelines.certificates(run.subject, catalogue.THEOREMS), []
+    notes = []
     for name, certificate in catalogue.THEOREMS.items():
         spoke = int((by == name).sum())
-        epsilon = known[name].every_data_set(run.subject) if spoke else np.inf
+        epsilon = certificate.every_data_set(catalogue.look_behind(certificate, run.subject)) if spoke else np.inf
         epsilon += run.registered_apart[1]  # the theorem is about the recipe's model, released is the registered one
         silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
         notes.append(

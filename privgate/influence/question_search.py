@@ -7,7 +7,7 @@ a question that was really asked raises ``dtp_lower``; its absence proves nothin
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,12 @@ from privgate.evidence import IndirectQueries
 from privgate.run import refit
 from privgate.run.run import Run
 from privgate.statistics import leakage
-from privgate.subject.containers import stack, take
+from privgate.subject.containers import make_like, stack, take
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 from privgate.theorems import catalogue
-from privgate.theorems.closed_form import Asked
-from privgate.theorems.retrained import Retrained, Seeds
+from privgate.theorems.closed_form import Asked, Seeds
+from privgate.theorems.hypotheses import dense
 from privgate.training.fleet import Fleet
 
 #: domains of at most so many questions are asked completely
@@ -33,22 +33,15 @@ EXHAUSTIVE = 4_096
 UNITS = 10
 #: paired seeds of a search: it seeks a lower limit, which more hardly sharpen
 SEEDS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class QueryEffort:
-    """What a search may cost: rounds of training, others' records in the first, questions a person in later ones."""
-
-    rounds: int = 3
-    records: int = 200
-    queries: int = 256
+#: rounds of training, others' records in the first, questions a person in later ones
+ROUNDS, RECORDS, QUERIES = 3, 200, 256
 
 
 def count_trainings(run: Run) -> int:
     """Return how many trainings the search takes at most; none where a theorem limits every answer."""
     if catalogue.applicable(run.subject)[0]:
         return 0
-    rounds = QueryEffort().rounds if run.subject.data.effective_domain is not None else 1
+    rounds = ROUNDS if run.subject.data.effective_domain is not None else 1
     return rounds * (min(UNITS, run.n_units) + 1) * len(run.seeds[:SEEDS])
 
 
@@ -86,45 +79,36 @@ def search(
     rng: Generator,
     *,
     seeds: Seeds = (None,),
-    effort: QueryEffort | None = None,
+    effort: tuple[int, int, int] = (ROUNDS, RECORDS, QUERIES),
 ) -> "BestQuestions":
     """Return the most telling question about each of ``units``, inside the subject's domain.
 
     Without a domain of numbers only records of the pool are asked about. Changes of log-probability are averaged over
     paired ``seeds``, as in ``Retrained``; what is reported is the lower confidence limit.
     """
-    effort = effort or QueryEffort()
-    domain = subject.data.effective_domain
+    domain, (rounds, records, queries) = subject.data.effective_domain, effort
     domain = domain if domain is None or domain.is_table else None  # columns of text: records of the pool are asked
     best = BestQuestions(subject, np.sort(np.asarray(units, dtype=np.int64)), fleet, seeds)
-    X, kinds, complete = choose_first(subject, domain, best.units, effort.records, rng)
+    X, kinds, complete = _choose_first(best, domain, records, rng)
     best.ask(X, kinds, [np.arange(len(kinds))] * len(best.units))
     if domain is not None and best.numbers is not None and not complete:
-        for _ in range(effort.rounds - 1):
-            best.ask_around(domain, effort.queries, rng)
+        for _ in range(rounds - 1):
+            best.ask_around(domain, queries, rng)
     return best
 
 
 class BestQuestions:
-    """The best question about each person so far.
+    """The best question about each person so far, of ``count`` that were asked.
 
-    Attributes
-    ----------
-    lower : float64 array of shape (U,)
-        Largest label change at a question that was really asked, nats; infinite where a person's model fails elsewhere
-        than at their own records.
-    kinds : object array of shape (U,) of str
-        How that question was come by: "own", "record", "domain", "between", "around".
-    rows : mapping position -> float64 array of shape (d,)
-        The question itself, where records are numbers.
-    count : int
-        Questions asked in all.
+    ``lower`` (U,) is the largest label change at a question that was really asked, nats; infinite where a person's
+    model fails elsewhere than at their own records. ``kinds`` (U,) says how that question was come by: "own", "record",
+    "domain", "between", "around". ``rows`` holds the question itself by position, where records are numbers.
     """
 
     def __init__(self, subject: Subject, units: Index, fleet: Fleet, seeds: Seeds) -> None:
         self.subject, self.units, self.fleet, self.seeds = subject, units, fleet, seeds
         self.lower, self.kinds = np.zeros(len(units)), np.full(len(units), "own", dtype=object)
-        self.numbers, self.count = table(subject.data.X), 0
+        self.numbers, self.count = dense(subject.data.X), 0
         first = subject.data.units.first[units]
         self.rows: dict[int, Float] = {} if self.numbers is None else dict(enumerate(self.numbers[first]))
         #: direction of ascent of each person, by the answers of the last round
@@ -139,7 +123,7 @@ class BestQuestions:
         ]
         edges = np.cumsum([0, *(len(v) for v in near)])
         rows = [np.arange(a, b) for a, b in itertools.pairwise(edges)]
-        self.ask(as_container(np.concatenate(near), data.X), np.full(int(edges[-1]), "around", dtype=object), rows)
+        self.ask(make_like(np.concatenate(near), data.X), np.full(int(edges[-1]), "around", dtype=object), rows)
 
     def ask(self, X: Any, kinds: NDArray[Any], rows: Sequence[Index]) -> None:
         """Ask about each person's own records and their ``rows`` of ``X``, and keep what tells most."""
@@ -150,10 +134,15 @@ class BestQuestions:
         queries = np.repeat(np.arange(len(mine)), [len(m) for m in mine]), np.concatenate(mine)
         refits = refit.leave_out(Asked(subject, self.units, self.seeds, self.fleet, queries))
         self.count += len(queries[1])
-        value, pool = limit_changes(refits), subject.data.pool()[0]
+        pool, live = subject.data.pool()[0], ~refits.lost[refits.row_unit]
+        change = leakage.label_changes(refits.log_with[:, live], refits.log_without[:, live])
+        estimate = leakage.mean_changes(change, n_tests=max(1, int(live.sum())))
+        error = 2 * np.nan_to_num(refits.error, nan=np.inf)[refits.row_unit]  # both models may be off
+        value = np.full(len(refits.row_unit), np.inf)  # of people without a model: they cannot be left out at all
+        value[live] = np.maximum(estimate.low - error[live], 0.0)
         for k in range(len(self.units)):
             at = np.flatnonzero(refits.row_unit == k)
-            top, points = int(value[at].argmax()), table(take(pool, refits.row_query[at]))
+            top, points = int(value[at].argmax()), dense(take(pool, refits.row_query[at]))
             if points is not None:
                 self.slopes[k] = estimate_slope(points, value[at])
             if value[at][top] > self.lower[k]:
@@ -163,36 +152,22 @@ class BestQuestions:
                     self.rows[k] = points[top]
 
 
-def limit_changes(refits: Retrained) -> Float:
-    """Return the label change at each row at least, after error and seeds, shape (R,), nats.
-
-    Rows of people without a model are infinite: they cannot be left out at all.
-    """
-    live = ~refits.lost[refits.row_unit]
-    change = leakage.label_changes(refits.log_with[:, live], refits.log_without[:, live])
-    estimate = leakage.mean_changes(change, n_tests=max(1, int(live.sum())))
-    error = 2 * np.nan_to_num(refits.error, nan=np.inf)[refits.row_unit]  # both models may be off
-    value = np.full(len(refits.row_unit), np.inf)
-    value[live] = np.maximum(estimate.low - error[live], 0.0)
-    return value
-
-
 # Which questions to ask next: others' records and the domain first, then around the best so far.
 
 
-def choose_first(
-    subject: Subject, domain: Domain | None, units: Index, records: int, rng: Generator
+def _choose_first(
+    best: BestQuestions, domain: Domain | None, records: int, rng: Generator
 ) -> tuple[Any, NDArray[Any], bool]:
     """Return (questions, how each was come by, whether the domain is asked completely) of the first round."""
-    X, numbers = subject.data.X, table(subject.data.X)
-    own = np.concatenate([subject.data.units[int(u)] for u in units])
+    subject, numbers, X = best.subject, best.numbers, best.subject.data.X
+    own = np.concatenate([subject.data.units[int(u)] for u in best.units])
     count = min(subject.data.n, records)
     others = take(X, np.sort(rng.choice(subject.data.n, size=count, replace=False)).astype(np.int64))
     if numbers is None or domain is None:
         return others, np.full(count, "record", dtype=object), False
     if domain.categories is not None and np.prod(np.array(domain.categories, dtype=np.float64)) <= EXHAUSTIVE:
         grid = _inside(np.indices(domain.categories).reshape(len(domain.categories), -1).T.astype(np.float64), domain)
-        return as_container(grid, X), np.full(len(grid), "domain", dtype=object), True
+        return make_like(grid, X), np.full(len(grid), "domain", dtype=object), True
     low, high, whole = _sides(domain, numbers.shape[1], numbers[0])
     ends = np.where(rng.random((count, numbers.shape[1])) < 0.5, low, high)
     # between people searched for and anybody else, towards the ends of the domain
@@ -203,7 +178,7 @@ def choose_first(
         between = np.where(rng.random(between.shape) < t, pairs[0], pairs[1])
     parts = [_inside(v, domain) for v in (ends, between)]
     kinds = np.repeat(["record", "domain", "between"], [count, len(parts[0]), len(parts[1])]).astype(object)
-    return stack(others, as_container(np.concatenate(parts), X)), kinds, False
+    return stack(others, make_like(np.concatenate(parts), X)), kinds, False
 
 
 def choose_around(
@@ -218,18 +193,15 @@ def choose_around(
     d = len(best)
     low, high, whole = _sides(domain, d, best)
     parts: list[Float] = []
-    if whole:
-        for j in rng.permutation(d)[: max(1, count // 2)]:
-            values = np.arange(low[j], high[j] + 1)
-            values = values[values != best[j]]
-            rows = np.repeat(best[None], len(values), axis=0)
-            rows[:, j] = values
-            parts.append(rows)
-    else:
-        for j in rng.permutation(d)[: max(1, count // 8)]:
-            rows = np.repeat(best[None], 4, axis=0)
-            rows[:, j] = low[j], high[j], own[0, j], best[j] + rng.normal() * (high[j] - low[j]) / 10
-            parts.append(rows)
+    for j in rng.permutation(d)[: max(1, count // (2 if whole else 8))]:
+        values = (
+            np.setdiff1d(np.arange(low[j], high[j] + 1), best[j])
+            if whole
+            else np.array([low[j], high[j], own[0, j], best[j] + rng.normal() * (high[j] - low[j]) / 10])
+        )
+        parts.append(np.repeat(best[None], len(values), axis=0))
+        parts[-1][:, j] = values
+    if not whole:
         if uphill is not None and np.abs(uphill).max(initial=0.0) > 0:
             length = np.geomspace(0.01, 2.0, 12)[:, None] * (high - low)
             parts += [best + length * uphill / np.abs(uphill).max(), best + length * np.sign(uphill)]
@@ -281,24 +253,3 @@ def _inside(rows: Float, domain: Domain) -> Float:
             shrunk = np.floor(rows * factor) if limit == domain.max_length else rows * factor
             rows = np.where(factor < 1, shrunk, rows)
     return rows
-
-
-def table(X: Any) -> Float | None:
-    """Return a dense numeric table, or None where questions cannot be made up."""
-    if hasattr(X, "toarray"):
-        X = X.toarray()
-    if not hasattr(X, "shape") or len(X.shape) != 2:
-        return None
-    array = np.asarray(X)
-    return array.astype(np.float64) if array.dtype.kind in "biuf" else None
-
-
-def as_container(rows: Float, like: Any) -> Any:
-    """Return rows in the kind of container, and of the types, that the recipe was given."""
-    if type(like).__module__.startswith("pandas"):
-        import pandas as pd
-
-        return pd.DataFrame(rows, columns=like.columns).astype(like.dtypes.to_dict())
-    if hasattr(like, "tocsr"):
-        return type(like)(rows.astype(like.dtype))
-    return rows.astype(np.asarray(like).dtype)

@@ -13,7 +13,6 @@ from privgate.controls.served import describe_release
 from privgate.errors import MeasurementError
 from privgate.evidence import SensitivityFigures
 from privgate.influence import left_out, per_person
-from privgate.influence.other_seeds import confirm_at_other_seeds
 from privgate.run.run import Run
 from privgate.subject.release import Gaussian, Laplace, Noise
 from privgate.theorems import least_squares, two_models
@@ -36,7 +35,7 @@ def confirm_lower(run: Run) -> Float:
     if not run.at_seed or isinstance(noise, Gaussian):
         return own
     scale = run.once(measure_unit) if noise is None else noise.scale / run.subject.scale[1]
-    return confirm_at_other_seeds(run, refits.units, own / scale, scale) * scale
+    return per_person.confirm_at_other_seeds(run, refits.units, own / scale, scale) * scale
 
 
 def limit_domain(run: Run) -> Certified:

@@ -16,7 +16,7 @@ from privgate.run.pool import AttackPool
 from privgate.run.refit import Shadows
 from privgate.run.run import Run
 from privgate.statistics.roc import least_nonmembers
-from privgate.theorems.retrained import Status
+from privgate.theorems.closed_form import Status
 
 
 def draw_halves(pool: AttackPool, count: int, rng: np.random.Generator) -> Bool:

@@ -23,7 +23,7 @@ from privgate.run.run import Run
 from privgate.statistics.roc import LOOKS
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
-from privgate.theorems.retrained import Status
+from privgate.theorems.closed_form import Status
 
 # The pool of an attack: who counts as a trial, who is one person, and who had to be left out.
 

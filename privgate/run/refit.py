@@ -13,10 +13,10 @@ from privgate.errors import MeasurementError
 from privgate.evidence import Precondition
 from privgate.statistics.leakage import largest_change
 from privgate.subject.subject import Subject
-from privgate.theorems import closed_form, listed, two_models
-from privgate.theorems.closed_form import Asked, Declined, Engine
+from privgate.theorems import closed_form, two_models
+from privgate.theorems.closed_form import REFIT, Asked, Declined, Engine, Retrained, Seeds, Status
 from privgate.theorems.hypotheses import vanishing
-from privgate.theorems.retrained import REFIT, Retrained, Seeds, Status
+from privgate.theorems.pipelines import seen
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 
@@ -85,10 +85,10 @@ def _repeat(seed: int | None, position: int) -> int:
 
 def ask_listed(asked: Asked, *, changes: bool) -> Retrained:
     """Return refits; with ``changes`` also asked every question of a declared list, where there is one."""
-    if not changes or (more := listed.beside(asked.subject, asked.units, asked.rows)) is None:
+    if not changes or (more := two_models.beside(asked.subject, asked.units, asked.rows)) is None:
         return leave_out(asked, changes=changes)
     larger, rows = more
-    return listed.apart(asked.subject, leave_out(replace(asked, subject=larger, queries=rows)))
+    return two_models.apart(asked.subject, leave_out(replace(asked, subject=larger, queries=rows)))
 
 
 # Closed forms: what they answer counts only beside refits that agree with them.
@@ -107,11 +107,9 @@ class Computed:
 def compute(engine: Engine, asked: Asked, *, changes: bool) -> Computed | str:
     """Return what a closed form answers; why it declines, where only its work shows that it does."""
     try:
-        more = listed.beside(asked.subject, asked.units, asked.rows) if changes else None
-        if more is None:
-            answers, left = engine.answers(asked)
-        else:
-            answers, left = engine.answers(replace(asked, subject=more[0], queries=more[1]))
+        more = two_models.beside(asked.subject, asked.units, asked.rows) if changes else None
+        larger = asked if more is None else replace(asked, subject=more[0], queries=more[1])
+        answers, left = engine.answers(replace(larger, subject=seen(larger.subject).subject))
     except Declined as exc:
         return str(exc)
     why, rounded = {engine.hands_on: len(left)}, left[:0]
@@ -119,7 +117,7 @@ def compute(engine: Engine, asked: Asked, *, changes: bool) -> Computed | str:
         answers, rounded = closed_form.as_released(answers)
         why[closed_form.WHY] = len(rounded)
     if more is not None:
-        answers = listed.apart(asked.subject, answers)
+        answers = two_models.apart(asked.subject, answers)
     left = np.sort(np.concatenate([left, rounded]))
     return Computed(engine, answers, left, {reason: count for reason, count in why.items() if count})
 

@@ -10,25 +10,25 @@ from numpy.typing import NDArray
 from privgate.arrays import Index
 from privgate.cases import Kept, needed
 from privgate.subject.subject import Subject
-from privgate.theorems import naive_bayes, pipelines
+from privgate.theorems import naive_bayes
 from privgate.theorems.certificate import Certified, Theorem, Units
-from privgate.theorems.closed_form import Engine
+from privgate.theorems.closed_form import Engine, Retrained
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
+from privgate.theorems.hypotheses import describe_domain, read_domain
 from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
-from privgate.theorems.listed import ListedQuestions
 from privgate.theorems.newton import LOGISTIC, NEWTON
-from privgate.theorems.pipelines import OTHER_KIND, seen
-from privgate.theorems.retrained import Retrained
-from privgate.theorems.two_models import LINEAR
+from privgate.theorems.pipelines import seen
+from privgate.theorems.two_models import LINEAR, ListedQuestions
 
 _ALL = (ListedQuestions(), *naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)
 THEOREMS: dict[str, Theorem] = {theorem.name: theorem for theorem in _ALL}
 #: of leave-one-out; whoever has none is refitted
 CLOSED_FORMS: tuple[Engine, ...] = (RIDGE, LEAST_SQUARES, LOGISTIC)
+_OTHER_KIND = "the recipe is not "  # how a theorem's refusal begins where it is about another kind of model
 
 
 def find_closed_form(subject: Subject) -> tuple[Engine | None, dict[str, str]]:
-    """Return the closed form of a subject, and why others decline; a pipeline's fixed first steps are seen through.
+    """Return the closed form of a subject, and why others decline; it is asked about ``seen(subject).subject``.
 
     Closed forms are about exact probabilities: what is rounded, binned or cut is refitted.
     """
@@ -37,8 +37,9 @@ def find_closed_form(subject: Subject) -> tuple[Engine | None, dict[str, str]]:
         return None, dict.fromkeys(
             (e.name for e in CLOSED_FORMS), "something else is released than exact probabilities"
         )
-    for engine in pipelines.engines(subject, CLOSED_FORMS):
-        if not (why := engine.refusal(subject) or engine.declines(subject)):
+    inner = seen(subject).subject
+    for engine in CLOSED_FORMS:
+        if not (why := engine.refusal(inner) or engine.declines(inner)):
             return engine, declined
         declined[engine.name] = why
     return None, declined
@@ -52,14 +53,46 @@ def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Theorem
     if subject.task != "classification":
         return [], []  # theorems of the catalogue are about probabilities
     good, notes = [], []
-    for name, theorem in pipelines.certificates(subject, THEOREMS).items():
-        if problem := theorem.applies(subject):
-            notes.append(f"{name} {problem}")
-        elif not attacked and (problem := theorem.alone(subject)):
-            notes.append(f"{name} does not apply, because {problem}")
+    for name, theorem in THEOREMS.items():
+        why = _refuse(theorem, subject)
+        if why or (not attacked and (why := theorem.alone(look_behind(theorem, subject)))):
+            notes.append(f"{name} does not apply, because {why}")
         else:
             good.append(theorem)
     return good, notes
+
+
+def look_behind(theorem: Theorem, subject: Subject) -> Subject:
+    """Return what a theorem is asked about: one about data, the last step behind fixed first steps."""
+    return subject if theorem.needs_retrained else seen(subject).subject
+
+
+def _refuse(theorem: Theorem, subject: Subject) -> str:
+    """Return why a theorem does not apply; empty if it does."""
+    behind, why = seen(subject), theorem.refusal(look_behind(theorem, subject))
+    if theorem.needs_retrained or not behind.last:
+        return why
+    if behind.problem and why.startswith(_OTHER_KIND) and f"{behind.last} " in why:
+        return behind.problem  # it is about the last step, and would speak if the first steps did not learn
+    return behind.no_image if behind.no_image and why.startswith("no domain is declared") else why
+
+
+def _certify(theorem: Theorem, about: Units) -> Certified:
+    """Return a theorem's limits over everything that fixed first steps make of a query.
+
+    The image of the declared domain may hold more than real queries lead to, so nothing it shows counts as seen.
+    """
+    behind, inner = seen(about.subject), look_behind(theorem, about.subject)
+    limits, domain = theorem.certify(replace(about, subject=inner)), inner.accepted
+    if theorem.needs_retrained or not (behind.last or (domain is not None and domain.blocks)):
+        return limits
+    said = list(limits.assumptions)
+    reach = read_domain(domain, inner.data.X.shape[1]) if behind.anywhere and domain is not None else ""
+    if not isinstance(reach, str):
+        anywhere = "whatever is asked, the first steps map it into fixed ranges"
+        said = [anywhere if s == describe_domain(reach) else s for s in said]
+    lower = np.where(np.isinf(limits.lower), np.inf, 0.0)
+    return replace(limits, lower=lower, assumptions=(*([behind.words] if behind.steps else []), *said))
 
 
 def no_theorem(subject: Subject) -> str:
@@ -76,7 +109,7 @@ def no_theorem(subject: Subject) -> str:
 def reasons(notes: Iterable[str]) -> list[str]:
     """Return why theorems made for this kind of model do not apply, each reason once; nothing about other kinds."""
     whys = (note.partition("because ")[2] for note in notes)
-    return list(dict.fromkeys(why for why in whys if why and not why.startswith(OTHER_KIND)))
+    return list(dict.fromkeys(why for why in whys if why and not why.startswith(_OTHER_KIND)))
 
 
 def bound(
@@ -109,27 +142,22 @@ def bound(
             why = "it compares retrained models, and there are none or no rule asks over all questions"
             notes.append(f"{name} was not asked, because {why}")
             continue
-        about = Units(subject, units, retrained, limit, fleet)
-        found = _certify_open(theorem, about, open_) if theorem.whole else theorem.certify(about)
+        some = open_ if theorem.whole else np.ones(len(units), dtype=bool)  # it may train people again
+        left = None if retrained is None else retrained.select(some)
+        found = _certify(theorem, Units(subject, units[some], left, limit, fleet))
         if found.why:
             notes.append(f"{name} does not apply, because {found.why}")
             continue
         if np.isnan(found.upper).any() or np.isnan(found.lower).any():
             raise FloatingPointError(f"theorem {name} returned NaN: a bug, not a limit")
-        better = (found.upper < upper) | (by == "")
-        upper, by[better] = np.where(better, found.upper, upper), name
+        most, least = np.full(len(units), np.inf), np.zeros(len(units))
+        most[some], least[some] = found.upper, found.lower
+        better = (most < upper) | (by == "")
+        upper, by[better] = np.where(better, most, upper), name
         if not listed or name == "listed_questions":  # others attain theirs anywhere in the box
-            lower = np.maximum(lower, found.lower)
+            lower = np.maximum(lower, least)
         kept += [replace(k, theorem=name) for k in found.cases]
         words |= dict.fromkeys(found.assumptions)
     # a real query above an upper limit would disprove the theorem; the larger number is the safe one
     cases = needed(kept, len(subject.data.units))
     return Certified(np.maximum(upper, lower), lower, tuple(words), cases=cases), by, notes
-
-
-def _certify_open(theorem: Theorem, about: Units, open_: NDArray[np.bool_]) -> Certified:
-    """Return what a theorem that may train people again says of those whom others leave open, and nothing of others."""
-    asked = theorem.certify(replace(about, units=about.units[open_], retrained=about.retrained.select(open_)))
-    upper, lower = np.full(len(open_), np.inf), np.zeros(len(open_))
-    upper[open_], lower[open_] = asked.upper, asked.lower
-    return replace(asked, upper=upper, lower=lower)

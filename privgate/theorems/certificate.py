@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privgate import kernel
 from privgate.arrays import Float, Index
@@ -15,7 +14,7 @@ from privgate.cases import Kept
 from privgate.kernel import Case
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
-from privgate.theorems.hypotheses import ODD, Reach, odd, own_error, own_estimator, vanishing
+from privgate.theorems.hypotheses import ODD, estimator_of, odd, own_error, vanishing
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +70,12 @@ class Theorem(ABC):
     def unfit(self, subject: Subject) -> str:
         """Return why it does not apply; empty if it does."""
 
-    def applies(self, subject: Subject) -> str:
-        """Return "does not apply, because …" or an empty text."""
+    def refusal(self, subject: Subject) -> str:
+        """Return why it does not apply, or cannot even look; empty if it does."""
         try:
-            why = self.unfit(subject)
+            return self.unfit(subject)
         except ODD as exc:
-            why = odd(exc)
-        return f"does not apply, because {why}" if why else ""
+            return odd(exc)
 
     def alone(self, subject: Subject) -> str:
         """Return why its limits count only beside an attack rule; empty where they count by themselves."""
@@ -190,7 +188,7 @@ def limit_shares(subject: Subject, name: str) -> float:
     Of our own class ``name``. Infinite where labels are read off the data, or a person may have several records: how
     many is declared nowhere.
     """
-    alpha, operations = float(own_estimator(subject, name).alpha), subject.data.n if name == "RandomTrees" else 1
+    alpha, operations = float(estimator_of(subject, name).alpha), subject.data.n if name == "RandomTrees" else 1
     if subject.declared_classes is None or subject.data.groups is not None or not alpha > 0:
         return np.inf
     try:
@@ -198,22 +196,6 @@ def limit_shares(subject: Subject, name: str) -> float:
         return float(kernel.limits(one).high[0]) + own_error(subject, alpha, operations)
     except kernel.Refused:
         return np.inf
-
-
-def accepted_settings(reach: Reach) -> dict[str, Any]:
-    """Return what the kernel is told of a declared domain beside arrays."""
-    stated = {"length": reach.length, "norm": reach.norm}
-    return {"whole": bool(reach.whole), **{k: float(v) for k, v in stated.items() if v is not None}}
-
-
-def accepted_arrays(reach: Reach, d: int) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a declared domain of d features, as the kernel wants them."""
-    arrays = {} if reach.low is None else {"box": np.array([reach.low, reach.high], dtype=np.float64)}
-    if reach.blocks:
-        arrays["blocks"] = np.full(d, -1, dtype=np.int64)
-        for k, block in enumerate(reach.blocks):
-            arrays["blocks"][block] = k
-    return arrays
 
 
 def people_of(subject: Subject, units: Index) -> Index:

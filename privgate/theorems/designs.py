@@ -14,7 +14,7 @@ from privgate.subject import estimators, sources
 from privgate.subject.libraries import is_class_of
 from privgate.subject.subject import Subject
 from privgate.theorems.certificate import DataTheorem, limit_shares, make_design
-from privgate.theorems.hypotheses import own_error, own_estimator, own_refusal
+from privgate.theorems.hypotheses import estimator_of, own_error, refusal
 
 #: whose learners read their records and nothing else
 KNOWN = ("sklearn.", "lightgbm.", "xgboost.", "catboost.", "privgate.")
@@ -114,15 +114,9 @@ def _pose_sharded(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]
     return case, tuple(words)
 
 
-def _refuse_ball(subject: Subject) -> str:
-    if problem := own_refusal(subject, "BallLogistic"):
-        return problem
-    return "" if subject.declared_classes is not None else "classes= does not declare every label"
-
-
 def _limit_ball(subject: Subject) -> float:
     """Return the limit for one record a person; how many another one has is declared nowhere."""
-    return np.inf if subject.data.groups is not None else float(own_estimator(subject, "BallLogistic").bound)
+    return np.inf if subject.data.groups is not None else float(estimator_of(subject, "BallLogistic").bound)
 
 
 def _pose_ball(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
@@ -131,7 +125,7 @@ def _pose_ball(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
     The objective is strongly convex with constant 1 in every direction, the intercept's included, and a record's
     gradient is at most as long as the record. What the solver leaves over counts on both sides.
     """
-    ball, held = own_estimator(subject, "BallLogistic"), np.diff(subject.data.units.bounds)[units]
+    ball, held = estimator_of(subject, "BallLogistic"), np.diff(subject.data.units.bounds)[units]
     words = (
         f"any query is allowed: records and queries are pulled into a ball of radius {ball.radius:g}; "
         "nothing of the data is looked at"
@@ -141,13 +135,6 @@ def _pose_ball(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
     return make_design(held, design="ball", C=float(ball.C), radius=float(ball.radius), stop=FLAT), (words,)
 
 
-def _refuse_neighbors(subject: Subject) -> str:
-    if problem := own_refusal(subject, "SmoothedNeighbors"):
-        return problem
-    smoothed = own_estimator(subject, "SmoothedNeighbors").alpha > 0
-    return "" if smoothed else "without smoothing one vote can make a label impossible: DTP is infinite"
-
-
 def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
     """Return the votes of each person: a record is among the k nearest of a question, or nothing changes.
 
@@ -155,7 +142,7 @@ def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ..
     replaced, a label's share grows by at most ``(e + alpha) / alpha x (V + C alpha) / (V - r + e + C alpha)``, which is
     largest where e = r.
     """
-    neighbors, held = own_estimator(subject, "SmoothedNeighbors"), np.diff(subject.data.units.bounds)[units]
+    neighbors, held = estimator_of(subject, "SmoothedNeighbors"), np.diff(subject.data.units.bounds)[units]
     alpha, most = float(neighbors.alpha), int(neighbors.n_neighbors)
     case = make_design(held, design="shares", alpha=alpha, most=most, off=own_error(subject, alpha, 1))
     order = "neighbors are ordered by distance and, where equal, by their own features and label"
@@ -165,6 +152,9 @@ def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ..
 _SECTION, _STRANGERS = "docs/mathematics.md, section", "Theorems 12.1 and 12.2"
 _ORDER = "5: order by (distance, record); section 12.3"
 _limit_neighbors = partial(limit_shares, name="SmoothedNeighbors")
+_ONE_VOTE = "without smoothing one vote can make a label impossible: DTP is infinite"
+_refuse_neighbors = partial(refusal, name="SmoothedNeighbors", unsmoothed=_ONE_VOTE)
+_refuse_ball = partial(refusal, name="BallLogistic", classes=True)
 NEIGHBORS = DataTheorem(
     "smoothed_neighbors", f"{_SECTION} {_ORDER}", _refuse_neighbors, _pose_neighbors, _limit_neighbors
 )

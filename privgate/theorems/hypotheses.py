@@ -1,6 +1,6 @@
 """What closed forms and theorems ask of recipe, records and declared domain before they speak."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,62 +28,50 @@ def odd(exc: Exception) -> str:
 
 
 def estimator_of(subject: Subject, name: str) -> Any:
-    """Return the recipe's estimator if it is exactly scikit-learn's class ``name``, else None."""
-    estimator = subject.recipe.library_estimator
-    return estimator if type(estimator).__name__ == name and type(estimator).__module__.startswith("sklearn.") else None
-
-
-def own_estimator(subject: Subject, name: str) -> Any:
-    """Return the recipe's estimator if it is exactly ``privgate.models``' class ``name``, else None."""
+    """Return the recipe's estimator if it is exactly scikit-learn's, or ``privgate.models``', class ``name``."""
     from privgate import models
 
     estimator = subject.recipe.library_estimator
-    return estimator if type(estimator) is getattr(models, name) else None
+    theirs = type(estimator).__name__ == name and type(estimator).__module__.startswith("sklearn.")
+    return estimator if theirs or type(estimator) is getattr(models, name, None) else None
 
 
-def refusal(subject: Subject, name: str) -> str:
-    """Return why a theorem about exact probabilities of ``name`` says nothing here; empty if it may."""
-    estimator, X = estimator_of(subject, name), subject.data.X
+def refusal(subject: Subject, name: str, *, unsmoothed: str = "", classes: bool = False) -> str:
+    """Return why a theorem about exact probabilities of class ``name`` says nothing here; empty if it may.
+
+    ``unsmoothed`` is said where a smoothing is needed and there is none; ``classes`` must be declared where asked.
+    """
+    from privgate import models
+
+    estimator, X, release, K = estimator_of(subject, name), subject.data.X, subject.release, len(subject.classes)
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    own, sparse = hasattr(models, name), hasattr(X, "toarray")
     if estimator is None:
-        return f"the recipe is not scikit-learn's {name} released by predict_proba"
-    K = len(subject.classes)
-    if why := _refuse_release(subject):
-        return why
-    if len(getattr(X, "shape", ())) != 2:
-        return "the features are not a table"
-    for parameter, size in (("class_prior", K), ("priors", K), ("alpha", X.shape[1]), ("min_categories", X.shape[1])):
+        whose = f"privgate.models.{name}" if own else f"scikit-learn's {name}"
+        return f"the recipe is not {whose} released by predict_proba"
+    if not release.exact:
+        form = f"{release.form} at temperature {release.temperature:g}"
+        return f"the release is {form}; the bound is about exact probabilities"
+    if K < 2:
+        return "the training data have one class only"
+    if len(shape) != 2 or (own and sparse):
+        return "the features are not a dense table" if own else "the features are not a table"
+    if sparse and float(shape[0]) * shape[1] > _CELLS:
+        return f"a table of {shape[0]} by {shape[1]} numbers does not fit the memory"
+    if own and np.asarray(X).dtype.kind == "f" and np.isnan(np.asarray(X)).any():
+        return "features are missing"
+    alpha = float(getattr(estimator, "alpha", 0.0)) if own else 0.0
+    if alpha != 0 and not alpha / (subject.data.n + K * alpha) >= TINY:
+        return f"float64 does not hold the probabilities that a smoothing of {alpha:g} gives"
+    for parameter, size in (("class_prior", K), ("priors", K), ("alpha", shape[1]), ("min_categories", shape[1])):
         value = np.asarray(getattr(estimator, parameter, None), dtype=object)
         if value.ndim > 1 or (value.ndim == 1 and len(value) != size):
             return f"{parameter} does not have {size} entries"
         if "prior" in parameter and value.ndim == 1 and not (value.astype(np.float64) > 0).all():
             return f"{parameter} rules out a class"
-    if hasattr(X, "toarray") and float(X.shape[0]) * X.shape[1] > _CELLS:
-        return f"a table of {X.shape[0]} by {X.shape[1]} numbers does not fit the memory"
-    return ""
-
-
-def own_refusal(subject: Subject, name: str) -> str:
-    """Return why a theorem about exact probabilities of ``privgate.models``' class says nothing here."""
-    estimator, X = own_estimator(subject, name), subject.data.X
-    if estimator is None:
-        return f"the recipe is not privgate.models.{name} released by predict_proba"
-    K = len(subject.classes)
-    if hasattr(X, "toarray") or len(getattr(X, "shape", ())) != 2:
-        return "the features are not a dense table"
-    if np.asarray(X).dtype.kind == "f" and np.isnan(np.asarray(X)).any():
-        return "features are missing"
-    alpha = float(getattr(estimator, "alpha", 0.0))
-    if alpha != 0 and not alpha / (subject.data.n + K * alpha) >= TINY:
-        return f"float64 does not hold the probabilities that a smoothing of {alpha:g} gives"
-    return _refuse_release(subject)
-
-
-def _refuse_release(subject: Subject) -> str:
-    release = subject.release
-    if not release.exact:
-        form = f"{release.form} at temperature {release.temperature:g}"
-        return f"the release is {form}; the bound is about exact probabilities"
-    return "the training data have one class only" if len(subject.classes) < 2 else ""
+    if classes and subject.declared_classes is None:
+        return "classes= does not declare every label"
+    return "" if not unsmoothed or estimator.alpha > 0 else unsmoothed
 
 
 def own_error(subject: Subject, alpha: float, operations: int) -> float:
@@ -107,13 +95,9 @@ def table(X: Any) -> NDArray[Any] | None:
 
 def dense(X: Any) -> NDArray[np.float64] | None:
     """Return a finite table of numbers, shape (n, d), or None if ``X`` is anything else."""
-    if len(getattr(X, "shape", ())) != 2:
-        return None
-    array = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
-    if array.dtype.kind not in "biuf":
-        return None
-    array = array.astype(np.float64)
-    return array if np.isfinite(array).all() else None
+    array = table(X.toarray() if hasattr(X, "toarray") else X)
+    array = None if array is None else array.astype(np.float64)
+    return array if array is not None and np.isfinite(array).all() else None
 
 
 def codes(X: Any) -> NDArray[np.int64] | None:
@@ -182,105 +166,87 @@ def vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
 # Where a query can be, for scores that are linear in it.
 
 
-@dataclass(frozen=True, eq=False)
-class Reach:
-    """A declared domain as a set of vectors; the intersection of what is stated."""
-
-    low: Float | None = None  # box, (d,)
-    high: Float | None = None
-    length: float | None = None  # non-negative vectors whose entries sum to at most this
-    norm: float | None = None  # non-negative vectors of at most this Euclidean norm
-    whole: bool = False  # whether only whole numbers are asked about; real numbers are then a superset
-    blocks: tuple[Index, ...] = ()  # sides of the box of which at most one is 1 and the others are 0: one-hot encodings
-
-    @classmethod
-    def of(cls, domain: Domain, n_features: int) -> "Reach | str":
-        """Return the domain as a set of vectors, or why it is none."""
-        if not domain.is_table:
-            return "the domain names categories or missing values, which only first steps make numbers of"
-        low = high = None
-        if domain.categories is not None:
-            low, high = np.zeros(len(domain.categories)), np.array(domain.categories, dtype=np.float64) - 1
-        if domain.box is not None:
-            low, high = np.array(domain.box, dtype=np.float64).reshape(-1, 2).T
-        if low is not None and len(low) != n_features:
-            return f"the domain declares {len(low)} features and the data have {n_features}"
-        blocks = tuple(np.array(b, dtype=np.int64) for b in domain.blocks)
-        return cls(low, high, domain.max_length, domain.norm, domain.categories is not None, blocks)
-
-    @property
-    def accepted(self) -> Accepted:
-        """The same as the kernel has it; entries are not negative where a length or norm is stated."""
-        low, free = self.low, self.length is None and self.norm is None
-        low = low if low is None or free else np.maximum(low, 0.0)
-        single = np.ones(0 if low is None else len(low), dtype=bool)
-        single[[j for block in self.blocks for j in block]] = False
-        length, norm = (np.inf if limit is None else limit for limit in (self.length, self.norm))
-        return Accepted(low, self.high, single, self.blocks, length, norm, self.whole)
-
-    def maximum(self, w: Float) -> Float:
-        """Return at least the largest ``w . x``, shape of ``w`` without its last axis."""
-        return self.accepted.most(w)
-
-    def best(self, w: Float) -> Float:
-        """Return a query that attains the largest ``w . x`` if one constraint is stated; ask ``inside``."""
-        accepted = self.accepted
-        if accepted.low is not None and accepted.high is not None:
-            x = np.where(w > 0, accepted.high, accepted.low)
-            for block in self.blocks:
-                inner = w[..., block]
-                x[..., block] = (inner == inner.max(axis=-1, keepdims=True)) & (inner > 0)
-                x[..., block] *= x[..., block].cumsum(axis=-1) == 1  # one of those that tie
-        elif self.length is not None:
-            x, top = np.zeros(w.shape), w.argmax(axis=-1)[..., None]
-            np.put_along_axis(x, top, self.length * (np.take_along_axis(w, top, axis=-1) > 0), axis=-1)
-        else:
-            x = np.maximum(w, 0.0)
-            size = np.sqrt((x**2).sum(axis=-1, keepdims=True))
-            x = np.divide((self.norm or 0.0) * x, size, out=np.zeros(w.shape), where=size > 0)
-        scale = np.ones(x.shape[:-1])
-        for limit, size in ((self.length, x.sum(axis=-1)), (self.norm, np.sqrt((x**2).sum(axis=-1)))):
-            if limit is not None:
-                scale = np.minimum(scale, np.divide(limit, size, out=np.ones_like(size), where=size > limit))
-        x = x * scale[..., None]
-        return np.asarray(np.floor(x) if self.whole or self.length is not None else x)  # towards 0: still inside
-
-    def inside(self, x: Float) -> NDArray[np.bool_]:
-        """Return whether queries lie in the domain, shape of ``x`` without its last axis."""
-        good = np.ones(x.shape[:-1], dtype=bool)
-        if self.low is not None and self.high is not None:
-            good &= ((x >= self.low) & (x <= self.high)).all(axis=-1)
-        for block in self.blocks:
-            good &= (x[..., block] != 0).sum(axis=-1) <= 1
-        if self.length is not None or self.norm is not None:
-            good &= (x >= 0).all(axis=-1)
-        if self.length is not None:
-            good &= x.sum(axis=-1) <= self.length * (1 + 1e-12)
-        if self.norm is not None:
-            good &= np.sqrt((x**2).sum(axis=-1)) <= self.norm * (1 + 1e-9)
-        return good
-
-    def words(self) -> str:
-        """Return what the endpoint must refuse."""
-        said = ["outside the declared ranges"] if self.low is not None else []
-        said += [f"longer than {self.length:g}"] if self.length is not None else []
-        said += [f"of norm above {self.norm:g}"] if self.norm is not None else []
-        return "the endpoint refuses queries " + " or ".join(said)
+def read_domain(domain: Domain, n_features: int) -> Accepted | str:
+    """Return a declared domain as a set of vectors, or why it is none."""
+    if not domain.is_table:
+        return "the domain names categories or missing values, which only first steps make numbers of"
+    low = high = None
+    if domain.categories is not None:
+        low, high = np.zeros(len(domain.categories)), np.array(domain.categories, dtype=np.float64) - 1
+    if domain.box is not None:
+        low, high = np.array(domain.box, dtype=np.float64).reshape(-1, 2).T
+    if low is not None and len(low) != n_features:
+        return f"the domain declares {len(low)} features and the data have {n_features}"
+    length, norm = (np.inf if limit is None else float(limit) for limit in (domain.max_length, domain.norm))
+    if low is not None and np.isfinite([length, norm]).any():
+        low = np.maximum(low, 0.0)
+    blocks, single = tuple(np.array(b, dtype=np.int64) for b in domain.blocks), np.ones(n_features, dtype=bool)
+    single[[j for block in domain.blocks for j in block]] = False
+    return Accepted(low, high, single, blocks, length, norm, domain.categories is not None)
 
 
-def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Reach | str:
+def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Accepted | str:
     """Return the declared domain, which holds all records, or why there is none; ``otherwise`` says what follows."""
     if subject.accepted is None:
         return f"no domain is declared: {otherwise}"
-    domain = Reach.of(subject.accepted, X.shape[1])
+    domain = read_domain(subject.accepted, X.shape[1])
     if isinstance(domain, str):
         return domain
-    return domain if domain.inside(X).all() else "training records lie outside the declared domain"
+    return domain if holds(domain, X).all() else "training records lie outside the declared domain"
 
 
-def reach(subject: Subject) -> Reach:
+def holds(accepted: Accepted, X: Float) -> NDArray[np.bool_]:
+    """Return which rows of X lie in a domain, but for rounding of a length or norm, shape (n,)."""
+    length, norm = accepted.length * (1 + 1e-9), accepted.norm * (1 + 1e-9)
+    return replace(accepted, whole=False, length=length, norm=norm).inside(X)
+
+
+def reach(subject: Subject) -> Accepted:
     """Return the declared domain as a set of vectors; ``declared`` has agreed to it."""
-    domain = Reach.of(subject.accepted, subject.data.X.shape[1]) if subject.accepted else "no domain is declared"
+    domain = read_domain(subject.accepted, subject.data.X.shape[1]) if subject.accepted else "no domain is declared"
     if isinstance(domain, str):
-        raise TypeError(f"bound() without applies(): {domain}")
+        raise TypeError(f"certify() without refusal(): {domain}")
     return domain
+
+
+def attain(accepted: Accepted, w: Float) -> Float:
+    """Return a question that attains the largest ``w . x`` (…, d) if one constraint is stated; else ask ``holds``."""
+    length, norm = accepted.length, accepted.norm
+    if accepted.low is not None and accepted.high is not None:
+        x = np.where(w > 0, accepted.high, accepted.low)
+        for block in accepted.blocks:
+            inner = w[..., block]
+            x[..., block] = (inner == inner.max(axis=-1, keepdims=True)) & (inner > 0)
+            x[..., block] *= x[..., block].cumsum(axis=-1) == 1  # one of those that tie
+    elif np.isfinite(length):
+        x, top = np.zeros(w.shape), w.argmax(axis=-1)[..., None]
+        np.put_along_axis(x, top, length * (np.take_along_axis(w, top, axis=-1) > 0), axis=-1)
+    else:
+        x = np.maximum(w, 0.0)
+        size = np.sqrt((x**2).sum(axis=-1, keepdims=True))
+        x = np.divide(norm * x, size, out=np.zeros(w.shape), where=size > 0)
+    scale = np.ones(x.shape[:-1])
+    for limit, size in ((length, x.sum(axis=-1)), (norm, np.sqrt((x**2).sum(axis=-1)))):
+        scale = np.minimum(scale, np.divide(limit, size, out=np.ones_like(size), where=size > limit))
+    x = x * scale[..., None]
+    return np.asarray(np.floor(x) if accepted.whole or np.isfinite(length) else x)  # towards 0: still inside
+
+
+def describe_domain(accepted: Accepted) -> str:
+    """Return what the endpoint must refuse."""
+    said = ["outside the declared ranges"] if accepted.low is not None else []
+    said += [f"longer than {accepted.length:g}"] if np.isfinite(accepted.length) else []
+    said += [f"of norm above {accepted.norm:g}"] if np.isfinite(accepted.norm) else []
+    return "the endpoint refuses queries " + " or ".join(said)
+
+
+def state_domain(accepted: Accepted) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the settings and arrays by which a case tells the kernel of a domain."""
+    limits = {"length": accepted.length, "norm": accepted.norm}
+    settings = {"whole": accepted.whole, **{k: v for k, v in limits.items() if np.isfinite(v)}}
+    arrays = {} if accepted.low is None else {"box": np.array([accepted.low, accepted.high], dtype=np.float64)}
+    if accepted.blocks:
+        arrays["blocks"] = np.full(len(accepted.single), -1, dtype=np.int64)
+        for k, block in enumerate(accepted.blocks):
+            arrays["blocks"][block] = k
+    return settings, arrays

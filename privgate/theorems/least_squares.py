@@ -16,10 +16,9 @@ from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses, two_models
-from privgate.theorems.certificate import Certified, accepted_arrays, accepted_settings, people_of
-from privgate.theorems.closed_form import Asked, Declined, Engine
-from privgate.theorems.hypotheses import VANISHED, Reach, design_refusal, matrix, unit_rows, vanishing
-from privgate.theorems.retrained import Retrained
+from privgate.theorems.certificate import Certified, people_of
+from privgate.theorems.closed_form import Asked, Declined, Engine, Retrained
+from privgate.theorems.hypotheses import VANISHED, design_refusal, matrix, unit_rows, vanishing
 
 RELEASE = "privgate.linear_scores:softmax_scores"
 #: share of themselves that a person's fitted values leave over, 1 - h for one record: below, eight digits are lost
@@ -234,11 +233,9 @@ def not_over_domain(subject: Subject) -> str:
 
 
 def _refuse(subject: Subject) -> str:
-    if why := LEAST_SQUARES.refusal(subject):
-        return why
-    if subject.accepted is None:
-        return "no domain is declared: pass TrainingData(..., domain=...) with what the endpoint accepts"
-    reach = Reach.of(subject.accepted, int(subject.data.X.shape[1]))
+    if (why := LEAST_SQUARES.refusal(subject)) or subject.accepted is None:
+        return why or "no domain is declared: pass TrainingData(..., domain=...) with what the endpoint accepts"
+    reach = hypotheses.read_domain(subject.accepted, int(subject.data.X.shape[1]))
     return reach if isinstance(reach, str) else ""
 
 
@@ -274,13 +271,13 @@ def pose(subject: Subject, units: Index) -> kernel.Case:
     arrays["allowed"] = left_by_solver(X, y, penalty, proposal, int(np.bincount(person).max()))
     moves = np.nan_to_num(proposal["moves"])
     weights, offset = moves[:, :d], moves[:, d:].sum(axis=1)
-    up = offset + reach.maximum(weights) >= reach.maximum(-weights) - offset
-    question = np.where(up[:, None], reach.best(weights), reach.best(-weights))
-    if reach.length is not None or reach.norm is not None:
+    up = offset + reach.most(weights) >= reach.most(-weights) - offset
+    question = np.where(up[:, None], hypotheses.attain(reach, weights), hypotheses.attain(reach, -weights))
+    if np.isfinite([reach.length, reach.norm]).any():
         question = question * (1 - 1e-12)  # for sure inside
-    arrays |= {"question": question, **accepted_arrays(reach, d)}
-    settings = {"intercept": bool(estimator.fit_intercept), **accepted_settings(reach)}
-    return kernel.Case("squares", "any", settings, arrays)
+    settings, accepted = hypotheses.state_domain(reach)
+    settings |= {"intercept": bool(estimator.fit_intercept)}
+    return kernel.Case("squares", "any", settings, arrays | accepted | {"question": question})
 
 
 def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float], most: int) -> Float:

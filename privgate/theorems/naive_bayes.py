@@ -10,15 +10,8 @@ from privgate.arrays import Index
 from privgate.kernel import Case
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.certificate import (
-    DataTheorem,
-    accepted_arrays,
-    accepted_settings,
-    limit_shares,
-    people_of,
-    refuses_more,
-)
-from privgate.theorems.hypotheses import estimator_of, own_estimator, own_refusal
+from privgate.theorems.certificate import DataTheorem, limit_shares, people_of, refuses_more
+from privgate.theorems.hypotheses import estimator_of, refusal
 
 #: a case, and what was checked, in words
 Posed = tuple[Case, tuple[str, ...]]
@@ -43,7 +36,7 @@ def _log_prior(prior: Any) -> dict[str, NDArray[Any]]:
 
 
 def _refuse_categorical(subject: Subject) -> str:
-    if problem := hypotheses.refusal(subject, "CategoricalNB") or _refuse_smoothing(subject):
+    if problem := refusal(subject, "CategoricalNB") or _refuse_smoothing(subject):
         return problem
     codes, domain = hypotheses.codes(subject.data.X), subject.accepted
     if codes is None:
@@ -107,7 +100,7 @@ def _count(subject: Subject, units: Index, settings: dict[str, Any], where: str,
 
 
 def _refuse_bernoulli(subject: Subject) -> str:
-    if problem := hypotheses.refusal(subject, "BernoulliNB") or _refuse_smoothing(subject):
+    if problem := refusal(subject, "BernoulliNB") or _refuse_smoothing(subject):
         return problem
     X, domain = hypotheses.dense(subject.data.X), subject.accepted
     if X is None:
@@ -140,7 +133,7 @@ def _pose_bernoulli(subject: Subject, units: Index) -> Posed:
 
 
 def _refuse_gaussian(subject: Subject) -> str:
-    if problem := hypotheses.refusal(subject, "GaussianNB"):
+    if problem := refusal(subject, "GaussianNB"):
         return problem
     if (X := hypotheses.dense(subject.data.X)) is None:
         return "the features are not finite numbers"
@@ -158,17 +151,11 @@ def _refuse_gaussian(subject: Subject) -> str:
 def _pose_gaussian(subject: Subject, units: Index) -> Posed:
     estimator, X = estimator_of(subject, "GaussianNB"), np.asarray(hypotheses.dense(subject.data.X))
     reach = hypotheses.reach(subject)
-    settings = {"var_smoothing": float(estimator.var_smoothing), **accepted_settings(reach)}
-    arrays = {"X": X, **accepted_arrays(reach, X.shape[1]), **_log_prior(estimator.priors)}
-    words = (reach.words(), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
+    settings, arrays = hypotheses.state_domain(reach)
+    settings |= {"var_smoothing": float(estimator.var_smoothing)}
+    arrays |= {"X": X, **_log_prior(estimator.priors)}
+    words = (hypotheses.describe_domain(reach), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
     return _make_case(subject, units, "gaussian", settings, **arrays), words
-
-
-def _refuse_trees(subject: Subject) -> str:
-    if problem := own_refusal(subject, "RandomTrees"):
-        return problem
-    smoothed = own_estimator(subject, "RandomTrees").alpha > 0
-    return "" if smoothed else "without smoothing a label that one record holds alone makes DTP infinite"
 
 
 def _pose_table(subject: Subject, units: Index) -> Posed:
@@ -178,14 +165,14 @@ def _pose_table(subject: Subject, units: Index) -> Posed:
 
 
 def _pose_trees(subject: Subject, units: Index) -> Posed:
-    trees = own_estimator(subject, "RandomTrees")
+    trees = estimator_of(subject, "RandomTrees")
     leaf, sizes = trees.leaves(hypotheses.dense(subject.data.X)), np.full(trees.n_trees, 2**trees.depth)
     words = ("splits are drawn from declared ranges before the data are seen; any query is allowed",)
     return _share(subject, units, "RandomTrees", leaf, sizes), words
 
 
 def _share(subject: Subject, units: Index, library: str, leaf: Index, sizes: Index) -> Case:
-    estimator = own_estimator(subject, library)
+    estimator = estimator_of(subject, library)
     settings = {"alpha": float(estimator.alpha), "average": getattr(estimator, "average", "arithmetic")}
     settings["declared"] = subject.declared_classes is not None
     arrays = {"leaf": leaf.astype(np.int64), "sizes": sizes.astype(np.int64)}
@@ -195,10 +182,12 @@ def _share(subject: Subject, units: Index, library: str, leaf: Index, sizes: Ind
 _COUNTS = "privgate/kernel/counts.py; docs/mathematics.md, section"
 _MOMENTS = "privgate/kernel/gaussian.py; docs/mathematics.md, section 3.5"
 _refuse_table, _limit_table, _limit_trees = (
-    partial(own_refusal, name="ContingencyTable"),
+    partial(refusal, name="ContingencyTable"),
     partial(limit_shares, name="ContingencyTable"),
     partial(limit_shares, name="RandomTrees"),
 )
+_ALONE = "without smoothing a label that one record holds alone makes DTP infinite"
+_refuse_trees = partial(refusal, name="RandomTrees", unsmoothed=_ALONE)
 ALL = (
     DataTheorem("categorical_nb", f"{_COUNTS} 3.1", _refuse_categorical, _pose_categorical),
     DataTheorem("bernoulli_nb", f"{_COUNTS} 3.1 (V_j = 2)", _refuse_bernoulli, _pose_bernoulli, lost=_NEGATED),

@@ -21,18 +21,15 @@ from numpy.typing import NDArray
 from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
-from privgate.kernel.accepted import Accepted
-from privgate.kernel.softmax_release import over_questions
 from privgate.statistics.leakage import largest_change
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.certificate import Certified, Theorem, Units, accepted_arrays, accepted_settings, people_of
-from privgate.theorems.closed_form import Asked, Declined, Engine
+from privgate.theorems.certificate import Certified, Theorem, Units, people_of
+from privgate.theorems.closed_form import Asked, Declined, Engine, Retrained, Status
 from privgate.theorems.hypotheses import VANISHED, design_refusal, estimator_of, matrix, vanishing
 from privgate.theorems.logistic_moves import Certificate as Proposal
 from privgate.theorems.logistic_moves import Leaving, Loss, Minimum
-from privgate.theorems.retrained import Retrained, Status
 
 #: solvers that end by their gradient or warn
 PROMISING = ("newton-cholesky", "newton-cg")
@@ -52,7 +49,7 @@ _SHORT_ANYWHERE = 0.5
 _DEEPEST, _DIGITS_OF_TWO = 700.0, 34.6
 _MOVES = 30_000_000  # parameters of models without a person that are in memory at once
 _STEPS, _ALONE = 2e10, 1e10  # multiplications spent on further steps, and on minima of their own
-_LOOSE = 1.02  # how many times what it would be without errors a limit may be, before it is worth more work
+_LOOSE = 1.02  # how many times what a question shows a limit may be, before it is worth more work
 _ILL = "the Hessian is too ill-conditioned for a certificate"
 
 
@@ -372,7 +369,7 @@ class Newton(Theorem):
         loss, u, d = problem.loss, problem.u, X.shape[1]
         u = np.concatenate([np.zeros_like(u), u]) if classes == 2 else u
         apart = u[:, None] - u[None]
-        ranges = reach.maximum(apart[..., :d]) + (apart[..., -1] if problem.intercept else 0.0)
+        ranges = reach.most(apart[..., :d]) + (apart[..., -1] if problem.intercept else 0.0)
         # of two classes the first is released as 1 - p
         if np.abs(ranges).max() > _DEEPEST or (classes == 2 and ranges[1, 0] > _DIGITS_OF_TWO):
             what = "float64 holds some probabilities of the domain in too few digits"
@@ -380,7 +377,8 @@ class Newton(Theorem):
         curve = 0.25 * loss.weight @ loss.X**2 + loss.penalty
         ends = np.ones(d) if reach.low is None or reach.high is None else reach.low + reach.high
         # a gradient that is left moves the parameters by at least this much, and scores by that times a question
-        if float(np.linalg.norm(problem.allowed / curve) * np.linalg.norm(reach.best(ends))) > _SHORT_ANYWHERE:
+        far = np.linalg.norm(hypotheses.attain(reach, ends))
+        if float(np.linalg.norm(problem.allowed / curve) * far) > _SHORT_ANYWHERE:
             return f"its tolerance lets the solver stop far from its own minimum; {ADVICE}"
         return ""
 
@@ -389,15 +387,16 @@ class Newton(Theorem):
         problem, reach = pose_problem(subject), hypotheses.reach(subject)
         least, stated = (1 - 1e-3) * problem.allowed, case.arrays.get("allowed", np.zeros(0))
         enough = stated.shape == least.shape and (stated >= least).all()
-        arrays = {**accepted_arrays(reach, int(subject.data.X.shape[1])), "allowed": stated if enough else least}
-        return problem.case("any", problem.group(units), arrays, **accepted_settings(reach))
+        settings, arrays = hypotheses.state_domain(reach)
+        arrays["allowed"] = stated if enough else least
+        return problem.case("any", problem.group(units), arrays, **settings)
 
     def certify(self, about: Units) -> Certified:
         """Return the kernel's limits of each of the units."""
         units, problem, reach = about.units, pose_problem(about.subject), hypotheses.reach(about.subject)
         person, loss = problem.group(units), problem.loss
-        settings = {"limit": 1.0 if about.limit is None else float(about.limit), **accepted_settings(reach)}
-        accepted = accepted_arrays(reach, loss.X.shape[1] - problem.intercept)
+        settings, accepted = hypotheses.state_domain(reach)
+        settings["limit"] = 1.0 if about.limit is None else float(about.limit)
 
         def judge(proposal: Proposal) -> Kept:
             return Kept.judge_case(problem.case("any", person, {**accepted, **proposal}, **settings), units)
@@ -411,14 +410,14 @@ class Newton(Theorem):
             cases = [judge(proposal)]
         except (kernel.Refused, np.linalg.LinAlgError):
             return Certified.nothing(units)
-        size, nearly = loss.X.size * loss.C, _estimate(problem, cases[0].case, len(units))
+        size = loss.X.size * loss.C
         refined, alone = int(2 * _STEPS / (8 * size)), int(3 * _ALONE / (10 * size * loss.C * loss.X.shape[1]))
         for improve, most in ((leaving.refine, refined), (leaving.minimise_alone, alone)):
-            high = combine().high
-            urgent = np.isinf(high) & np.isfinite(nearly)
+            known = combine()
+            urgent = np.isinf(known.high) & np.isfinite(proposal["moves"][: len(units)]).all(axis=(1, 2))
             if about.limit is not None:
-                urgent |= (nearly <= about.limit) & (about.limit < high)
-            if len(some := _rank(urgent | (high > _LOOSE * nearly), urgent, high)[:most]):
+                urgent |= (known.low <= about.limit) & (about.limit < known.high)
+            if len(some := _rank(urgent | (known.high > _LOOSE * known.low), urgent, known.high)[:most]):
                 proposal = improve(proposal, np.sort(some))
                 cases.append(judge(proposal))
         limits, gradient = combine(), float(problem.allowed.max())
@@ -426,26 +425,7 @@ class Newton(Theorem):
             "every training of the recipe ends by its solver's gradient test, at a gradient of at most "
             f"{gradient:.2g} (sum over records); {problem.seen} refits were seen to"
         )
-        return Certified(limits.high, limits.low, (reach.words(), ends), cases=tuple(cases))
-
-
-def _estimate(problem: Problem, case: kernel.Case, people: int) -> Float:
-    """Return about what the limits of the first people are where nothing errs, (people,); infinite without a move."""
-    at, moves = case.arrays["at"], case.arrays["moves"][:people]
-    if problem.loss.K == 2:
-        at, moves = np.stack([0 * at[0], at[0]]), np.stack([0 * moves[:, 0], moves[:, 0]], axis=1)
-    if not problem.intercept:
-        at, moves = (np.concatenate([v, np.zeros((*v.shape[:-1], 1))], axis=-1) for v in (at, moves))
-    known, high = np.isfinite(moves).all(axis=(1, 2)), np.full(people, np.inf)
-    accepted, none = Accepted.of(case, at.shape[1] - 1), np.zeros(int(known.sum()))
-    exact: dict[str, Any] = {
-        "errors": (0.0, none),
-        "rounded": (np.zeros(()), none),
-        "limit": float(case.settings["limit"]),
-    }
-    with np.errstate(all="ignore"):
-        high[known] = over_questions(accepted, at, moves[known], **exact)
-    return high
+        return Certified(limits.high, limits.low, (hypotheses.describe_domain(reach), ends), cases=tuple(cases))
 
 
 NEWTON = Newton()

@@ -1,33 +1,59 @@
 """A pipeline whose first steps learn nothing is its last step on transformed records: theorems see through them.
 
-That they learn nothing is checked, not believed: fitted on random subsets of the records the first steps transform
-everybody to the same numbers, bit by bit. ``first_steps`` says which may, and what they make of a domain.
+A step is fixed where its class computes each record's features from that record and its parameters alone: ``LEARNS``
+says so from the library's documentation. That is checked, not believed: fitted on random subsets of the records the
+first steps transform everybody to the same numbers, bit by bit. What they make of a declared domain is a range for each
+feature, never too narrow (docs/mathematics.md, section 17.1).
 """
 
 import warnings
-from collections.abc import Mapping
-from copy import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from typing import Any, TypeVar
+from functools import lru_cache, reduce
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Float
+from privgate.models import FixedOneHot, FixedScaler
 from privgate.subject.containers import length, take
 from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.theorems import first_steps, listed
-from privgate.theorems.certificate import Certified, Theorem, Units
-from privgate.theorems.closed_form import Engine
-from privgate.theorems.first_steps import Image
-from privgate.theorems.hypotheses import Reach
+from privgate.theorems import two_models
 
 SUBSETS = 3  # random subsets on which first steps are fitted again
 _CELLS = 1e8  # largest transformed table, numbers
-OTHER_KIND = "the recipe is not "  # how a theorem's refusal begins where it is about another kind of model
-_Asked = TypeVar("_Asked", Engine, Theorem)
+#: our own first steps; a class derived from one of them is another class
+_OWN = (FixedScaler, FixedOneHot)
+#: what to put in the place of a step that learns
+INSTEAD = {
+    "OneHotEncoder": "privgate.models.FixedOneHot(domain) or categories=[…]",
+    "OrdinalEncoder": "categories=[…]",
+    "SimpleImputer": "strategy='constant' with keep_empty_features=True",
+    "LabelEncoder": "privgate.models.FixedOneHot(domain)",
+} | dict.fromkeys(
+    ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "QuantileTransformer", "PowerTransformer"),
+    "privgate.models.FixedScaler(domain)",
+)
+_CATEGORIES = (
+    ("its categories are read off them", lambda s: isinstance(s.categories, str)),
+    ("rare categories are merged by their counts", lambda s: (s.min_frequency, s.max_categories) != (None, None)),
+)
+#: class -> what it reads off the data, and with which parameters; no other class is known to be fixed
+LEARNS: dict[str, Sequence[tuple[str, Callable[[Any], bool]]]] = {
+    "FixedScaler": (),
+    "FixedOneHot": (),
+    "OneHotEncoder": _CATEGORIES,
+    "OrdinalEncoder": _CATEGORIES,
+    "SimpleImputer": (
+        ("its values are the {0.strategy} of them", lambda s: s.strategy != "constant"),
+        ("it marks the columns that have missing values among them", lambda s: s.add_indicator),
+        ("a column that has no value is dropped; set keep_empty_features=True", lambda s: not s.keep_empty_features),
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +64,6 @@ class Seen:
     problem: str = ""  # why a pipeline is not seen through; empty where it is, or where the recipe is no pipeline
     steps: tuple[str, ...] = ()  # classes of the first steps
     no_image: str = ""  # why the questions that the last step can be asked are not known; empty where they are
-    first: Any = None  # the first steps, fitted
     last: str = ""  # class of the last step of a pipeline, seen through or not; empty for other recipes
     anywhere: bool = False  # whether the first steps map every query into the ranges of the last one's domain
 
@@ -56,7 +81,7 @@ def through(subject: Subject) -> Seen:
     estimator = subject.recipe.library_estimator
     if type(estimator) is not Pipeline or len(estimator.steps) < 2:
         return Seen(subject)
-    last, why = type(estimator[-1]).__name__, first_steps.find_learning(estimator[:-1])
+    last, why = type(estimator[-1]).__name__, find_learning(estimator[:-1])
     if not why and getattr(estimator, "transform_input", None) is not None:
         why = "the pipeline transforms more than records"
     elif not why and estimator.steps[-1][1] in (None, "passthrough"):
@@ -72,6 +97,38 @@ def through(subject: Subject) -> Seen:
 
 
 seen = lru_cache(maxsize=4)(through)
+
+
+def find_learning(steps: Any) -> str:
+    """Return which step depends on the data, or may, and what to put in its place; empty if none does."""
+    for name, step in _list_leaves(steps):
+        kind = type(step).__name__
+        if not (_is_library(step) or type(step) in _OWN):
+            return f"nothing is known of step {name!r} ({kind})"
+        why = next((": " + text.format(step) for text, learns in LEARNS.get(kind, ()) if learns(step)), "")
+        if why or kind not in LEARNS:
+            instead = f"; take {INSTEAD[kind]}" if kind in INSTEAD else ""
+            verb = "depends" if why or instead else "may depend"
+            return f"step {name!r} ({kind}) {verb} on the data{why}{instead}"
+    return ""
+
+
+def _list_leaves(step: Any, name: str = "") -> list[tuple[str, Any]]:
+    """Return (name, step) of all that a step is made of, unfitted, in their order."""
+    kind = type(step).__name__
+    if step is None or isinstance(step, str):
+        return []
+    if not _is_library(step) or kind not in ("Pipeline", "ColumnTransformer", "FeatureUnion"):
+        return [(name, step)]
+    if kind == "ColumnTransformer":
+        parts = [*((part, inner) for part, inner, _ in step.transformers), ("remainder", step.remainder)]
+    else:
+        parts = step.steps if kind == "Pipeline" else step.transformer_list
+    return [leaf for part, inner in parts for leaf in _list_leaves(inner, part)]
+
+
+def _is_library(step: Any) -> bool:
+    return type(step).__module__.startswith("sklearn.")
 
 
 def _transform(subject: Subject, first: Any, last: Any) -> Seen:
@@ -94,30 +151,16 @@ def _transform(subject: Subject, first: Any, last: Any) -> Seen:
     candidates = data.candidates
     if candidates is not None:
         candidates = _densify(fitted.transform(candidates[0])) if length(candidates[0]) else table[:0], candidates[1]
-    declared = first_steps.describe_queries(subject.accepted, data.X)
-    domain, why = first_steps.map_domain(fitted, declared, table.shape[1])
-    anywhere = first_steps.map_domain(fitted, first_steps.describe_queries(None, data.X), table.shape[1])[0] is not None
-    if not (why or anywhere or _hold(declared, subject)):
-        # what a model learnt lies beyond the ranges, and a question that rounds in its own precision may come there
-        domain, why = None, "training records lie outside the declared domain"
-    if (questions := listed.container(subject)) is not None:
+    domain, why, anywhere = _map_domain(fitted, subject, table.shape[1])
+    if (questions := two_models.container(subject)) is not None:
         rows = tuple(map(tuple, _densify(fitted.transform(questions)).astype(np.float64).tolist()))
         domain, why = Domain(queries=rows) if domain is None else replace(domain, queries=rows), ""
     data = replace(data, X=table, candidates=candidates, domain=domain, sensitive=())
     inner = replace(Subject.local(Recipe(last, seed=subject.recipe.seed), data), release=subject.release)
     if len(inner.classes) != len(subject.classes):
         return Seen(subject, "its last step declares other labels than the data have")
-    classes = tuple(type(step).__name__ for _, step in first_steps.list_leaves(first))
-    return Seen(inner, "", classes, why, fitted, anywhere=anywhere)
-
-
-def _hold(image: Image, subject: Subject) -> bool:
-    """Whether the declared domain holds every training record; a missing number may be any."""
-    domain, X = subject.accepted, subject.data.X
-    if domain is not None and domain.columns is not None:
-        return bool(domain.holds(X).all())
-    table = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-    return not bool(((table < image.low) | (table > image.high)).any())
+    classes = tuple(type(step).__name__ for _, step in _list_leaves(first))
+    return Seen(inner, "", classes, why, anywhere=anywhere)
 
 
 def _densify(transformed: Any) -> NDArray[Any]:
@@ -133,61 +176,128 @@ def _equal(a: NDArray[Any], b: NDArray[Any]) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
-# Theorems and closed forms are told of the last step where they are asked about a pipeline.
+# What they make of a domain.
 
 
-def engines(subject: Subject, catalogue: tuple[Engine, ...]) -> tuple[Engine, ...]:
-    """Return the closed forms to ask about a subject, in order; refits stay those of the whole pipeline."""
-    if seen(subject).subject is subject:
-        return catalogue
-    return tuple(_ask_behind(engine, "supports", "declines", "answers", "notes") for engine in catalogue)
+class NoImage(Exception):  # noqa: N818  an answer, not an error
+    """Why the answers of the first steps have no known range."""
 
 
-def certificates(subject: Subject, catalogue: Mapping[str, Theorem]) -> dict[str, Theorem]:
-    """Return the theorems to ask about a subject."""
-    behind, theorems = seen(subject), dict(catalogue)
-    domain = behind.subject.accepted
-    if behind.last or (domain is not None and domain.blocks):
-        for name, theorem in catalogue.items():
-            if not theorem.needs_retrained:
-                theorems[name] = view = _ask_behind(theorem, "alone", "every_data_set")
-                vars(view).update(unfit=partial(_refuse, theorem), certify=partial(_certify, theorem))
-    return theorems
+class Image(NamedTuple):
+    """Ranges of d features, and which of them are one-hot together."""
+
+    low: Float  # NaN where nothing is known of a feature: text, or a column that nobody declared
+    high: Float
+    names: Sequence[Any]  # what a reason names
+    blocks: tuple[tuple[int, ...], ...] = ()  # as in ``Domain``
 
 
-def _ask_behind(theorem: _Asked, *methods: str) -> _Asked:
-    """Return a theorem whose methods are asked about what is seen of their subject."""
+def _map_domain(fitted: Any, subject: Subject, features: int) -> tuple[Domain | None, str, bool]:
+    """Return what fitted first steps make of any query, or else of the declared domain; or why that is not known.
 
-    def look(ask: Any, about: Any) -> Any:
-        if isinstance(about, Subject):
-            return ask(seen(about).subject)
-        return ask(replace(about, subject=seen(about.subject).subject))
-
-    view = copy(theorem)
-    vars(view).update({name: partial(look, getattr(theorem, name)) for name in methods})
-    return view
-
-
-def _refuse(theorem: Theorem, subject: Subject) -> str:
-    """Return why a theorem does not apply to the last step; empty if it does."""
-    behind = seen(subject)
-    why = theorem.unfit(behind.subject)
-    if behind.problem and why.startswith(OTHER_KIND) and f"{behind.last} " in why:
-        return behind.problem  # it is about the last step, and would speak if the first steps did not learn
-    return behind.no_image if behind.no_image and why.startswith("no domain is declared") else why
-
-
-def _certify(theorem: Theorem, about: Units) -> Certified:
-    """Return a theorem's limits over everything that the first steps make of a query.
-
-    The image of the declared domain may hold more than real queries lead to, so nothing it shows counts as seen.
+    The last says whether any query was asked about.
     """
-    behind = seen(about.subject)
-    limits = theorem.certify(replace(about, subject=behind.subject))
-    said, domain = list(limits.assumptions), behind.subject.accepted
-    if behind.anywhere and domain is not None:
-        reach = Reach.of(domain, behind.subject.data.X.shape[1])
-        refused = "" if isinstance(reach, str) else reach.words()
-        said = ["whatever is asked, the first steps map it into fixed ranges" if s == refused else s for s in said]
-    lower = np.where(np.isinf(limits.lower), np.inf, 0.0)
-    return replace(limits, lower=lower, assumptions=(*([behind.words] if behind.steps else []), *said))
+    given = _describe_queries(subject)
+    try:
+        for queries in (given._replace(low=given.low * np.nan, high=given.high * np.nan), given):
+            image, anywhere = _transform_image(fitted, queries), queries is not given
+            if len(image.low) != features:
+                return None, "the first steps give another number of features than their parameters say", False
+            if not (unknown := np.isnan(image.low + image.high)).any():
+                break
+    except NoImage as exc:
+        return None, str(exc), False
+    if unknown.any():
+        name = image.names[int(unknown.argmax())]
+        example = f"TrainingData(X, y, domain={{{name!r}: (0, 100), …}}), every column of the frame"
+        why = f"no range is declared of {name!r}, which reaches the last step; declare it, for example {example}"
+        return None, why, False
+    if not (anywhere or _holds_records(given, subject)):
+        # what a model learnt lies beyond the ranges, and a question that rounds in its own precision may come there
+        return None, "training records lie outside the declared domain", False
+    box = tuple(zip(image.low.tolist(), image.high.tolist(), strict=True))
+    return Domain(box=box, blocks=image.blocks), "", anywhere
+
+
+def _describe_queries(subject: Subject) -> Image:
+    """Return what a raw query like the records may hold; unknown where nothing is declared."""
+    domain, X = subject.accepted, subject.data.X
+    d = int(X.shape[1]) if len(getattr(X, "shape", ())) == 2 else 0
+    names, (low, high) = list(getattr(X, "columns", range(d))), np.full((2, d), np.nan)
+    if domain is None or not d:
+        return Image(low, high, names)
+    if domain.columns is not None:
+        for k, column in enumerate(domain.columns):
+            numbers = column.values if column.ends is None else column.ends
+            if numbers and all(isinstance(v, int | float) for v in numbers):
+                low[k], high[k] = min(numbers), max(numbers)
+    elif domain.box is not None:
+        low, high = np.array(domain.box, dtype=np.float64).reshape(-1, 2).T.copy()
+    elif domain.categories is not None:
+        low, high = np.zeros(d), np.array(domain.categories, dtype=np.float64) - 1
+    return Image(low, high, names, domain.blocks)
+
+
+def _holds_records(image: Image, subject: Subject) -> bool:
+    """Whether the declared domain holds every training record; a missing number may be any."""
+    domain, X = subject.accepted, subject.data.X
+    if domain is not None and domain.columns is not None:
+        return bool(domain.holds(X).all())
+    table = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+    return not bool(((table < image.low) | (table > image.high)).any())
+
+
+def _transform_image(step: Any, given: Image) -> Image:
+    """Return what a fitted step of ``LEARNS`` makes of an image; raise ``NoImage`` where its answers have no range."""
+    kind = type(step).__name__
+    if step is None or isinstance(step, str) or (kind == "FunctionTransformer" and step.func is None):
+        return given  # how a fitted ColumnTransformer holds what passes through
+    if getattr(step, "transformer_weights", None) is not None:
+        raise NoImage(f"{kind} weighs its parts, and what that makes of a range is not looked at")
+    if kind == "Pipeline":
+        return reduce(lambda image, part: _transform_image(part[1], image), step.steps, given)
+    if kind == "FeatureUnion":
+        return _join([_transform_image(inner, given) for _, inner in step.transformer_list if inner != "drop"])
+    if kind == "ColumnTransformer":
+        return _transform_columns(step, given)
+    if kind == "SimpleImputer":
+        numbers = all(isinstance(v, int | float | np.number) for v in step.statistics_.tolist())
+        value = step.statistics_.astype(np.float64) if numbers else np.nan
+        return Image(np.minimum(given.low, value), np.maximum(given.high, value), given.names)
+    if kind == "OrdinalEncoder":
+        ends = [v for v in (0.0, step.unknown_value, step.encoded_missing_value) if v is not None and np.isfinite(v)]
+        high = np.array([len(c) - 1.0 for c in step.categories_])
+        return Image(np.full(len(high), min(ends)), np.maximum(high, max(ends)), given.names)
+    if kind == "OneHotEncoder":
+        gone = [None] * len(step.categories_) if step.drop_idx_ is None else step.drop_idx_
+        widths = [len(c) - (g is not None) for c, g in zip(step.categories_, gone, strict=True)]
+    elif type(step) in _OWN:
+        widths = [len(c.values or ()) + c.missing + (kind == "FixedScaler") for c in step.columns_]
+    else:
+        raise NoImage(f"the answers of {kind} have no limit")
+    edges = np.cumsum([0, *widths]).tolist()
+    blocks = () if kind == "FixedScaler" else tuple(tuple(range(a, b)) for a, b in pairwise(edges) if b > a)
+    return Image(np.zeros(edges[-1]), np.ones(edges[-1]), [""] * edges[-1], blocks)
+
+
+def _transform_columns(step: Any, given: Image) -> Image:
+    parts = {}
+    for name, inner, _ in step.transformers_:
+        if not (isinstance(inner, str) and inner == "drop"):
+            where, columns = step.output_indices_[name], list(step._transformer_to_input_indices[name])  # noqa: SLF001  how it resolved names
+            place = {c: k for k, c in enumerate(columns)}
+            blocks = (tuple(place[j] for j in b if j in place) for b in given.blocks)
+            at, names = np.asarray(columns, dtype=np.int64), [given.names[c] for c in columns]
+            chosen = Image(given.low[at], given.high[at], names, tuple(b for b in blocks if b))
+            parts[where.start, name] = part = _transform_image(inner, chosen)
+            if where.stop - where.start != len(part.low):
+                raise NoImage(f"step {name!r} gives {where.stop - where.start} features, {len(part.low)} were expected")
+    return _join([part for _, part in sorted(parts.items(), key=lambda item: item[0])])
+
+
+def _join(images: Sequence[Image]) -> Image:
+    """Return the features of several images, one after the other."""
+    start = np.cumsum([0, *(len(i.low) for i in images)]).tolist()
+    blocks = tuple(tuple(j + s for j in b) for i, s in zip(images, start, strict=False) for b in i.blocks)
+    low, high = (np.concatenate([np.zeros(0), *(getattr(i, end) for i in images)]) for end in ("low", "high"))
+    return Image(low, high, [name for i in images for name in i.names], blocks)

@@ -1,5 +1,6 @@
-"""Models whose scores are sums over columns: two fitted models limit every answer, whatever trained them."""
+"""What models with and without a person show: sums over columns limit every answer, a declared list is asked whole."""
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -7,13 +8,17 @@ import numpy as np
 
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
+from privgate.errors import SubjectError
 from privgate.kernel import Case, Refused
 from privgate.kernel.linear import RELEASES
+from privgate.statistics.leakage import largest_change
 from privgate.subject.accepted_questions import is_double
+from privgate.subject.containers import make_like, stack
 from privgate.subject.subject import Subject
-from privgate.theorems import affine_scores
+from privgate.theorems import affine_scores, hypotheses
 from privgate.theorems.affine_scores import HEAD
 from privgate.theorems.certificate import Certified, Theorem, Units
+from privgate.theorems.closed_form import REFIT, TOLERANCE, Retrained, Status
 
 TABLES = "affine_scores"  # of ``Retrained.changes``: the tables of the models without each person
 #: people who are trained without for their tables alone, and numbers of one table, at most
@@ -92,48 +97,40 @@ class Linear(Theorem):
 
     def certify(self, about: Units) -> Certified:
         """Return the kernel's limits of each of the units; infinite for whom no model is read."""
-        upper, lower = np.full(len(about.units), np.inf), np.zeros(len(about.units))
-        why, kept = limited(about)
-        if kept is not None:
-            at = np.flatnonzero(np.isin(about.units, kept.units))
-            upper[at], lower[at] = kept.high, kept.low
+        subject, units, retrained, fleet = about.subject, about.units, about.retrained, about.fleet
+        if fleet is None or retrained is None or len(retrained.seeds) > 1 or not len(units):
+            return Certified.nothing(units, why="models are read under one seed")
+        tables, task = retrained.changes.get(TABLES), reads(subject)
+        members = [np.zeros(0, dtype=np.int64)]  # nobody, and then each of them
+        if tables is None:
+            if len(units) > MOST:
+                return Certified.nothing(units, why=f"more than {MOST} people would be trained without for it alone")
+            members += [subject.data.units[int(u)] for u in units]
+        lost = np.full((1 + task[1], subject.width), -np.inf)
+        answers = fleet.read_models(subject, retrained.seeds[0], members, task)
+        full, *others = (lost if a.problem else a.log_p for a in answers)
+        with_ = full[1:].ravel()
+        without = (np.array(others)[:, 1:] if tables is None else tables[0]).reshape(len(units), -1)
+        same = (without[:, :3] == with_[:3]).all(axis=1)  # fewer features where a category went with somebody
+        if with_[0] != 1 or not same.any():  # whoever has a model that is not read is not limited
+            reasons = (decode_reason(t) for t in (with_, *without) if t[0] == 0)
+            return Certified.nothing(units, why=next((why for why in reasons if why), "no model is trained"))
+        shape = (3, (_count_numbers(subject) - HEAD) // 3 // subject.width, int(with_[2]))
+        body = slice(HEAD, HEAD + int(np.prod(shape)))
+        settings = {
+            "release": RELEASES[int(with_[1])],
+            "features": int(max(with_[3], *without[same, 3])),
+            "single": bool(max(with_[4], *without[same, 4])),
+        }
+        case = pose(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), settings)
+        try:
+            kept = Kept.judge_case(case, units[same])
+        except Refused as exc:
+            return Certified.nothing(units, why=str(exc))
+        upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
+        upper[same], lower[same] = kept.high, kept.low
         words = ("the fitted steps were asked at every choice of every column, and the endpoint refuses all else",)
-        why = why if np.isinf(upper).all() else ""
-        return Certified(upper, lower, words, why, cases=() if kept is None else (kept,))
-
-
-def limited(about: Units) -> tuple[str, Kept | None]:
-    """Return (why anybody is not limited, the case of those whose models were read, ascending)."""
-    subject, units, retrained, fleet = about.subject, about.units, about.retrained, about.fleet
-    if fleet is None or retrained is None or len(retrained.seeds) > 1 or not len(units):
-        return "models are read under one seed", None
-    tables, task = retrained.changes.get(TABLES), reads(subject)
-    members = [np.zeros(0, dtype=np.int64)]  # nobody, and then each of them
-    if tables is None:
-        if len(units) > MOST:
-            return f"more than {MOST} people would be trained without for it alone", None
-        members += [subject.data.units[int(u)] for u in units]
-    lost = np.full((1 + task[1], subject.width), -np.inf)
-    answers = fleet.read_models(subject, retrained.seeds[0], members, task)
-    full, *others = (lost if a.problem else a.log_p for a in answers)
-    with_ = full[1:].ravel()
-    without = (np.array(others)[:, 1:] if tables is None else tables[0]).reshape(len(units), -1)
-    same = (without[:, :3] == with_[:3]).all(axis=1)  # fewer features where a category went with somebody
-    if with_[0] != 1 or not same.any():  # whoever has a model that is not read is not limited
-        reasons = (decode_reason(t) for t in (with_, *without) if t[0] == 0)
-        return next((why for why in reasons if why), "no model is trained"), None
-    shape = (3, (_count_numbers(subject) - HEAD) // 3 // subject.width, int(with_[2]))
-    body = slice(HEAD, HEAD + int(np.prod(shape)))
-    settings = {
-        "release": RELEASES[int(with_[1])],
-        "features": int(max(with_[3], *without[same, 3])),
-        "single": bool(max(with_[4], *without[same, 4])),
-    }
-    case = pose(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), settings)
-    try:
-        return NO_DIGITS, Kept.judge_case(case, units[same])
-    except Refused as exc:
-        return str(exc), None
+        return Certified(upper, lower, words, NO_DIGITS if np.isinf(upper).all() else "", cases=(kept,))
 
 
 def decode_reason(table: Float) -> str:
@@ -158,3 +155,112 @@ def pose(subject: Subject, tables: tuple[Float, Float], stated: Any) -> Case:
 
 
 LINEAR = Linear()
+
+
+# A declared list of questions: DTP over it is found by asking every one of both models, whatever the model.
+
+#: names in ``Retrained.changes``: log-probabilities at the listed questions, shape (S, U, Q, K)
+WITH, WITHOUT = "listed_with", "listed_without"
+
+
+def container(subject: Subject) -> Any:
+    """Return the listed questions as the recipe's kind of records; None where none are listed.
+
+    ``SubjectError``: records of this kind cannot hold some question.
+    """
+    domain = subject.accepted
+    if domain is None or domain.queries is None:
+        return None
+    rows = np.array(domain.queries, dtype=np.float64)
+    if getattr(subject.data.X, "shape", ())[1:] != rows.shape[1:]:
+        raise SubjectError(f"the domain lists questions of {rows.shape[1]} numbers, which the records are not")
+    with np.errstate(invalid="ignore"):
+        records = make_like(rows, subject.data.X)
+    back = hypotheses.dense(records)
+    odd = np.ones(1, dtype=bool) if back is None else (back != rows).any(axis=1)
+    if odd.any():
+        which = f"question {odd.argmax() + 1} of the domain's list"
+        raise SubjectError(f"{which} is no record of the data's number types; write it in them")
+    return records
+
+
+def beside(subject: Subject, units: Index, rows: tuple[Index, Index]) -> tuple[Subject, tuple[Index, Index]] | None:
+    """Return the subject with the listed questions as further candidates, and the rows with all of them for each unit.
+
+    Each unit's own rows come first. None where none are listed.
+    """
+    records = container(subject)
+    if records is None:
+        return None
+    known, size, count = subject.data.candidates, subject.data.pool_size, int(records.shape[0])
+    label = np.full(count, subject.data.y[0])
+    both = (records, label) if known is None else (stack(known[0], records), np.concatenate([known[1], label]))
+    unit = np.concatenate([rows[0], np.repeat(np.arange(len(units)), count)])
+    query = np.concatenate([rows[1], np.tile(size + np.arange(count), len(units))])
+    order = np.argsort(unit, kind="stable")
+    return subject.with_data(replace(subject.data, candidates=both)), (unit[order], query[order])
+
+
+def apart(subject: Subject, retrained: Retrained) -> Retrained:
+    """Return what was answered about ``beside``'s rows, the listed questions moved to ``changes``."""
+    mine, (S, _, K) = retrained.row_query < subject.data.pool_size, retrained.log_with.shape
+    with_, without = (
+        values[:, ~mine].reshape(S, len(retrained.units), -1, K)
+        for values in (retrained.log_with, retrained.log_without)
+    )
+    return replace(
+        retrained,
+        row_unit=retrained.row_unit[mine],
+        row_query=retrained.row_query[mine],
+        log_with=retrained.log_with[:, mine],
+        log_without=retrained.log_without[:, mine],
+        changes={**retrained.changes, WITH: with_, WITHOUT: without},
+    )
+
+
+class ListedQuestions(Theorem):
+    """The largest change over a finite list is the largest that is found: exact, for any model and any training.
+
+    A person's own records count as questions too, whether they are listed or not.
+
+    A comparison with refits lets a closed form pass that is off by its tolerance beyond its stated error, on either
+    side of a change. What adds the same numbers in another order errs by a share of them, too: a score of d terms,
+    whose moments are sums over n records, by ``n + d + 8`` roundings of its size on either way.
+    """
+
+    name = "listed_questions"
+    source = "docs/mathematics.md, section 0"
+    needs_retrained = True
+
+    def unfit(self, subject: Subject) -> str:
+        """Return why it does not apply; empty if it does."""
+        domain = subject.accepted
+        if domain is None or domain.queries is None:
+            return "the recipe is not asked from a declared list, Domain(queries=…)"
+        if not subject.release.exact:
+            return f"the release is {subject.release.form}; the list is compared as exact probabilities"
+        return ""
+
+    def certify(self, about: Units) -> Certified:
+        """Return the change of each person; infinite where a model is missing, or several seeds were averaged."""
+        found, data, domain = about.retrained, about.subject.data, about.subject.accepted
+        upper, lower = np.full(len(about.units), np.inf), np.zeros(len(about.units))
+        if found is not None and WITH in found.changes and len(found.seeds) == 1:
+            sure = np.isin(found.status, (Status.EXACT, Status.CONVERGED)) & np.isfinite(found.error)
+            share = 4 * (data.n + int(data.X.shape[1]) + 8) * hypotheses.U
+            for k in np.flatnonzero(sure):
+                slack = 0.0 if found.engine[k] == REFIT else TOLERANCE
+                answers = found.changes[WITH][0, k], found.changes[WITHOUT][0, k]
+                lower[k], upper[k] = _limit_change(*answers, 2 * (found.error[k] + slack), share)
+        count = 0 if domain is None or domain.queries is None else len(domain.queries)
+        words = f"the endpoint answers {count} listed questions and no other; every one was put to both models"
+        return Certified(upper, lower, (words,))
+
+
+def _limit_change(with_: Float, without: Float, error: float, share: float) -> tuple[float, float]:
+    """Return between what the largest change over the questions (Q, K) lies."""
+    if np.isnan(with_).any() or np.isnan(without).any():
+        return np.inf, np.inf
+    change = largest_change(with_, without)
+    off = error + share * sum(np.where(np.isinf(v), 0.0, np.abs(v)).max(axis=1) for v in (with_, without))
+    return max(float((change - off).max()), 0.0), float((change + off).max())

@@ -15,8 +15,8 @@ from privgate.kernel.sample import plan_looks
 from privgate.models import SmoothedNeighbors
 from privgate.theorems import catalogue
 from privgate.theorems.certificate import Units
+from privgate.theorems.closed_form import REFIT
 from privgate.theorems.newton import Newton
-from privgate.theorems.retrained import REFIT
 from privgate.training.fleet import Fleet
 from privgate.verdict import Finding, Outcome
 from tests.check.test_confirm import APPROVED, evidence, numbers, subject

@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from privgate import Policy, Recipe, Subject, TrainingData
 from privgate.check.gate import evaluate
 from privgate.controls import seeds
-from privgate.influence import other_seeds
+from privgate.influence import per_person
 from privgate.run.run import Budget
 from privgate.verdict import Outcome
 
@@ -66,7 +66,7 @@ def test_above_at_the_released_seed_is_refused_if_five_others_show_it_and_never_
     assert rule.high > 1.0
     behind = verdict.evidence.measurements[next(iter(verdict.evidence.measurements))].behind
     assert (behind.followed, behind.shown) == (True, outcome is Outcome.FAILED)
-    assert fleet.calls - before < 20 + 2 * N + (1 + other_seeds.MOST_PAIRED) * seeds.PAIRED
+    assert fleet.calls - before < 20 + 2 * N + (1 + per_person.MOST_PAIRED) * seeds.PAIRED
 
 
 def of_seed(X, y, *, seed):

@@ -45,7 +45,7 @@ def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
     InProcess, answer = module("in_process").InProcess, module("leaving_out").answer
 
     certificate = catalogue.THEOREMS.get(name) or catalogue.THEOREMS[RETIRED[name]]
-    if certificate.applies(subject):
+    if certificate.refusal(subject):
         return None
     units, made = np.arange(len(subject.data.units)), None
     if certificate.needs_retrained:

@@ -13,7 +13,7 @@ from privgate.linear_scores import softmax_scores
 from privgate.report import report_document as rendering
 from privgate.run.run import Budget
 from privgate.subject.release import Release
-from privgate.theorems.retrained import Retrained, Status
+from privgate.theorems.closed_form import Retrained, Status
 from privgate.verdict import Outcome
 
 N = 60

@@ -9,7 +9,7 @@ from privgate.check.gate import evaluate
 from privgate.influence.per_person import measure_influence
 from privgate.run.run import Budget
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
-from privgate.theorems.retrained import Retrained, Status
+from privgate.theorems.closed_form import Retrained, Status
 from privgate.verdict import Outcome
 
 N = 24

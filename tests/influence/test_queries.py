@@ -51,10 +51,9 @@ def fleet():
         yield made
 
 
-def run(subject, fleet, units, **effort):
-    return question_search.search(
-        subject, np.asarray(units), fleet, np.random.default_rng(0), effort=question_search.QueryEffort(**effort)
-    )
+def run(subject, fleet, units, rounds=3, records=200, queries=256):
+    effort, rng = (rounds, records, queries), np.random.default_rng(0)
+    return question_search.search(subject, np.asarray(units), fleet, rng, effort=effort)
 
 
 def test_the_planted_classifier_is_found_when_its_input_is_in_the_declared_domain(fleet):

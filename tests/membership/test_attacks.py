@@ -21,7 +21,7 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
-from privgate.theorems.retrained import Status
+from privgate.theorems.closed_form import Status
 from tests.in_process import InProcess
 
 TREE = DecisionTreeClassifier()

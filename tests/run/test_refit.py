@@ -19,8 +19,7 @@ from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.theorems.closed_form import Asked
-from privgate.theorems.retrained import Status
+from privgate.theorems.closed_form import Asked, Status
 from privgate.training.fleet import Fleet
 
 N = 24

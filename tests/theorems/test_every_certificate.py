@@ -28,7 +28,7 @@ def without_domain(name):
 
 
 #: theorems about every query there is, or about categories read off the data
-ANYWHERE = [name for name in NAMES if not catalogue.THEOREMS[name].applies(without_domain(name))]
+ANYWHERE = [name for name in NAMES if not catalogue.THEOREMS[name].refusal(without_domain(name))]
 #: whose models answer nothing that is missing, infinite or large
 REFUSING = ("categorical_nb",)
 #: rounding of sums, and of refits that solve their equations in another order
@@ -39,7 +39,7 @@ EXACT = ("bernoulli_nb", "categorical_nb", "contingency_table")
 
 def speak(name, instance, units=None):
     theorem, subject, fleet = catalogue.THEOREMS[name], instance.subject, InProcess()
-    assert theorem.applies(subject) == ""
+    assert theorem.refusal(subject) == ""
     units, given = np.arange(len(subject.data.units)) if units is None else units, None
     if theorem.whole:  # reads the models of refits
         given = refit.leave_out(Asked(subject, units, (None,), fleet), changes=True)
@@ -92,7 +92,7 @@ def test_five_hundred_instances_of_each_family(name):
     units = refused = 0
     furthest = 0.0
     for seed in range(1000, 1500):
-        if said := catalogue.THEOREMS[name].applies(FAMILIES[name](np.random.default_rng(seed)).subject):
+        if said := catalogue.THEOREMS[name].refusal(FAMILIES[name](np.random.default_rng(seed)).subject):
             assert "stops" in said or "rounding" in said, said  # nothing else may silence a family
             refused += 1
             continue
@@ -184,14 +184,13 @@ def my_predict(model, X):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_says_why_it_does_not_apply_to_another_release_another_model_or_a_wrapped_one(name):
-    subject, applies = FAMILIES[name](np.random.default_rng(1)).subject, catalogue.THEOREMS[name].applies
+    subject, refuse = FAMILIES[name](np.random.default_rng(1)).subject, catalogue.THEOREMS[name].refusal
     others = [TREE, *(replace(subject, release=Release(form=form)) for form in ("rounded", "label", "top_k"))]
     if name != "listed_questions":  # whatever answers is asked
         others.append(Subject.local(Recipe(subject.recipe.training, predict=my_predict), subject.data))
-    assert all(applies(other).startswith("does not apply, because ") for other in others)
+    assert all(refuse(other) for other in others)
     if name not in ANYWHERE and name != "listed_questions":  # without a list it is another kind of subject
-        said = applies(without_domain(name))
-        assert said.startswith("does not apply, because ")
+        said = refuse(without_domain(name))
         assert "Domain(" in said
         assert "infinite" in said
 

@@ -18,7 +18,7 @@ from privgate.models.columns import Column
 from privgate.policy import Policy
 from privgate.theorems import catalogue
 from privgate.theorems.closed_form import Asked
-from privgate.theorems.listed import ListedQuestions, container
+from privgate.theorems.two_models import ListedQuestions, container
 from privgate.training.fleet import Fleet
 from tests.in_process import InProcess
 from tests.leaving_out import answer

@@ -16,7 +16,7 @@ def verify(seed, count, most):
     subject = subject_of(np.random.default_rng(seed))
     everyone = np.arange(len(subject.data.units))
     some = np.sort(np.random.default_rng(seed).permutation(everyone)[:most])
-    refused, answers, solver = NEWTON.applies(subject), answer(subject, everyone), subject.recipe.training.solver
+    refused, answers, solver = NEWTON.refusal(subject), answer(subject, everyone), subject.recipe.training.solver
     count[f"{'refused' if refused else 'accepted'} {solver}"] += 1
     if refused and answers is None:
         return

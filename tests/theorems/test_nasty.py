@@ -17,7 +17,7 @@ def compare(name, seed):
     rng = np.random.default_rng([seed, sum(name.encode())])
     instance, theorem = make_nasty(name, rng), catalogue.THEOREMS[name]
     subject = instance.subject
-    if theorem.applies(subject):
+    if theorem.refusal(subject):
         return 0, True
     found, domain = theorem.bound(subject, np.arange(len(subject.data.units)), None), subject.data.domain
     order = np.argsort(-np.where(np.isinf(found.upper), -1.0, found.upper), kind="stable")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privgate import Domain
-from privgate.theorems.hypotheses import Reach
+from privgate.theorems.hypotheses import attain, holds, read_domain
 
 BOX = Domain(box=((-1.0, 2.0), *[(0.0, 1.0)] * 5, (0.0, 0.5)), blocks=((1, 2, 3), (4, 5)))
 
@@ -14,14 +14,14 @@ BOX = Domain(box=((-1.0, 2.0), *[(0.0, 1.0)] * 5, (0.0, 0.5)), blocks=((1, 2, 3)
 def test_what_a_domain_of_blocks_says_of_vectors():
     three, two = (np.eye(k + 1, k, -1).tolist() for k in (3, 2))  # one of them, or none
     corners = np.array([[a, *b, *c, d] for a, b, c, d in itertools.product((-1.0, 2.0), three, two, (0.0, 0.5))])
-    reach, w = Reach.of(BOX, 7), np.random.default_rng(0).normal(size=(50, 7))
-    assert reach.inside(corners).all()
-    assert not reach.inside(np.array([[0.0, 1, 1, 0, 0, 0, 0], [0.0, 0, 0, 0, 2, 0, 0]])).any()
-    np.testing.assert_allclose(reach.maximum(w), (corners @ w.T).max(axis=0))
-    best = reach.best(w)
-    assert reach.inside(best).all()
-    np.testing.assert_allclose((best * w).sum(axis=1), reach.maximum(w))
-    assert reach.inside(reach.best(np.ones((1, 7)))).all()  # columns that tie
+    reach, w = read_domain(BOX, 7), np.random.default_rng(0).normal(size=(50, 7))
+    assert holds(reach, corners).all()
+    assert not holds(reach, np.array([[0.0, 1, 1, 0, 0, 0, 0], [0.0, 0, 0, 0, 2, 0, 0]])).any()
+    np.testing.assert_allclose(reach.most(w), (corners @ w.T).max(axis=0))
+    best = attain(reach, w)
+    assert holds(reach, best).all()
+    np.testing.assert_allclose((best * w).sum(axis=1), reach.most(w))
+    assert holds(reach, attain(reach, np.ones((1, 7)))).all()  # columns that tie
     assert Domain.from_payload(BOX.payload()) == BOX
     assert "blocks" not in Domain(box=((0.0, 1.0),)).payload()
 

@@ -378,7 +378,7 @@ def test_public_records_reach_every_member_and_another_label_is_another_record()
     Z, t = table(seed=1, n=50)
     made = model(shards=10, public=(Z, t)).fit(X, Y)
     assert all(m.class_count_.sum() >= 50 for m in made.members_)
-    assert THEOREM.applies(subject(clone(made))) == ""
+    assert THEOREM.refusal(subject(clone(made))) == ""
     about = subject(model(public=(X[:5], 1 - Y[:5])))
     assert (upper(about) <= 1).all()
     assert THEOREM.every_data_set(about) == pytest.approx(1.0, abs=1e-6)
@@ -417,7 +417,7 @@ def plain_function(x):
     ],
 )
 def test_the_theorem_applies_to_strangers_of_known_libraries_alone(made, said):
-    found = THEOREM.applies(subject(made))
+    found = THEOREM.refusal(subject(made))
     assert said in found
     assert bool(said) == bool(found)
 
