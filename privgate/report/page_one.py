@@ -125,11 +125,11 @@ def reason(doc: ReportDocument) -> str:
         said = say("reason.refused") + _stop(
             whole(say(key, title=title, message=prose(a.finding.message)), _ROOM["reason"])
         )
-        return f"{said} {say('reason.more', titles='; '.join(others[:3]))}" if others else said
+        return f"{said} {say('reason.more', titles='; '.join(others[:2]))}" if others else said
     doubted = [a for a in every if a.outcome is Outcome.WARNED]
     warned = [say("row.title", title=a.asked) if a.condition else a.asked for a in doubted if not a.finding.waiver]
     told = [say("reason.scope")] if words.decide(doc).scope else []
-    told += [say("reason.warned", titles="; ".join(warned[:3]))] if warned else []
+    told += [say("reason.warned", titles="; ".join(warned[:2]))] if warned else []
     waived = ((a.asked, whole(prose(a.finding.waiver), 120)) for a in doubted if a.finding.waiver)
     return " ".join([*told, *(_stop(say("reason.waived", title=title, why=why)) for title, why in waived)])
 
