@@ -193,8 +193,8 @@ def _is_prompt(client: Any, model: Any, version: str) -> bool:
         held = _ask(client, "get_model_version", model.name, version)
     except RegistryError:
         return False
-    # its public tags leave out the one that is looked for
-    return held is not None and is_prompt(held.source, held.source, held.tags, model._tags)  # noqa: SLF001
+    tags = model._tags  # noqa: SLF001  its public tags leave out the one that is looked for
+    return held is not None and is_prompt(held.source, held.source, held.tags, tags)
 
 
 def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
