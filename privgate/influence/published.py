@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.evidence import CaseNote, Count, InfluencePart, PublishedBound, RecheckRow, UnitCoverage
+from privgate.evidence import CaseNote, InfluencePart, PublishedBound, RecheckRow, UnitCoverage
 from privgate.influence import left_out, person_table, regressors
 from privgate.run.needs import Need
 from privgate.run.run import Run
@@ -153,11 +153,11 @@ def describe_influence(run: Run) -> InfluencePart | None:
 
 def describe_end(run: Run) -> str:
     """Return that people were left out of the work, and what their figures are worth, one sentence; else empty."""
-    if not (missing := left_out.count_missing(run)):
+    if not left_out.count_missing(run):
         return ""
     people, decided = run.once(left_out.leave_out).people, run.once(left_out.leave_out).decided_by
     return (
-        f"{Count(missing, people)} of {people} people were not left out of any training, because the rule "
+        f"the others of {people:,} people were not left out of any training, because the rule "
         f"{decided} had refused before; riskiest first, so that figures over all people are lower limits only"
     )
 

@@ -51,7 +51,7 @@ def draw_influence(doc: ReportDocument) -> Picture:
     if not units.everybody:
         shown = [getattr(w, figure) for w in units.worst]
         steps = [(float(k), v) for k, v in enumerate([*shown, shown[-1]])]
-        caption = say("picture.worst", count=len(shown), total=number(units.n))
+        caption = say("picture.worst")
     else:
         steps = _rank(units, figure)
         drawn = units.n < doc.subject.n_units

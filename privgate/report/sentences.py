@@ -73,7 +73,7 @@ SENTENCES: Mapping[str, str] = {
     "picture.attack": "Can an attacker tell who was in the data?",
     "picture.everybody": "All {total} people, largest influence first.",
     "picture.drawn": "{total} people drawn at random, largest influence first.",
-    "picture.worst": "The {count} largest of {total} people, largest first.",
+    "picture.worst": "Those with the largest influence, largest first.",
     "picture.limit": "Dashed: the limit.",
     "picture.no_people": "Not measured: nobody was left out of training.",
     "picture.numbers": "Of a model that predicts numbers the evidence has figures, and no drawing.",

@@ -101,7 +101,7 @@ def test_a_key_that_nobody_declared_does_not_fit(runs, published):
 
 
 def test_the_runs_fill_every_section(runs):
-    docs = [runs.compared(), *(runs.document(k) for k in ("private", "declared", "attacked"))]
+    docs = [runs.compared(), *(runs.document(k) for k in ("private", "erased", "attacked"))]
 
     assert {s.name for d in docs for s in sections(report_schema.read(d))} == set(CATALOGUE)
 

@@ -80,7 +80,7 @@ def test_page_one_says_that_candidates_are_unfit_however_many_rules_there_are(ru
 
 @pytest.mark.parametrize(("failure", "exception"), [(0.0, False), (0.001, True)])
 def test_the_headline_of_deletion_names_prior_and_exception(runs, failure, exception):
-    doc = runs.document("declared")
+    doc = runs.document("erased")
     for row in doc["evidence"]["claims"]["deletion"]:
         row |= {"prior": 0.001, "failure": failure}
     said = sections.deletion(read(doc)).blocks[0].text
