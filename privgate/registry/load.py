@@ -20,6 +20,7 @@ from privgate.registry import native as environment
 from privgate.registry.client import ADDRESSES, connect, download
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import Named, named
+from privgate.registry.requirement_files import check_requirements
 from privgate.registry.stored_files import StoredFiles, stored_files
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import estimators, sources
@@ -156,7 +157,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
             "data": data.digest,
             "files": digest.of_manifest(every),
         },
-        detail=_detail(target, document, flavor),
+        detail=_detail(target, document, flavor, check_requirements(folder)),
     )
 
 
@@ -180,7 +181,7 @@ def _pickled(files: Iterable[Path]) -> Iterator[str]:
                     yield f"{(a or c or g or b'privgate.models').decode()}.{(b or d or e).decode()}"
 
 
-def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, Any]:
+def _detail(target: Named, document: dict[str, Any], flavor: str, packages: Precondition) -> dict[str, Any]:
     recorded = document["environment"]
     differences = environment.differences(recorded)
     same = Precondition("environment", "passed", "the recorded environment is the present one")
@@ -196,7 +197,7 @@ def _detail(target: Named, document: dict[str, Any], flavor: str) -> dict[str, A
         "logged_at": document["logged_at"],
         "data_kind": document["data"]["kind"],
         "environment": {"recorded": recorded, "differences": differences},
-        "preconditions": [same],
+        "preconditions": [same, packages],
     }
 
 

@@ -1,0 +1,84 @@
+"""From where a model's requirements may be installed: a table of lines, and one refusal by the gate itself."""
+
+import pytest
+
+from privgate.registry.requirement_files import VARIABLE, check_requirements
+
+MLMODEL = "flavors:\n  python_function:\n    env: {conda: conda.yaml, virtualenv: python_env.yaml}\n"
+LISTED = "https://packages.example.org/simple git+https://git.example.org/team"
+#: a line of requirements.txt, and whether it passes where nothing is listed, and where ``LISTED`` is
+LINES = [
+    ("numpy==2.1.0 --hash=sha256:00", True, True),
+    ("torch==2.13.0+cpu ; python_version >= '3.11'", True, True),
+    ("ray[serve] >= 2, \\\n  < 3  # comment", True, True),
+    ("--index-url https://pypi.org/simple", True, True),
+    ("--pre", True, True),
+    ("-i https://packages.example.org/simple", False, True),
+    ("--index-url=https://packages.example.org/simple/", False, True),
+    ("--index-url https://packages.example.org.evil.net/simple", False, False),
+    ("--extra-index-url https://packages.example.org/simple/../other", False, False),
+    ("--extra-index-url ${INDEX}", False, False),
+    ("--trusted-host packages.example.org", False, True),
+    ("--find-links https://evil.net", False, False),
+    ("-fhttps://evil.net", False, False),
+    ("name @ https://evil.net/name-1.tar.gz", False, False),
+    ("git+https://git.example.org/team/name@v1", False, True),
+    ("-e git+https://git.example.org/team/name", False, True),
+    ("-e .", False, False),
+    ("../name", False, False),
+    ("./name-1.tar.gz", False, False),
+    ("wheels/own-1-py3-none-any.whl", True, True),
+    ("own @ wheels/own-1-py3-none-any.whl", True, True),
+    ("wheels/none-1-py3-none-any.whl", False, False),
+    ("-r other.txt", True, True),
+    ("-r nested.txt", False, False),
+    ("-c ../constraints.txt", False, False),
+    ("-r https://evil.net/r.txt", False, False),
+    ("--config-settings x=y", False, False),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    (tmp_path / "MLmodel").write_text(MLMODEL)
+    (tmp_path / "other.txt").write_text("scipy\n")
+    (tmp_path / "nested.txt").write_text("-r deeper.txt\n")
+    (tmp_path / "deeper.txt").write_text("scipy\n\ngit+ssh://evil.net/name\n")
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels/own-1-py3-none-any.whl").write_bytes(b"wheel")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("line", "unlisted", "listed"), LINES)
+def test_a_line_passes_only_where_it_names_a_usual_or_a_listed_place(folder, monkeypatch, line, unlisted, listed):
+    (folder / "requirements.txt").write_text(f"numpy\n{line}\n")
+    assert check_requirements(folder).outcome == ("passed" if unlisted else "failed")
+
+    monkeypatch.setenv(VARIABLE, LISTED)
+    assert check_requirements(folder).outcome == ("passed" if listed else "failed")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("conda.yaml", "channels: [conda-forge]\ndependencies:\n- python=3.11\n- pip: [numpy]\n", ""),
+        ("conda.yaml", "channels:\n- defaults\n- evil\ndependencies: [python]\n", "conda.yaml, line 3: channel 'evil'"),
+        ("conda.yaml", "dependencies:\n- evil::python\n", "conda.yaml, line 2: channel 'evil'"),
+        ("conda.yaml", "dependencies:\n- pip:\n  - --index-url https://evil.net\n", "conda.yaml, line 3: "),
+        ("python_env.yaml", "python: 3.11.7\ndependencies: [-r requirements.txt]\nbuild_dependencies: [pip==24]\n", ""),
+        ("python_env.yaml", "python: 3.11.7\nbuild_dependencies:\n- git+https://evil.net\n", "python_env.yaml, line 3: "),
+        ("nested.txt", "-r deeper.txt", ""),  # which nothing names
+        ("uv.lock", 'source = { registry = "https://evil.net/simple" }\n', "uv.lock, line 1: "),
+        ("uv.lock", 'source = { registry = "https://pypi.org/simple" }\n', ""),
+        ("requirements.txt", "-r nested.txt\n", "deeper.txt, line 3: "),
+        ("conda.yaml", "dependencies: [", "cannot be read"),
+    ],
+)  # fmt: skip
+def test_every_file_that_is_read_when_a_model_is_served_is_looked_at(folder, file, text, says):
+    (folder / "requirements.txt").write_text("numpy\n")
+    (folder / file).write_text(text)
+    answer = check_requirements(folder)
+
+    assert (answer.outcome == "failed") is bool(says)
+    assert says in answer.message
