@@ -117,6 +117,7 @@ class _File(Written):
     accept_unboxed: bool = False
     check_files: bool = False
     audit_log: str | None = None
+    registry_uri: str = ""
 
 
 class _Named(_File):
@@ -151,6 +152,8 @@ class Guard:
     accept_advisory: bool = False
     accept_unboxed: bool = False
     check_files: bool = False
+    #: where a server of artifacts alone asks which versions are released; empty for a server with a registry
+    registry_uri: str = ""
     #: where the guarded store records what it releases, refuses and withdraws
     audit_log: AuditLog | None = None
     #: by which policy which models are released; without one a target alone decides
@@ -192,6 +195,7 @@ class Guard:
             accept_advisory=raw.accept_advisory,
             accept_unboxed=raw.accept_unboxed,
             check_files=raw.check_files,
+            registry_uri=raw.registry_uri,
             audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
             table=table,
             files=(path, path.parent / raw.trust, *used),

@@ -87,7 +87,7 @@ def _held(session: Any, workspace: str) -> str:
     """Return what a workspace holds that must not be moved or deleted with it; empty if nothing."""
     from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModel
 
-    guard, now = _watch_configured().guard(), statement.now()
+    guard, now = watch_configured().guard(), statement.now()
     for model in session.query(SqlRegisteredModel).filter(SqlRegisteredModel.workspace == workspace):
         if guard.protects_model(model.name):
             return f"protected model {model.name!r}"
@@ -133,7 +133,7 @@ def guarded_store(store_uri: str, tracking_uri: str | None = None) -> Any:
     for equal, or this MLflow's store can write in a way that is unknown here; no call to the registry then succeeds.
     """
     inner = store_uri.removeprefix(SCHEME)
-    watch = _watch_configured()
+    watch = watch_configured()
     watch.guard()  # a server with an unusable configuration must not start
     check_scheme(inner)
     check_runs_nothing()
@@ -162,7 +162,7 @@ def _check_places(inner: str, watch: Watch) -> None:
             raise PolicyError(f"the database {inner!r:.200} is named by an address; name its file by the path alone")
         own.append(Path(urllib.parse.unquote(named)))
     for variable in _DESTINATIONS:
-        place = _local(os.environ.get(variable, ""))
+        place = _local(os.environ.get(variable, "").removeprefix(SCHEME))
         for path in own:
             if place is not None and path.resolve().is_relative_to(place):
                 raise PolicyError(
@@ -181,7 +181,8 @@ def _local(uri: str) -> Path | None:
     return Path(urllib.parse.unquote(parsed.path) if parsed.scheme else uri).resolve()
 
 
-def _watch_configured() -> Watch:
+def watch_configured() -> Watch:
+    """Return the guard of the file that the environment names; ``PolicyError``: it names none."""
     if not (path := os.environ.get(VARIABLE)):
         raise PolicyError(f"the guarded store needs its configuration file: set {VARIABLE} to its path")
     return Watch(Path(path))

@@ -67,7 +67,7 @@ def test_a_line_passes_only_where_it_names_a_usual_or_a_listed_place(folder, mon
         ("conda.yaml", "dependencies:\n- evil::python\n", "conda.yaml, line 2: channel 'evil'"),
         ("conda.yaml", "dependencies:\n- pip:\n  - --index-url https://evil.net\n", "conda.yaml, line 3: "),
         ("python_env.yaml", "python: 3.11.7\ndependencies: [-r requirements.txt]\nbuild_dependencies: [pip==24]\n", ""),
-        ("python_env.yaml", "python: 3.11.7\nbuild_dependencies:\n- git+https://evil.net\n", "python_env.yaml, line 3: "),
+        ("python_env.yaml", "python: 3.11.7\nbuild_dependencies:\n- git+https://e.net\n", "python_env.yaml, line 3: "),
         ("nested.txt", "-r deeper.txt", ""),  # which nothing names
         ("uv.lock", 'source = { registry = "https://evil.net/simple" }\n', "uv.lock, line 1: "),
         ("uv.lock", 'source = { registry = "https://pypi.org/simple" }\n', ""),

@@ -177,6 +177,7 @@ def guarded_folder(tmp_path_factory):
 def guarded_server(guarded_folder, site, running_mlflow):
     """A guarded server for the whole session; use names of your own in it."""
     options = ("--registry-store-uri", f"privgate:sqlite:///{guarded_folder}/tracking.db")
+    options += ("--artifacts-destination", f"privgate:{guarded_folder}/artifacts")
     # a webhook of a test is delivered at once, to loopback, over plain HTTP
     env = {
         "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http,https",

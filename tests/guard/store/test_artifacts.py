@@ -1,0 +1,93 @@
+"""The files of a released version: no client writes or deletes them, by whatever route; all others are free."""
+
+import sqlite3
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from privgate.guard.signing import TAG
+
+API = "/api/2.0/mlflow-artifacts"
+
+
+def send(registry, method, path, body=b"EVIL"):
+    """Return the status of a request to the server's artifact routes, and what it says."""
+    data = body if method in {"PUT", "POST"} else None
+    headers = {"Content-Type": "application/json"} if method == "POST" else {}
+    request = urllib.request.Request(registry.address + path, data=data, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as exc:
+        return exc.code, exc.read().decode()
+
+
+def place_of(registry, name, version):
+    return registry.client.get_model_version_download_uri(name, version).removeprefix("mlflow-artifacts:/")
+
+
+#: request, and its answers where nothing is released there and where something is
+ROUTES = {
+    "put a file": ("PUT", "{api}/artifacts/{place}/weights.json", {200}, {403}),
+    "put a new file": ("PUT", "{api}/artifacts/{place}/more/new.json", {200}, {403}),
+    "put by the ajax route": ("PUT", "/ajax-api/2.0/mlflow-artifacts/artifacts/{place}/weights.json", {200}, {403}),
+    "put encoded": ("PUT", "{api}/artifacts/{encoded}/weights.json", {200}, {403}),
+    "put in capitals": ("PUT", "{api}/artifacts/{capitals}/weights.json", {200}, {403}),
+    "put by two slashes": ("PUT", "{api}/artifacts/{doubled}/weights.json", {500}, {403, 500}),
+    "put by a step up": ("PUT", "{api}/artifacts/x/%2e%2e/{place}/weights.json", {400}, {400, 403}),
+    "parts": ("POST", "{api}/mpu/create/{place}", {501, 500, 400, 404}, {403, 501, 500, 400, 404}),
+    "delete a file": ("DELETE", "{api}/artifacts/{place}/weights.json", {200}, {403}),
+    "delete what does not exist": ("DELETE", "{api}/artifacts/{place}/none-such", {200, 404, 500}, {403}),
+    "delete the folder": ("DELETE", "{api}/artifacts/{place}", {200}, {403}),
+    "delete the folder above": ("DELETE", "{api}/artifacts/{parent}", {200}, {403}),
+}
+
+
+def spelled(path, place):
+    return path.format(
+        api=API, place=place, parent=place.rpartition("/")[0], capitals=place.upper(),
+        encoded=place.replace("m-", "%6d-", 1), doubled=place.replace("/", "//", 1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ROUTES)
+def test_files_below_a_released_version_stay_and_others_are_written(registry, name, tmp_path, way):
+    method, path, free, refused = ROUTES[way]
+    version = registry.log(name)
+    registry.sign(name, version, tmp_path)
+    other, target = registry.log(name, payload="other"), place_of(registry, name, version)
+    before = registry.files(f"mlflow-artifacts:/{target}")
+    status, said = send(registry, method, spelled(path, target), b'{"path": "weights.json", "num_parts": 2}')
+    assert status in refused, said
+    if status == 403:
+        assert f"models:/{name}/{version}, which is released" in said
+    assert registry.files(f"mlflow-artifacts:/{target}") == before
+
+    status, said = send(registry, method, spelled(path, place_of(registry, name, other)))
+    assert status in free, said
+
+
+def test_what_freezes_files_is_an_alias_or_a_statement_that_counts(registry, guarded_folder, name, tmp_path):
+    version = registry.log(name)
+    path = f"{API}/artifacts/{place_of(registry, name, version)}/weights.json"
+    ended = registry.claims(name, version, tmp_path)
+    ended = replace(ended, signed=ended.signed - timedelta(days=40), decided=ended.decided - timedelta(days=40),
+                    expires=ended.expires - timedelta(days=40))  # fmt: skip
+    other = registry.log(name, payload="other")
+    registry.sign(name, other, tmp_path)
+    copied = registry.client.get_model_version(name, other).tags[TAG]
+    for text in ("approved", registry.text(ended), copied):
+        with sqlite3.connect(guarded_folder / "tracking.db", timeout=30) as rows:  # the guard takes no such tag
+            rows.execute("REPLACE INTO model_version_tags (key, value, name, version) VALUES (?, ?, ?, ?)",
+                         (TAG, text, name, version))  # fmt: skip
+        assert send(registry, "PUT", path)[0] == 200, text[:40]
+
+    registry.client.set_registered_model_alias(name, "production", other)
+    path = f"{API}/artifacts/{place_of(registry, name, other)}/weights.json"
+    registry.client.delete_registered_model_alias(name, "production")
+    assert send(registry, "DELETE", path)[0] == 403  # its statement still lets it be released
+    registry.client.delete_model_version_tag(name, other, TAG)
+    assert send(registry, "DELETE", path)[0] == 200
