@@ -358,7 +358,7 @@ def _running_mlflow(
     command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), *options]
     if "--workers" not in options:
         command += ["--workers", "1"]
-    if "--backend-store-uri" not in options:
+    if not {"--backend-store-uri", "--artifacts-only"} & set(options):
         command += ["--backend-store-uri", f"sqlite:///{folder}/tracking.db"]
     if "--artifacts-destination" not in options:
         command += ["--artifacts-destination", str(folder / "artifacts")]

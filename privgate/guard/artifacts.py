@@ -253,10 +253,14 @@ def _ask_database(sessions: Any, touching: Any) -> Iterator[Held]:
 
 def _ask_server(client: Any, guard: "Guard", touching: Any) -> Iterator[Held]:
     """Give the versions of another server's registry whose files touch a place; it is asked for each address once."""
+    import requests
+
     from privgate.guard.guard_doctor import released as list_released
     from privgate.guard.rows import TAG
     from privgate.registry.client import list_pages
 
+    # MLflow's client tries again for minutes where nobody answers
+    requests.get(f"{guard.registry_uri.rstrip('/')}/health", timeout=_SECONDS).raise_for_status()
     known = {uri: target for uri, target in list_released(client, guard) if target}
     tagged = {f"models:/{v.name}/{v.version}": v for v in list_pages(client.search_model_versions) if TAG in v.tags}
     for uri in {**known, **tagged}:
@@ -270,6 +274,7 @@ def _ask_server(client: Any, guard: "Guard", touching: Any) -> Iterator[Held]:
             yield Held(name, version, _ADDRESSES[key], targets, "" if held is None else str(held.tags[TAG]))
 
 
+_SECONDS = 5.0
 #: addresses of files of (version, time of its creation), which never change
 _ADDRESSES: dict[tuple[str, Any], str] = {}
 

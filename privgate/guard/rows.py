@@ -200,7 +200,9 @@ def _compare_files(row: Row, claims: statement.Claims) -> None:
     """Recompute the digest of the stored files; only where the operator asks for it, since it reads all of them."""
     location, destination = row.storage, os.environ.get("_MLFLOW_SERVER_ARTIFACT_DESTINATION")
     if location.startswith("mlflow-artifacts:") and destination:  # which clients reach through this server
-        location = f"{destination.removeprefix('privgate:').rstrip('/')}/{urllib.parse.urlparse(location).path.lstrip('/')}"
+        location = (
+            f"{destination.removeprefix('privgate:').rstrip('/')}/{urllib.parse.urlparse(location).path.lstrip('/')}"
+        )
     with tempfile.TemporaryDirectory() as place:
         folder = download(location, Path(place), tracking_uri=None)
         if digest.of_manifest(layout.all_files(folder, rows=claims.rows)) != claims.files:

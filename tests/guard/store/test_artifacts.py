@@ -91,3 +91,42 @@ def test_what_freezes_files_is_an_alias_or_a_statement_that_counts(registry, gua
     assert send(registry, "DELETE", path)[0] == 403  # its statement still lets it be released
     registry.client.delete_model_version_tag(name, other, TAG)
     assert send(registry, "DELETE", path)[0] == 200
+
+
+OF_DATABASE = "privgate:sqlite:///{folder}/tracking.db"
+
+
+@pytest.mark.parametrize(
+    ("registry_uri", "options", "frozen", "free"),
+    [
+        ("{server}", ["--artifacts-only"], 403, 200),
+        pytest.param(OF_DATABASE, ["--artifacts-only"], 403, 200, marks=pytest.mark.slow),
+        ("http://127.0.0.1:9", ["--artifacts-only"], 503, 503),
+        pytest.param("", ["--artifacts-only"], 503, 503, marks=pytest.mark.slow),
+        ("", ["--registry-store-uri", OF_DATABASE, "--gunicorn-opts", "--timeout 60"], 403, 200),
+    ],
+)
+def test_every_kind_of_server_asks_the_registry_before_it_writes(
+    registry, guarded_folder, guarded_server, running_mlflow, name, tmp_path, registry_uri, options, frozen, free
+):
+    released, other = registry.log(name), registry.log(name, payload="other")
+    registry.sign(name, released, tmp_path)
+    config = registry.site.folder / "other-server.yaml"
+    uri = registry_uri.format(server=guarded_server, folder=guarded_folder)
+    config.write_text(registry.site.config.read_text() + (f"registry_uri: {uri}\n" if uri else ""))
+    options = [o.format(folder=guarded_folder) for o in options]
+    options += ["--artifacts-destination", f"privgate:{guarded_folder}/artifacts"]
+    with running_mlflow(tmp_path, *options, env={"PRIVGATE_GUARD": str(config)}) as address:
+        there = type(registry)(address, registry.site)
+        for version, answer in ((released, frozen), (other, free)):
+            path = f"{API}/artifacts/{place_of(registry, name, version)}/weights.json"
+            assert send(there, "GET", path)[0] == 200
+            assert [send(there, method, path)[0] for method in ("PUT", "DELETE")] == [answer, answer]
+
+
+def test_no_client_reads_a_folder_of_the_server_by_the_scheme(registry, name):
+    experiment = registry.client.create_experiment(name, artifact_location="privgate:/etc")
+    run = registry.client.create_run(experiment).info.run_id
+    for path in (f"/get-artifact?path=passwd&run_uuid={run}", f"/api/2.0/mlflow/artifacts/list?run_id={run}"):
+        status, said = send(registry, "GET", path)
+        assert (status, "below this server's destination" in said) == (403, True)
