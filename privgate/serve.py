@@ -28,9 +28,9 @@ from privgate.guard import statement
 from privgate.guard.checks import Terms, check, row_and_statement
 from privgate.guard.guard_config import AuditLog, Guard
 from privgate.policy import Policy
-from privgate.registry.addresses import VARIABLE as SOURCES
 from privgate.registry.client import answering, list_pages
-from privgate.registry.layout import path_part
+from privgate.registry.files import VARIABLE as SOURCES
+from privgate.registry.files import path_part
 
 logger = logging.getLogger(__name__)
 

@@ -257,7 +257,7 @@ def _signed(command: str, timeout: float, subject: Subject, alias: str, settings
 
 
 def _without_secrets() -> dict[str, str]:
-    from privgate.registry.addresses import VARIABLE
+    from privgate.registry.files import VARIABLE
 
     secret = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET", "PRIVGATE_LEDGER_KEY")
     return {VARIABLE: "", **{name: value for name, value in os.environ.items() if name not in secret}}

@@ -13,8 +13,8 @@ from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
 from privgate.guard.truststore import TrustStore
 from privgate.registry import reports
 from privgate.registry.client import answering
+from privgate.registry.files import stored_files
 from privgate.registry.named import oddity
-from privgate.registry.stored_files import stored_files
 
 #: how far a signer's clock may run ahead of ours
 _CLOCKS = timedelta(minutes=5)

@@ -15,8 +15,8 @@ from privgate.guard import lookalikes, statement
 from privgate.guard.checks import Row, check, check_original, counting, is_copy
 from privgate.guard.guard_config import Watch
 from privgate.guard.transaction import PASSING, in_workspace, refusing, transaction
-from privgate.registry import layout
 from privgate.registry.client import download
+from privgate.registry.files import all_files
 
 TAG = "privgate.statement"
 #: by this tag, of a model and of its versions, MLflow's readers of prompts know them; it may change at any time
@@ -205,7 +205,7 @@ def _compare_files(row: Row, claims: statement.Claims) -> None:
         )
     with tempfile.TemporaryDirectory() as place:
         folder = download(location, Path(place), tracking_uri=None)
-        if digest.of_manifest(layout.all_files(folder, rows=claims.rows)) != claims.files:
+        if digest.of_manifest(all_files(folder, rows=claims.rows)) != claims.files:
             raise StatementError("the stored files are not those that were checked and signed")
 
 

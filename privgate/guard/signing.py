@@ -26,9 +26,9 @@ from privgate.guard.truststore import Signer, seal
 from privgate.policy import Judged, Policy
 from privgate.registry import reports
 from privgate.registry.client import answering, connect, list_pages
+from privgate.registry.files import stored_files
 from privgate.registry.load import recomputed
 from privgate.registry.named import named, oddity
-from privgate.registry.stored_files import stored_files
 from privgate.verdict import Finding, Outcome, together
 from privgate.version import __version__
 

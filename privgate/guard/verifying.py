@@ -14,10 +14,9 @@ from privgate.guard import statement
 from privgate.guard.checks import Row, Terms, check, check_original, is_copy, row_and_statement, stored_evidence
 from privgate.guard.guard_config import VARIABLE, Guard
 from privgate.guard.statement import Claims, Envelope
-from privgate.registry import layout
 from privgate.registry.client import reader
+from privgate.registry.files import MLFLOW_META, FolderFiles, stored_files
 from privgate.registry.named import named
-from privgate.registry.stored_files import FolderFiles, StoredFiles, stored_files
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def _check_row(
     return claims
 
 
-def _hand_over(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri: str, to: Path) -> int:
+def _hand_over(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, uri: str, to: Path) -> int:
     """Copy the files to a folder that appears only if they are those that were signed."""
     if to.exists() or to.is_symlink():
         raise UsageError(f"{to} exists; verify hands over to a folder of its own, so name another or remove that")
@@ -114,14 +113,14 @@ def _hand_over(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, u
             copy.mkdir()
             stored.copy_to(copy)
             count = _compare(claims, signed, FolderFiles(copy), uri)
-            (copy / layout.MLFLOW_META).unlink(missing_ok=True)  # MLflow's note, which is no part of the model
+            (copy / MLFLOW_META).unlink(missing_ok=True)  # MLflow's note, which is no part of the model
             copy.rename(to)
     except OSError as exc:
         raise UsageError(f"the files of {uri} cannot be handed over in {to}: {exc.strerror or exc}") from exc
     return count
 
 
-def _compare(claims: Claims, signed: Mapping[str, str], stored: StoredFiles, uri: str) -> int:
+def _compare(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, uri: str) -> int:
     files = stored.digests(claims.rows)
     if digest.of_manifest(files) != claims.files:
         differ = sorted(p for p in files.keys() | signed.keys() if files.get(p) != signed.get(p))

@@ -17,10 +17,10 @@ from urllib.parse import quote
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
 from privgate.outcome import SCOPES, Outcome
-from privgate.registry import layout, reports
+from privgate.registry import reports
 from privgate.registry.client import ADDRESSES, answering, connect
+from privgate.registry.files import path_part, stored_files
 from privgate.registry.named import named
-from privgate.registry.stored_files import stored_files
 from privgate.subject.subject import Subject
 from privgate.verdict import Verdict
 
@@ -111,7 +111,7 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     facts = {"outcome": d.outcome.rank, "scope": SCOPES.index(d.scope), "warnings": d.warnings, "observed": d.observed}
     told = {f"privgate/{name}": float(value) for name, value in facts.items()}
     for f in verdict.findings:
-        name = f"privgate/{layout.path_part(f'{f.rule}{f.suffix}')}"
+        name = f"privgate/{path_part(f'{f.rule}{f.suffix}')}"
         if f.metric and not math.isnan(f.value):
             told[name] = verdict.said(f).value
         if f.metric and f.unit == "nats" and f.direction == "max":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
-from privgate.registry.addresses import refuse_files
+from privgate.registry.files import refuse_files
 from privgate.registry.rest import SKIPPED, RestClient, address_for
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords

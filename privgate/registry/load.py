@@ -15,13 +15,23 @@ from privgate import digest
 from privgate.documents import LARGE, limited, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
-from privgate.registry import layout, training_data
 from privgate.registry import native as environment
+from privgate.registry import training_data
 from privgate.registry.client import ADDRESSES, connect, download
+from privgate.registry.files import (
+    FOLDER,
+    RECIPE,
+    SCHEMA,
+    SOURCES,
+    FolderFiles,
+    all_files,
+    compare,
+    model_files,
+    stored_files,
+)
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import Named, named
 from privgate.registry.requirement_files import check_requirements
-from privgate.registry.stored_files import StoredFiles, stored_files
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import estimators, sources
 from privgate.subject.recipe import Recipe, name_removed_class
@@ -111,7 +121,7 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
         Release.from_payload(dict(document["release"]))
 
 
-_CHANGED = f"model file {layout.RECIPE!r} was changed after the recipe was recorded"
+_CHANGED = f"model file {RECIPE!r} was changed after the recipe was recorded"
 # the copies live as long as this process: workers open models and import sources from them
 _copies: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -127,17 +137,17 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     target = named(client, uri)
     ADDRESSES[target.model_id] = str(client.tracking_uri)
     with stored_files(client, target.storage) as stored:  # before anything large is fetched
-        if layout.RECIPE not in stored.names():
+        if RECIPE not in stored.names():
             raise SubjectError(no_recipe(uri))
     copy = tempfile.TemporaryDirectory(prefix="privgate-")
     _copies.append(copy)
     place = Path(copy.name)
     folder = download(target.storage, place / "model", tracking_uri=tracking_uri or client.tracking_uri)
-    files, every = layout.model_files(folder), layout.all_files(folder)
+    files, every = model_files(folder), all_files(folder)
     document = read_recipe(folder, uri)
     root = sources_of(folder, document)
     flavor = flavor_of(folder)
-    layout.compare(dict(document["model"]["files"]), files, "model")
+    compare(dict(document["model"]["files"]), files, "model")
     recipe = _recipe_of(document, root)
     if why := name_removed_class(_pickled(folder / name for name in files)):
         raise SubjectError(f"the stored model names {why}")
@@ -212,7 +222,7 @@ def no_recipe(uri: str) -> str:
 
 def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
     """Return the checked content of ``privgate/recipe.json`` below ``folder``."""
-    path = folder / layout.RECIPE
+    path = folder / RECIPE
     if not path.is_file():
         raise SubjectError(no_recipe(uri))
     try:
@@ -220,14 +230,12 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
         recorded = document.pop("digest")
         schema = document["schema"]
     except (OSError, *strict_json.GARBLED) as exc:
-        raise SubjectError(
-            f"{layout.RECIPE} of {uri} cannot be read: {strict_json.why(exc)}; log the recipe again"
-        ) from exc
-    if schema != layout.SCHEMA:
-        raise SubjectError(f"{layout.RECIPE} of {uri} has schema {schema!r}; this privgate reads {layout.SCHEMA}")
+        raise SubjectError(f"{RECIPE} of {uri} cannot be read: {strict_json.why(exc)}; log the recipe again") from exc
+    if schema != SCHEMA:
+        raise SubjectError(f"{RECIPE} of {uri} has schema {schema!r}; this privgate reads {SCHEMA}")
     if digest.of_json(document) != recorded:
         raise DigestMismatchError(_CHANGED)
-    check(document, f"{layout.RECIPE} of {uri} cannot be read")
+    check(document, f"{RECIPE} of {uri} cannot be read")
     return dict(document)
 
 
@@ -244,9 +252,9 @@ def sources_of(folder: Path, document: dict[str, Any]) -> Path | None:
     if not recorded:
         return None
     root = folder / sources.check_path(str(document["sources"]["folder"]))
-    if not root.is_relative_to(folder / layout.SOURCES):
-        raise SubjectError(f"{layout.RECIPE} keeps its sources outside {layout.SOURCES}; log the recipe again")
-    layout.compare(recorded, digest.of_files(root), "source")
+    if not root.is_relative_to(folder / SOURCES):
+        raise SubjectError(f"{RECIPE} keeps its sources outside {SOURCES}; log the recipe again")
+    compare(recorded, digest.of_files(root), "source")
     limited.apart(lambda: _parsed(root), "the recipe's sources")  # whoever parses them again knows what that costs
     return root
 
@@ -258,10 +266,10 @@ def _parsed(root: Path) -> None:
 
 
 def recomputed(
-    client: Any, uri: str, files: StoredFiles, table: Mapping[str, str], *, tracking_uri: str | None
+    client: Any, uri: str, files: FolderFiles, table: Mapping[str, str], *, tracking_uri: str | None
 ) -> dict[str, str]:
     """Return digests of model, recipe and, where they may be read, data; runs nobody's code, believes no report."""
-    own = sorted(path for path in table if path.startswith(f"{layout.FOLDER}/"))
+    own = sorted(path for path in table if path.startswith(f"{FOLDER}/"))
     found = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}
     with tempfile.TemporaryDirectory(prefix="privgate-") as place:
         folder = Path(place, "model")

@@ -15,8 +15,9 @@ import numpy as np
 
 from privgate import digest
 from privgate.errors import SubjectError
-from privgate.registry import layout, load, mlmodel, native, reports, training_data
+from privgate.registry import load, mlmodel, native, reports, training_data
 from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at, upload
+from privgate.registry.files import FOLDER, SCHEMA, SOURCES, all_files, compare, model_files, path_part
 from privgate.registry.named import find_version, named, plain_name
 from privgate.subject import sources, tasks
 from privgate.subject.accepted_questions import is_double
@@ -163,7 +164,7 @@ def _attach(
     with tempfile.TemporaryDirectory() as place:
         folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
         mlmodel.flavor_of(folder)
-        files = layout.model_files(folder)
+        files = model_files(folder)
         document = _document(recipe, files, kept.with_run(client, run_id), packages, release)
         document = _state_people(document, kept.data.people_declared)
         written = Path(place, "written")
@@ -175,7 +176,7 @@ def _attach(
 def _upload_recipe(client: Any, model_id: str, document: Mapping[str, Any], folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "recipe.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
-    upload(client, model_id, folder, layout.FOLDER)
+    upload(client, model_id, folder, FOLDER)
 
 
 @contextmanager
@@ -241,10 +242,10 @@ def _document(
 ) -> dict[str, Any]:
     held = {name: "sha256:" + hashlib.sha256(content).hexdigest() for name, content in sorted(recipe.snapshot.items())}
     return {
-        "schema": layout.SCHEMA,
+        "schema": SCHEMA,
         "recipe": dict(recipe.payload),
         "recipe_digest": recipe.digest,
-        "sources": {"folder": f"{layout.SOURCES}/{recipe.digest.removeprefix('sha256:')[:16]}", "files": held},
+        "sources": {"folder": f"{SOURCES}/{recipe.digest.removeprefix('sha256:')[:16]}", "files": held},
         "model": {"files": dict(files), "digest": digest.of_manifest(files)},
         "data": data,
         "environment": packages,
@@ -332,17 +333,17 @@ def adopt(
         storage = str(client.get_model_version_download_uri(row.name, row.version))
         folder = download(storage, Path(place, "model"), tracking_uri=client.tracking_uri)
         mlmodel.flavor_of(folder)
-        files = layout.all_files(folder)
-        if any(name.startswith(f"{layout.FOLDER}/") for name in files):
-            raise SubjectError(f"the files of {uri} hold a folder {layout.FOLDER!r} of their own; log the model again")
-        name = layout.path_part(row.name)
+        files = all_files(folder)
+        if any(name.startswith(f"{FOLDER}/") for name in files):
+            raise SubjectError(f"the files of {uri} hold a folder {FOLDER!r} of their own; log the model again")
+        name = path_part(row.name)
         experiment = str(client.get_run(row.run_id).info.experiment_id) if row.run_id else "0"
         reports.refuse_place(client, str(client.get_experiment(experiment).artifact_location))
         made = client.create_logged_model(experiment, name=name, source_run_id=row.run_id or None)
         client.log_model_artifacts(made.model_id, str(folder))
         client.finalize_logged_model(made.model_id, "READY")
         again = download(made.artifact_location, Path(place, "again"), tracking_uri=client.tracking_uri)
-        layout.compare(files, layout.all_files(again), "model")
+        compare(files, all_files(again), "model")
         log_recipe(f"models:/{made.model_id}", recipe, data, **about)
         with tracking_at(tracking_uri):
             told = {FROM: f"models:/{row.name}/{row.version}"}

@@ -12,7 +12,7 @@ from typing import Any
 from privgate import digest
 from privgate.documents import DocumentError, strict_json, strict_yaml
 from privgate.errors import SubjectError
-from privgate.registry import layout
+from privgate.registry.files import FOLDER, MLFLOW_META, UNPLAIN
 from privgate.subject.libraries import providing
 
 SERVED = "python_function"
@@ -55,7 +55,7 @@ def read(folder: Path) -> tuple[dict[str, Any], Any]:
         raise SubjectError("the logged model has no MLmodel file; log it again")
     try:
         text = strict_json.content(path).decode("utf-8")
-        if odd := layout.UNPLAIN.search(text.replace("\r\n", "\n")):
+        if odd := UNPLAIN.search(text.replace("\r\n", "\n")):
             raise DocumentError(f"holds the character U+{ord(odd[0]):04X}, where some readers end a line")
         content = strict_yaml.as_mlflow_reads(text)
         flavors = {str(name): dict(conf) for name, conf in dict(content["flavors"]).items()}
@@ -93,16 +93,16 @@ def _is_file(folder: Path, value: Any) -> bool:
 def _check_paths(folder: Path, content: Any) -> None:
     """Refuse paths out of the served folder and into privgate's own, in this MLmodel file and any nested one."""
     for value in _texts(content):
-        if posixpath.normpath(value.replace("\\", "/")).lstrip("/").split("/")[0] == layout.FOLDER and "/" in value:
+        if posixpath.normpath(value.replace("\\", "/")).lstrip("/").split("/")[0] == FOLDER and "/" in value:
             raise SubjectError(f"the MLmodel file points into privgate's own folder ({value!r}); {_AGAIN}")
     for value in _texts(content.get("flavors"), _NOTES):
         parts = value.replace("\\", "/").split("/")
         leaves = value.startswith(("/", "~", "\\")) or value[1:3] in {":/", ":\\"} or _URL.match(value)
-        if ".." in parts or value == layout.FOLDER or leaves:
+        if ".." in parts or value == FOLDER or leaves:
             raise SubjectError(f"the MLmodel file names {value!r}, which leaves the files that are checked; {_AGAIN}")
     for value in _read_from(content):
         whole = str(value).rstrip("/")
-        inside = whole == posixpath.normpath(whole) and whole.split("/")[0] not in {"", ".", "..", layout.MLFLOW_META}
+        inside = whole == posixpath.normpath(whole) and whole.split("/")[0] not in {"", ".", "..", MLFLOW_META}
         if not (inside and _is_file(folder, value)):
             raise SubjectError(f"the MLmodel file names {value!r}, which is none of the model's files; {_AGAIN}")
     if inner := next((p for p in digest.below(folder) if p.name == "MLmodel" and p.parent != folder), None):

@@ -6,11 +6,9 @@ from typing import Any
 
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, SubjectError
-from privgate.registry import layout
-from privgate.registry.addresses import refuse_files, refuse_written
 from privgate.registry.client import answering, connect, list_pages
+from privgate.registry.files import OLD_REPORTS, REPORTS, path_part, refuse_files, refuse_written, stored_files
 from privgate.registry.named import named
-from privgate.registry.stored_files import stored_files
 
 #: tag of a logged model that was logged in no run: the run that keeps its reports
 RUN_TAG = "privgate.reports_run"
@@ -18,7 +16,7 @@ RUN_TAG = "privgate.reports_run"
 
 def folder_of(model_id: str, policy: str = "") -> str:
     """Return the folder, within the run's artifacts, of the reports about a model, or of those by one policy."""
-    return f"{layout.REPORTS}/{layout.path_part(model_id)}" + (f"/{layout.path_part(policy)}" if policy else "")
+    return f"{REPORTS}/{path_part(model_id)}" + (f"/{path_part(policy)}" if policy else "")
 
 
 def run_of(client: Any, model_id: str) -> str:
@@ -72,7 +70,7 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
     with stored_files(client, _place(client, present.model_id, uri)) as stored:
         wanted = [p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")]
         if policy is not None:
-            wanted = [p for p in wanted if p.partition("/")[0] == layout.path_part(policy)]
+            wanted = [p for p in wanted if p.partition("/")[0] == path_part(policy)]
         documents = []
         for path in wanted:
             try:
@@ -95,7 +93,7 @@ def _place(client: Any, model_id: str, uri: str) -> str:
             if client.list_artifacts(run_id, folder_of(model_id)):
                 return location
         refuse_files(client.get_logged_model(model_id).artifact_location, tracking_uri=client.tracking_uri)
-        if client.list_logged_model_artifacts(model_id, layout.OLD_REPORTS):
+        if client.list_logged_model_artifacts(model_id, OLD_REPORTS):
             raise SubjectError(
                 f"the reports of {uri} lie in the served folder, where an earlier privgate kept them, and do not "
                 "count; check it again"

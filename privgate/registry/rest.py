@@ -7,17 +7,15 @@ address), or would escape or refuse a name, it is used itself, so that both ways
 import base64
 import configparser
 import os
-import posixpath
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from privgate.errors import RegistryError, SubjectError
+from privgate.errors import RegistryError
 
 if TYPE_CHECKING:
     import requests
@@ -98,18 +96,8 @@ def _authorization() -> str:
     return f"Bearer {token}" if token else ""
 
 
-_ARTIFACTS = "/api/2.0/mlflow-artifacts/artifacts"
-_MOST_FILES = 100_000  # of a model
-# one part of a path that no client, server or URL reads as anything else
-_PLAIN = re.compile(r"(?!\.{1,2}$)[\w.,+@=()~!&'-](?:[\w .,+@=()~!&'-]*[\w.,+@=()~!&'-])?")
-
-
 #: what MLflow does not download, and whoever has the folder itself may load
 SKIPPED = "the model's folder {!r} holds one file of its own name, which MLflow skips; rename it"
-
-
-class OddNameError(Exception):
-    """A file name that MLflow's client and a URL may read differently: MLflow's client must read these files."""
 
 
 class RestClient:
@@ -145,48 +133,16 @@ class RestClient:
         found = self._ask("runs/get", "run", run_id=run_id)
         return SimpleNamespace(info=SimpleNamespace(artifact_uri=str(_field(_field(found, "info"), "artifact_uri"))))
 
-    def files(self, location: str) -> Iterator[str]:
-        """Give the path of every file that the server serves below a location; ``OddNameError``: a name is odd."""
-        root, folders, seen = artifact_root(location), [""], 0
-        while folders:
-            folder = folders.pop()
-            answer = self._request(_ARTIFACTS, {"path": posixpath.join(root, folder) if folder else root})
-            listed = answer.json()
-            entries = listed.get("files", []) if isinstance(listed, dict) else None
-            if not isinstance(entries, list):
-                raise _strange(answer.url)
-            seen += len(entries)
-            if seen > _MOST_FILES:
-                raise OddNameError(f"{seen} files")
-            for entry in entries:
-                name, is_folder = str(_field(entry, "path")), _field(entry, "is_dir") is True
-                if not is_folder and len(entries) == 1 and name == posixpath.basename(folder):
-                    raise SubjectError(SKIPPED.format(folder))
-                if not _PLAIN.fullmatch(name):
-                    raise OddNameError(name)
-                path = posixpath.join(folder, name)
-                if is_folder:
-                    folders.append(path)
-                else:
-                    yield path
-
-    def chunks(self, location: str, path: str) -> Iterator[bytes]:
-        """Give a file's bytes."""
-        url = f"{_ARTIFACTS}/{quote(posixpath.join(artifact_root(location), path))}"
-        with self._request(url, {}, stream=True) as answer:
-            yield from answer.iter_content(1 << 20)
-
     def _ask(self, path: str, wanted: str, **query: str) -> Any:
         answer = self._request(f"/api/2.0/mlflow/{path}", query)
         return _field(answer.json(), wanted)
 
-    def _request(self, path: str, query: Mapping[str, str], *, stream: bool = False) -> "requests.Response":
+    def _request(self, path: str, query: Mapping[str, str]) -> "requests.Response":
         import requests
 
         answer = self._session.get(
             self._base + path,
             params=query,
-            stream=stream,
             timeout=float(os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") or 120),
             allow_redirects=is_set("MLFLOW_ALLOW_HTTP_REDIRECTS", "true"),
             # said at each request: a session's own would give way to other variables
@@ -200,16 +156,6 @@ class RestClient:
                 refusal = f"HTTP {answer.status_code} {answer.reason}"
             raise requests.HTTPError(refusal, response=answer)
         return answer
-
-
-def artifact_root(location: str) -> str:
-    """Return the path of a location in the server's artifact service; ``OddNameError``: it has none, or an odd one."""
-    parsed = urlsplit(location)
-    parts = parsed.path.strip("/").split("/")
-    plain = all(_PLAIN.fullmatch(part) for part in parts) and not (parsed.query or parsed.fragment)
-    if parsed.scheme != "mlflow-artifacts" or parsed.netloc or not plain:
-        raise OddNameError(location)
-    return "/".join(parts)
 
 
 def _version(found: Any) -> SimpleNamespace:

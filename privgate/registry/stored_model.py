@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import SubjectError
-from privgate.registry import layout, mlmodel
+from privgate.registry import mlmodel
+from privgate.registry.files import OLD_REPORTS, REPORTS, all_files, compare
 from privgate.subject import sources
 from privgate.subject.accepted_questions import Refusing
 from privgate.subject.libraries import skops_io
@@ -53,7 +54,7 @@ class StoredModel:
     @contextlib.contextmanager
     def _importable(self) -> Iterator[None]:
         """Import from the recipe's sources, and leave no compiled code beside what was verified."""
-        layout.compare(dict(self.files), layout.all_files(self.folder), "model")
+        compare(dict(self.files), all_files(self.folder), "model")
         before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             with sources.importing_from(self.root):
@@ -96,7 +97,7 @@ class StoredModel:
         flavors, _ = mlmodel.read(self.folder)
         served = flavors.get(mlmodel.SERVED) or next(iter(flavors.values()))
         named = [str(served[k]).rstrip("/") for k in _MADE_OF if served.get(k)]
-        kept = [n for n, _ in self.files if not n.startswith((f"{layout.REPORTS}/", layout.OLD_REPORTS))]
+        kept = [n for n, _ in self.files if not n.startswith((f"{REPORTS}/", OLD_REPORTS))]
         made_of = [n for n in kept if any(n == m or n.startswith(f"{m}/") for m in named)]
         sides = made_of, [n for n in kept if n not in made_of]
         mine, others = (tuple((n, self.folder / n) for n in side) for side in sides)

@@ -19,8 +19,8 @@ from privgate import digest
 from privgate.documents import LARGE, limited, strict_json
 from privgate.errors import DigestMismatchError, SubjectError, UsageError
 from privgate.evidence import Count
-from privgate.registry import addresses, layout
 from privgate.registry.client import answering
+from privgate.registry.files import DATA, all_files, compare, fetch_address, refuse_data, refuse_files
 from privgate.subject import storing
 from privgate.subject.data import TrainingData
 from privgate.subject.sources import check_path
@@ -50,7 +50,7 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
     elif kind in {"run", "uri"}:
         recorded = {check_path(str(k)): str(v) for k, v in dict(reference["files"]).items()}
         fetched = _fetch_allowed(client, reference, recorded, folder, tracking_uri)
-        layout.compare(recorded, layout.all_files(fetched), "data")
+        compare(recorded, all_files(fetched), "data")
         data = limited.apart(lambda: _digested(read_folder(fetched, recorded)), "the training data")
     else:
         raise SubjectError(f"recipe.json refers to data of unknown kind {kind!r}; this privgate is too old for it")
@@ -83,10 +83,10 @@ def _fetch_named(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     near = dict(source)
     for part in ("uri", "candidates"):
         if (uri := near.get(part)) is not None:
-            addresses.refuse_data(str(uri))
+            refuse_data(str(uri))
             if str(uri).lower().startswith(_WEB):
                 folder.mkdir(parents=True, exist_ok=True)
-                near[part] = str(addresses.fetch(str(uri), folder / part))
+                near[part] = str(fetch_address(str(uri), folder / part))
     return near
 
 
@@ -101,14 +101,14 @@ def _fetch_allowed(
         with answering("finding the run that holds the training data"):
             root = client.get_run(run_id).info.artifact_uri
         uri = f"{root.rstrip('/')}/{check_path(path)}"
-        addresses.refuse_files(uri, tracking_uri=tracking_uri or str(client.tracking_uri))
+        refuse_files(uri, tracking_uri=tracking_uri or str(client.tracking_uri))
         return fetch(uri, folder, tracking_uri)
-    addresses.refuse_data(uri)
+    refuse_data(uri)
     if uri.lower().startswith(_WEB):
         for name in recorded:
             place = folder / check_path(name)
             place.parent.mkdir(parents=True, exist_ok=True)
-            addresses.fetch(f"{uri.rstrip('/')}/{quote(name)}", place)
+            fetch_address(f"{uri.rstrip('/')}/{quote(name)}", place)
         return folder
     return fetch(uri, folder, tracking_uri)
 
@@ -166,7 +166,7 @@ class Kept:
         """Return the whole reference; upload what goes with the run."""
         if self.folder is None:
             return self.reference
-        path = f"{layout.DATA}/{self.data.digest.removeprefix('sha256:')[:16]}"
+        path = f"{DATA}/{self.data.digest.removeprefix('sha256:')[:16]}"
         with answering("storing the training data as a run artifact"):
             client.log_artifacts(run_id, str(self.folder), path)
             client.set_tag(run_id, "privgate.data", _READABLE % run_id)
@@ -193,7 +193,7 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
     with tempfile.TemporaryDirectory() as place:
         if uri is not None:
             folder = fetch(uri, Path(place), tracking_uri)
-            files = layout.all_files(folder)
+            files = all_files(folder)
             stored = read_folder(folder, files)
             _compare(data, stored, f"the data at {uri!r}", "save that again with data.save")
             yield Kept(stored, {"kind": "uri", "uri": uri, "files": files, "digest": stored.digest})

@@ -52,7 +52,7 @@ from sklearn.tree import DecisionTreeRegressor
 from privgate.evidence import Measurement
 from privgate.file import look, readers
 from privgate.policy.rules.file_records import FileRecords
-from privgate.registry import layout
+from privgate.registry.files import OLD_REPORTS, REPORTS
 from privgate.verdict import Outcome
 
 RNG = np.random.default_rng(0)
@@ -340,8 +340,8 @@ def test_a_hostile_file_is_unknown_and_soon(content):
 
 
 def test_the_file_of_a_whole_release_leaves_our_reports_out(tmp_path):
-    assert (f"{layout.REPORTS}/", layout.OLD_REPORTS) == look._REPORTS
-    for name in ("model.pkl", f"{layout.REPORTS}/a/report.json"):
+    assert (f"{REPORTS}/", OLD_REPORTS) == look._REPORTS
+    for name in ("model.pkl", f"{REPORTS}/a/report.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
     assert [n for n, _ in look.list_files(tmp_path)] == ["model.pkl"]

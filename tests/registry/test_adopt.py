@@ -21,8 +21,9 @@ from privgate.__main__ import run
 from privgate.check import beforehand
 from privgate.controls import reproduces
 from privgate.errors import SubjectError, UsageError
-from privgate.registry import adopt, layout
+from privgate.registry import adopt
 from privgate.registry.client import connect
+from privgate.registry.files import model_files
 from privgate.registry.named import named
 
 X = np.random.default_rng(1).normal(size=(30, 2))
@@ -60,7 +61,7 @@ def test_an_old_version_becomes_one_of_the_same_bytes_that_can_be_checked(old, u
 
     assert found == "models:/old/2"
     subject = Subject.load(found)
-    assert layout.model_files(Path(subject.model.folder)) == layout.model_files(old)
+    assert model_files(Path(subject.model.folder)) == model_files(old)
     with Fleet(jobs=1, ledger="none") as fleet:
         told = reproduces.check_reproduces(subject, fleet)
     assert told.detail["from_registered_model"] == 0.0

@@ -10,7 +10,7 @@ import yaml
 from mlflow.utils.yaml_utils import write_yaml
 
 from privgate.errors import SubjectError
-from privgate.registry import layout
+from privgate.registry.files import MLFLOW_META, all_files
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import oddity
 
@@ -134,7 +134,7 @@ def test_a_second_mlmodel_file_is_refused(model):
 def test_files_that_are_one_on_some_machines_are_refused(model, twin):
     folder = model({"python_function": PYFUNC}, extra=(twin,))
     with pytest.raises(SubjectError, match="one file on some machines"):
-        layout.all_files(folder)
+        all_files(folder)
 
 
 ENDS = ("\r", "\x85", "\u2028", "\u2029", "\x0b", "\x0c")  # a line, to some reader
@@ -158,13 +158,13 @@ NOTES = [
 @pytest.mark.parametrize(("text", "own"), NOTES)
 def test_only_what_mlflow_itself_notes_may_lie_there_and_counts_in_no_digest(model, text, own):
     folder = model({"python_function": PYFUNC})
-    before = layout.all_files(folder)
-    (folder / layout.MLFLOW_META).write_bytes(text.encode())
+    before = all_files(folder)
+    (folder / MLFLOW_META).write_bytes(text.encode())
     if own:
-        assert layout.all_files(folder) == before
+        assert all_files(folder) == before
     else:
         with pytest.raises(SubjectError, match="is not the two lines that MLflow writes there"):
-            layout.all_files(folder)
+            all_files(folder)
 
 
 PLAIN = ("credit", "credit risk (2024), v2", "Kreditausfälle", "信用", "_own", "100% [v2]", "bob's", "-a#1!", "x'")
@@ -173,13 +173,13 @@ PLAIN = ("credit", "credit risk (2024), v2", "Kreditausfälle", "信用", "_own"
 @pytest.mark.parametrize("name", [*PLAIN, "3", "null", "yes", "a: b", "#a", "a #b"])
 def test_what_mlflow_writes_is_taken_for_its_note(model, name):
     folder = model({"python_function": PYFUNC})
-    before = layout.all_files(folder)
-    write_yaml(str(folder), layout.MLFLOW_META, {"model_name": name, "model_version": "3"}, ensure_yaml_extension=False)
-    assert layout.all_files(folder, rows=[("other", "1"), (name, "3")]) == before
-    assert layout.all_files(folder, rows=[(name, "")]) == before
+    before = all_files(folder)
+    write_yaml(str(folder), MLFLOW_META, {"model_name": name, "model_version": "3"}, ensure_yaml_extension=False)
+    assert all_files(folder, rows=[("other", "1"), (name, "3")]) == before
+    assert all_files(folder, rows=[(name, "")]) == before
     for rows in ([(name, "4")], [("other", "")]):
         with pytest.raises(SubjectError, match="about the model itself"):
-            layout.all_files(folder, rows=rows)
+            all_files(folder, rows=rows)
 
 
 # where MLflow reads a file by what an MLmodel file says
@@ -218,7 +218,7 @@ def test_whatever_it_names_is_a_file_of_the_model(model, place):
             inner = inner.setdefault(key, {})
         inner[place[-1]] = target
         folder = model(content.pop("flavors"), **content)
-        (folder / layout.MLFLOW_META).write_text("model_name: credit\nmodel_version: '3'\n")
+        (folder / MLFLOW_META).write_text("model_name: credit\nmodel_version: '3'\n")
         with pytest.raises(SubjectError, match="again"):
             flavor_of(folder)
 

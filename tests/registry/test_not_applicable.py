@@ -14,8 +14,8 @@ from privgate.guard.guard_config import Guard
 from privgate.guard.truststore import KNOWN, fresh_key, seal
 from privgate.guard.verifying import verify
 from privgate.registry.client import connect
+from privgate.registry.files import stored_files
 from privgate.registry.named import named
-from privgate.registry.stored_files import stored_files
 
 POLICY = "schema: privgate/policy/v1\nname: agents\nversion: '1'\nextends: release-1\nnot_applicable: true\n"
 TABLE = """schema: privgate/guard/v2

@@ -13,7 +13,7 @@ from privgate.__main__ import run
 from privgate.errors import RegistryError, SubjectError
 from privgate.registry import reports
 from privgate.registry import reports as report_place
-from privgate.registry.addresses import PLACES, refuse_written
+from privgate.registry.files import PLACES, refuse_written
 from tests import attack_table
 
 SERVER = "http://user:password@Registry:5000/mlflow"

@@ -20,7 +20,7 @@ from privgate import digest
 from privgate.guard import statement, truststore
 from privgate.guard.statement import Claims
 from privgate.guard.truststore import TrustStore, fresh_key, seal
-from privgate.registry.stored_files import FolderFiles
+from privgate.registry.files import FolderFiles
 
 TREE = Path(__file__).resolve().parents[2]
 PACKAGE = TREE / "packages" / "privgate-verify"

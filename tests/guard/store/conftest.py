@@ -24,7 +24,7 @@ from privgate.guard.statement import Claims
 from privgate.guard.truststore import fresh_key, seal
 from privgate.policy import Policy
 from privgate.registry.client import connect
-from privgate.registry.stored_files import stored_files
+from privgate.registry.files import stored_files
 
 CONFIG = """\
 schema: privgate/guard/v1

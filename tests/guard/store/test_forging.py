@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Domain, Recipe, TrainingData, digest, log_model
 from privgate.cli.check import WAITING
 from privgate.guard import statement
-from privgate.registry import layout
+from privgate.registry.files import model_files
 from privgate.serve import TAG
 from privgate.training.box import bubblewrap
 from tests.guard.store.served_process import serving, until
@@ -234,7 +234,7 @@ def poison(folder, changed, files):
     content = {k: v.encode() for k, v in files.items()} if "sources" in changed else {}
     named = {k: digest.of_bytes(v) for k, v in content.items()}
     document["recipe_digest"] = digest.of_json([dict(document["recipe"]), named])
-    kept = layout.model_files(folder)
+    kept = model_files(folder)
     document["model"] = {"files": kept, "digest": digest.of_manifest(kept)}
     path.write_text(json.dumps({**document, "digest": digest.of_json(document)}))
 

@@ -7,7 +7,7 @@ import pytest
 from privgate.errors import DigestMismatchError
 from privgate.guard.guard_config import Guard
 from privgate.guard.verifying import verify
-from privgate.registry.addresses import PLACES
+from privgate.registry.files import PLACES
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]
 

@@ -370,11 +370,11 @@ def test_every_flavor_opens_the_model_that_is_checked(company, pickles, declared
 def _record_again(folder, recorded):
     """Write a recipe that names the files as they are now, as any client can."""
     from privgate import digest
-    from privgate.registry import layout
+    from privgate.registry.files import model_files
 
     document = json.loads(recorded.read_text())
     document.pop("digest")
-    files = layout.model_files(folder)
+    files = model_files(folder)
     document["model"] = {"files": files, "digest": digest.of_manifest(files)}
     recorded.write_text(json.dumps({**document, "digest": digest.of_json(document)}))
 

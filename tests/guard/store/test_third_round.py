@@ -25,7 +25,7 @@ from privgate.guard.guard_config import Guard
 from privgate.guard.guard_doctor import examine
 from privgate.guard.truststore import fresh_key
 from privgate.guard.verifying import _hand_over, verify
-from privgate.registry.stored_files import FolderFiles
+from privgate.registry.files import FolderFiles
 from tests import attack_table
 from tests.guard.store.test_twenty_attacks import Attacker
 
@@ -270,7 +270,7 @@ def test_files_that_change_while_they_are_handed_over_are_not_handed_over(quiet,
     copied = shutil.copytree
 
     def handed(swap):
-        monkeypatch.setattr("privgate.registry.stored_files.shutil.copytree", swap)
+        monkeypatch.setattr("privgate.registry.files.shutil.copytree", swap)
         signed = FolderFiles(place).digests()
         return _hand_over(claims, signed, FolderFiles(place), "models:/credit/1", tmp_path / "to")
 

@@ -1,0 +1,354 @@
+"""Files of a registry: where they may lie, how they are read, and which of them a digest covers."""
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+import unicodedata
+import urllib.parse
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.request import url2pathname
+
+from privgate import digest
+from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.errors import DigestMismatchError, RegistryError, SubjectError
+
+# In the served folder lie ``privgate/recipe.json`` and the source snapshot ``privgate/src/<digest>/…``; with the *run*
+# lie ``privgate_reports/<model id>/<policy>/…`` and, for ``store="artifacts"``, ``privgate_data/<digest>/…``.
+# Two digests name a logged model: ``model`` covers every file but those below ``privgate/``, which a recipe can record;
+# ``files`` covers every file, and is what a statement signs. Only MLflow's note in copies that it loads counts in
+# neither; anything else under that name is refused, and an MLmodel file that points into ``privgate/``.
+
+FOLDER = "privgate"
+RECIPE = "privgate/recipe.json"
+SOURCES = "privgate/src"
+REPORTS = "privgate_reports"
+#: where earlier versions kept reports: in the served folder, which they changed after it was approved
+OLD_REPORTS = "privgate/reports"
+DATA = "privgate_data"
+SCHEMA = "privgate/logged-recipe/v1"
+
+#: written by MLflow into copies that it loads, and by its local stores beside the model itself
+MLFLOW_META = "registered_model_meta"
+#: names that need no quotes in YAML, of either version: none begins with a sign of its own or holds ": " or " #"
+_NAME = r"""(?:[\w$(]|[-~](?=\w))(?:[]\w .,+@=()~&;!%$*'"[{}<>|?^-]|(?<! )\#){0,299}"""
+_META = re.compile(f"model_name: (?:({_NAME})|'([^']{{1,300}})')\nmodel_version: '?([0-9]{{1,10}})'?\n?")
+_NAMELESS = "model_name: null\nmodel_version: null\n"  # of a model that was loaded by its id
+#: where readers of YAML 1.1 or 1.2 end a line, or a shell or an eye is led astray
+UNPLAIN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+
+#: (name, version) of rows that serve the files; an empty version is any, and no row at all is one nobody knows
+Rows = Collection[tuple[str, str]]
+
+Mapped = Callable[[Callable[[Path], str], list[Path]], Iterable[str]]
+
+
+def model_files(root: Path) -> dict[str, str]:
+    """Return ``path -> sha256`` of every file but privgate's own."""
+    return all_files(root, exclude=(f"{FOLDER}/",))
+
+
+def all_files(root: Path, *, exclude: tuple[str, ...] = (), mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
+    """Return ``path -> sha256`` of every file of a served folder; ``rows`` are what MLflow's own note may name."""
+    try:
+        digests = digest.of_files(root, exclude=exclude, mapped=mapped)
+    except ValueError as exc:
+        raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
+
+    def read_beginning(path: str) -> bytes:
+        with (root / path).open("rb") as file:
+            return file.read(1_000)
+
+    return {path: digests[path] for path in covered(digests, read_beginning, rows)}
+
+
+def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ()) -> list[str]:
+    """Return the paths that a digest covers: all but MLflow's own note.
+
+    ``DigestMismatchError``: something else lies where that note does. ``SubjectError``: two names are one file on some
+    machines.
+    """
+    paths, seen = list(paths), dict[str, str]()
+    for path in paths:  # where case and accents are not told apart, nobody knows which of two is served
+        twin = seen.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
+        if twin != path:
+            raise SubjectError(
+                f"the model's files {twin!r} and {path!r} are one file on some machines; rename one of them"
+            )
+    there = any(path.partition("/")[0] == MLFLOW_META for path in paths)
+    if there and not (MLFLOW_META in paths and _is_note(read(MLFLOW_META)[:1_000], rows)):
+        raise DigestMismatchError(
+            f"{MLFLOW_META!r} is not the two lines that MLflow writes there about the model itself; remove it"
+        )
+    return [path for path in paths if path != MLFLOW_META]
+
+
+def _is_note(content: bytes, rows: Rows) -> bool:
+    text = content.decode(errors="replace")
+    found = _META.fullmatch(text)
+    if found is None or UNPLAIN.search(text):
+        return text == _NAMELESS
+    said = found[1] or found[2], found[3]
+    return not rows or any(said == (name, version or said[1]) for name, version in rows)
+
+
+def path_part(text: str) -> str:
+    """Return ``text`` as one harmless part of an artifact path or metric name."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:100] or "policy"
+
+
+def compare(recorded: dict[str, str], found: dict[str, str], what: str) -> None:
+    """Raise ``DigestMismatchError`` that names the first file which was changed, is missing, or was added."""
+    for name in sorted(recorded.keys() | found.keys()):
+        if name not in found:
+            raise DigestMismatchError(f"{what} file {name!r} is missing; it was recorded with the recipe")
+        if name not in recorded:
+            raise DigestMismatchError(f"{what} file {name!r} was added after the recipe was recorded; remove it")
+        if recorded[name] != found[name]:
+            raise DigestMismatchError(
+                f"{what} file {name!r} is not the one that was recorded: it has {found[name][:19]}…, "
+                f"recorded was {recorded[name][:19]}…; restore it or log the model again"
+            )
+
+
+@dataclass(frozen=True)
+class FolderFiles:
+    """Files in a folder of this machine."""
+
+    folder: Path
+
+    def digests(self, rows: Rows = ()) -> dict[str, str]:
+        """Return ``path -> sha256`` of every file."""
+        return all_files(self.folder, mapped=_hash_at_once, rows=rows)
+
+    def names(self) -> list[str]:
+        """Return the paths of all files, sorted."""
+        try:
+            return sorted(p.relative_to(self.folder).as_posix() for p in digest.below(self.folder) if p.is_file())
+        except (DocumentError, OSError) as exc:
+            raise SubjectError(f"the model's files cannot be listed: {strict_json.why(exc)}") from exc
+
+    def read(self, path: str) -> bytes:
+        """Return a file's bytes."""
+        try:
+            return strict_json.content(self.folder / path, LARGE)
+        except DocumentError as exc:
+            raise SubjectError(f"{path}: {exc}; attach the report again") from exc
+
+    def copy_to(self, folder: Path) -> None:
+        """Write every file below ``folder``, which is empty; links stay links, which no digest accepts."""
+        shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True)
+
+
+_AT_ONCE = 8  # files
+
+
+@contextmanager
+def stored_files(client: Any, location: str) -> Iterator[FolderFiles]:
+    """Give the files at a location, of the client of the registry that named it, or raise a ``RegistryError``."""
+    from privgate.registry.client import download
+
+    refuse_files(location, tracking_uri=client.tracking_uri)
+    if (local := _local(location)) is not None:
+        yield FolderFiles(local)
+        return
+    with tempfile.TemporaryDirectory() as place:
+        yield FolderFiles(download(location, Path(place), tracking_uri=client.tracking_uri))
+
+
+def _hash_at_once(one: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(one, items))
+
+
+def _local(location: str) -> Path | None:
+    parsed = urllib.parse.urlparse(location)
+    if parsed.scheme not in {"", "file"} or (parsed.scheme and parsed.netloc):
+        return None
+    path = Path(url2pathname(parsed.path if parsed.scheme else location))
+    return path if path.is_dir() else None
+
+
+# Whoever logs a model says where its data and files lie; checker, signer and verifier read them outside any box, with
+# their own credentials. Read are the registry's own artifacts, files of this machine, and object stores at their
+# providers' addresses; anything else only if ``PRIVGATE_DATA_SOURCES`` lists what it begins with, separated by spaces.
+# Where that is set it is the whole list for training data; ``privgate serve`` sets an empty one. Reports are written to
+# the registry's own artifacts alone, or to what ``PRIVGATE_ARTIFACT_PLACES`` lists. Whatever opens an address here asks
+# these lists first; nothing else in the process is watched.
+
+VARIABLE = "PRIVGATE_DATA_SOURCES"
+#: where the registry keeps artifacts beside its own proxy
+PLACES = "PRIVGATE_ARTIFACT_PLACES"
+#: where names of hosts are the provider's, and credentials the environment's
+_STORES = frozenset({"s3", "gs", "dbfs"})
+_AZURE = frozenset({"wasb", "wasbs", "abfs", "abfss"})
+_AZURE_HOST = re.compile(r"[a-z0-9-]+@[a-z0-9]+\.(blob|dfs)\.core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)")
+#: no folder holds anybody's data there, and reading some of its files waits for ever
+_SPECIAL = ("/proc", "/sys", "/dev")
+
+
+def refuse_data(uri: str) -> None:
+    """Refuse an address of training data that nobody allowed to be read. ``SubjectError``: says what to set."""
+    scheme, plain = _plain(uri)
+    stored = VARIABLE not in os.environ and (scheme in {"", "file"} or _is_store(uri))
+    if plain and (stored or _is_listed(uri)):
+        return
+    raise SubjectError(
+        f"the training data are said to lie at {uri!r:.200}, which this gate may not read: whoever wrote the recipe "
+        f"would have it ask there; if that is meant, list the address, or what it begins with, in {VARIABLE}"
+    )
+
+
+def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
+    """Raise ``SubjectError`` for files that are neither the registry's, nor here, nor in a known store, nor listed."""
+    scheme, plain = _plain(uri)
+    host = urllib.parse.urlsplit(uri).netloc if plain else ""
+    server = urllib.parse.urlsplit(tracking_uri or os.environ.get("MLFLOW_TRACKING_URI", ""))
+    fine = (
+        scheme in {"", "file"}
+        or _is_store(uri)
+        or (scheme == "mlflow-artifacts" and host in {"", server.netloc})
+        or (scheme in {"http", "https"} and bool(host) and (scheme, host) == server[:2])
+    )
+    if plain and (fine or _is_place(uri) or _is_listed(uri)):
+        return
+    raise SubjectError(
+        f"the files are said to lie at {uri!r:.200}, which is neither the registry's nor an object store; whoever "
+        f"registered them would have this gate ask there; if that is meant, list the address in {VARIABLE}"
+    )
+
+
+def refuse_written(uri: str, *, tracking_uri: str) -> None:
+    """Raise ``RegistryError`` before anything is written where neither the registry nor the operator says."""
+    with contextlib.suppress(ValueError, RuntimeError):  # no address, or nobody's home
+        if _plain(uri)[1] and (_is_own(uri, tracking_uri) or _is_place(uri)):
+            return
+    raise RegistryError(
+        f"reports on this model would be written to {uri!r:.200}, a place of its experiment and not the registry's "
+        f"own; if artifacts are meant to lie there, list it, or what it begins with, in {PLACES}"
+    )
+
+
+def _is_own(uri: str, tracking_uri: str) -> bool:
+    """Whether a place is the registry's by its address: its artifact service, or beside a store on this machine."""
+    registry, place = urllib.parse.urlsplit(tracking_uri), urllib.parse.urlsplit(uri)
+    if registry.scheme in {"http", "https"}:
+        if place.scheme == "mlflow-artifacts":  # MLflow's client asks that host by the registry's own scheme
+            return not place.netloc or _host(place, registry.scheme) == _host(registry, registry.scheme)
+        return _lies_below(f"{tracking_uri.rstrip('/')}/api/2.0/mlflow-artifacts/artifacts", uri)
+    if tracking_uri == "databricks" or registry.scheme == "databricks":
+        return _lies_below("dbfs:/databricks/mlflow-tracking", uri)
+    here = _folder(uri) if place.scheme in {"", "file"} else None
+    if here is None:
+        return False
+    # MLflow's own choice where nobody makes one: mlruns/<experiment>, below the folder in which that was made
+    if re.search(r"/mlruns/[0-9]+(/|$)", str(here)):
+        return True
+    if registry.scheme == "sqlite":
+        return here.is_relative_to(Path(urllib.parse.unquote(registry.path[1:])).resolve().parent)
+    store = _folder(tracking_uri) if registry.scheme in {"", "file"} else None
+    return store is not None and here.is_relative_to(store)
+
+
+def _host(parsed: urllib.parse.SplitResult, scheme: str) -> tuple[str, int | None]:
+    usual = 443 if scheme == "https" else 80
+    try:
+        return parsed.hostname or "", usual if parsed.port is None else parsed.port
+    except ValueError:  # a port that is none
+        return "", None
+
+
+def _lies_below(prefix: str, uri: str) -> bool:
+    hosts = {urllib.parse.urlsplit(u).netloc.lower() for u in (prefix, uri)}
+    return len(hosts) == 1 and _begins(prefix, uri)
+
+
+def _is_place(uri: str) -> bool:
+    return any(_lies_below(prefix, uri) for prefix in os.environ.get(PLACES, "").split())
+
+
+def _plain(uri: str) -> tuple[str, bool]:
+    """Return the scheme, and whether an address means one thing to every library that may read it."""
+    scheme, colon, rest = uri.partition(":")
+    scheme = scheme.lower() if colon and re.fullmatch("[A-Za-z][A-Za-z0-9+.-]*", scheme) else ""
+    odd = re.search(r"[\x00-\x20\\]|::", uri) if scheme else re.search(r"[\x00-\x1f]|://", uri)
+    if scheme not in {"http", "https"}:  # pandas' file systems take a host, a proxy or a password from a query
+        odd = odd or re.search("[?#]", uri if scheme else "")
+    if scheme in {"", "file"}:
+        path = _folder(uri)
+        # MLflow takes a plain path for an address and decodes it, so "%2e%2e" would be a step up after this look
+        coded = not scheme and urllib.parse.unquote(uri) != uri
+        return scheme, not (odd or coded) and path is not None and not any(path.is_relative_to(s) for s in _SPECIAL)
+    inside = urllib.parse.unquote(urllib.parse.unquote(urllib.parse.urlsplit(uri).path))
+    steps = {part.partition(";")[0] for part in inside.split("/")}  # some servers take "..;" for a step up
+    fine = rest.startswith("/") and not odd and not {".", ".."} & steps
+    account = urllib.parse.urlsplit(uri).username if scheme not in _AZURE else None
+    return scheme, fine and account is None
+
+
+def _folder(uri: str) -> Path | None:
+    if not uri.lower().startswith("file:"):
+        return Path(uri).expanduser().resolve()
+    parsed = urllib.parse.urlsplit(uri)
+    return Path(urllib.parse.unquote(parsed.path)).resolve() if parsed.netloc in {"", "localhost"} else None
+
+
+def _is_store(uri: str) -> bool:
+    parsed = urllib.parse.urlsplit(uri)
+    return (parsed.scheme in _STORES and ":" not in parsed.netloc and parsed.netloc not in {".", ".."}) or (
+        parsed.scheme in _AZURE and bool(_AZURE_HOST.fullmatch(parsed.netloc))
+    )
+
+
+def _listed() -> list[str]:
+    return os.environ.get(VARIABLE, "").split()
+
+
+def _is_listed(uri: str) -> bool:
+    return any(_begins(prefix, uri) for prefix in _listed())
+
+
+def _begins(prefix: str, uri: str) -> bool:
+    """Whether an address begins with a listed one, by whole parts of its path."""
+    scheme, plain = _plain(uri)
+    if scheme in {"", "file"}:
+        above, place = _folder(prefix) if _plain(prefix)[0] in {"", "file"} else None, _folder(uri)
+        return plain and above is not None and place is not None and place.is_relative_to(above)
+    listed, asked = urllib.parse.urlsplit(prefix), urllib.parse.urlsplit(uri)
+    if listed.scheme != asked.scheme or (listed.netloc and listed.netloc.lower() != asked.netloc.lower()):
+        return False
+    above_path = listed.path.rstrip("/")
+    return asked.path == above_path or asked.path.startswith(f"{above_path}/")
+
+
+def fetch_address(uri: str, place: Path) -> Path:
+    """Write what lies at an http(s) address to a file; ``SubjectError``: it, or where it leads, may not be read."""
+    import requests
+
+    address = uri
+    with requests.Session() as session:
+        session.trust_env = False  # a proxy of the environment would ask other hosts for us
+        for _ in range(_MOST_REDIRECTS + 1):
+            refuse_data(address)
+            try:
+                with session.get(address, stream=True, timeout=_SECONDS, allow_redirects=False) as answer:
+                    if answer.is_redirect:
+                        address = urllib.parse.urljoin(address, answer.headers["Location"])
+                        continue
+                    answer.raise_for_status()
+                    with place.open("wb") as written:
+                        written.writelines(answer.iter_content(1 << 20))
+                    return place
+            except (OSError, ValueError) as exc:  # requests' errors, too
+                raise RegistryError(f"{address!r:.200} cannot be read ({exc!s:.200})") from exc
+    raise SubjectError(f"{uri!r:.200} leads on and on; name the last address")
+
+
+_SECONDS = 60.0  # for an answer
+_MOST_REDIRECTS = 5  # each of them listed
