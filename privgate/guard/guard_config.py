@@ -106,6 +106,7 @@ class _Protected(Written):
     aliases: list[Text] = Field(default_factory=list)
     stages: list[Text] = Field(default_factory=list)
     models: list[Text] = Field(default_factory=list)
+    except_: list[Text] = Field(default_factory=list, alias="except")
 
 
 class _File(Written):
@@ -157,6 +158,8 @@ class Guard:
     table: Table | None = None
     #: what was read; a change in one of them is a change of the guard
     files: tuple[Path, ...] = ()
+    #: patterns of models that need no statement, by the operator's word: prompts, and what holds no training data
+    excepted: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -195,6 +198,7 @@ class Guard:
             audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
             table=table,
             files=(path, path.parent / raw.trust, *used),
+            excepted=tuple(raw.protected.except_),
         )
         for target in (*targets, *(t for t in named if t != "*")):
             if not is_plain(target):
@@ -217,7 +221,11 @@ class Guard:
     def protects_model(self, name: str) -> bool:
         """Whether only released versions may enter this model; a database may find it by another spelling, too."""
         folded = fold(name)
-        return any(fnmatchcase(folded, fold(pattern)) for pattern in self.models)
+        return not self.excepts(name) and any(fnmatchcase(folded, fold(pattern)) for pattern in self.models)
+
+    def excepts(self, name: str) -> bool:
+        """Whether this very name, and no other spelling of it, needs no statement."""
+        return any(fnmatchcase(name, pattern) for pattern in self.excepted)
 
     def model_meant(self, name: str) -> str:
         """Return the protected pattern that a name is not under, and that its readers would take it for; else empty."""

@@ -13,6 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from privgate.errors import PolicyError
 from privgate.guard.lookalikes import fold, is_plain
 
+#: said where a model that holds no training data may be meant
+WITHOUT = "; prompts, and models without training data, pass by a pattern under 'except' in the guard's 'protected'"
 #: (name, digest, files) of a policy by what a table calls it
 Named = tuple[str, str, tuple[Path, ...]]
 Text = Annotated[str, Field(min_length=1)]
@@ -108,7 +110,9 @@ class Table:
         mine = [r for r in self.rows if r.is_for(fold(model), None if target is None else fold(target))]
         if not mine:
             where = f" as {target!r}" if target is not None else ""
-            raise PolicyError(f"the guard's table names no policy for {model!r}{where}; add a row to 'releases'")
+            raise PolicyError(
+                f"the guard's table names no policy for {model!r}{where}; add a row to 'releases'{WITHOUT}"
+            )
         if len({r.asks for r in mine}) > 1:
             raise PolicyError(f"the guard's table demands different things of {model!r} by target; name the target")
         return mine[0]

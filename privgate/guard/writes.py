@@ -9,7 +9,7 @@ from privgate.errors import PrivgateError, StatementError
 from privgate.guard import lookalikes, statement
 from privgate.guard.checks import Row
 from privgate.guard.guard_config import AuditLog, Watch
-from privgate.guard.rows import PROMPT_TAG, TAG, Copies, is_prompt
+from privgate.guard.rows import TAG, Copies
 from privgate.guard.transaction import permission_denied, refusing, transaction
 from privgate.registry.client import list_pages
 
@@ -102,9 +102,8 @@ class GuardedWrites(Copies):
             return create(name, source, *args, **kwargs)
         with refusing(f"a new version of {name!r}"):
             tags = {t.key: str(t.value) for t in kwargs.get("tags") or (args[1] if len(args) > 1 else None) or []}
-            if not is_prompt(source, source, tags):  # before the transaction, because files may take long to read
-                row = Row(name, "", source, self._privgate_storage(source), workspace=self._privgate_workspace())
-                self._privgate_check(row, tags.get(TAG, ""), None)
+            row = Row(name, "", source, self._privgate_storage(source), workspace=self._privgate_workspace())
+            self._privgate_check(row, tags.get(TAG, ""), None)  # before the transaction, because files take long
             with transaction(self, name) as session:
                 done = create(name, source, *args, **kwargs)
                 if session is not None:
@@ -140,8 +139,6 @@ class GuardedWrites(Copies):
     def set_model_version_tag(self, name: str, version: str, tag: Any) -> Any:
         """Set a tag; one that claims to be a statement must be signed by a key that counts."""
         write = super().set_model_version_tag  # type: ignore[misc]  # mixin
-        if tag.key == PROMPT_TAG and str(tag.value) != "true":
-            return self._privgate_while_no_prompt(name, functools.partial(write, name, version, tag))
         if tag.key != TAG:
             return write(name, version, tag)
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
@@ -156,8 +153,6 @@ class GuardedWrites(Copies):
     def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:
         """Delete a tag; not the statement of a version that is released."""
         write = super().delete_model_version_tag  # type: ignore[misc]  # mixin
-        if key == PROMPT_TAG:
-            return self._privgate_while_no_prompt(name, functools.partial(write, name, version, key))
         if key != TAG:
             return write(name, version, key)
         with refusing(f"deleting the statement of {name!r} version {version}"), transaction(self, name) as session:
@@ -168,18 +163,6 @@ class GuardedWrites(Copies):
             if held is not None and not held.passed:
                 raise StatementError("it takes an approval back; only a later statement replaces it")
             return write(name, version, key)
-
-    def set_registered_model_tag(self, name: str, tag: Any) -> Any:
-        """Set a tag of a model; what is released as a prompt stays one."""
-        write = functools.partial(super().set_registered_model_tag, name, tag)  # type: ignore[misc]  # mixin
-        if tag.key == PROMPT_TAG and str(tag.value) != "true":
-            return self._privgate_while_no_prompt(name, write)
-        return write()
-
-    def delete_registered_model_tag(self, name: str, key: str) -> Any:
-        """Delete a tag of a model; what is released as a prompt stays one."""
-        write = functools.partial(super().delete_registered_model_tag, name, key)  # type: ignore[misc]  # mixin
-        return self._privgate_while_no_prompt(name, write) if key == PROMPT_TAG else write()
 
 
 class RecordedWrites:

@@ -15,7 +15,7 @@ from mlflow.entities.model_registry import ModelVersionTag
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
-from privgate.guard import checks, guard_doctor, statement, truststore, verifying
+from privgate.guard import checks, doctor, statement, truststore, verifying
 from privgate.guard.guard_config import AuditLog, Guard
 from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store as guarded
@@ -178,7 +178,7 @@ class Place:
             guard = self.guard()
         except PrivgateError:  # it then says nothing else
             return False
-        said = [a for a in guard_doctor._released(connect(self.address), guard) if "'production'" in a.text]
+        said = [a for a in doctor._released(connect(self.address), guard) if "'production'" in a.text]
         assert len(said) == 1, said
         return said[0].state != "wrong"
 
@@ -283,7 +283,7 @@ def test_the_audit_log_is_whole_though_the_clock_went_back(tmp_path, monkeypatch
 def test_the_doctor_says_what_a_server_calls_the_time(monkeypatch, date):
     """The last one is a date without a zone, as the standard writes where nobody knows it: it is UTC."""
     answer = SimpleNamespace(headers={"Date": date} if date else {})
-    monkeypatch.setattr(guard_doctor.urllib.request, "urlopen", lambda *_, **__: contextlib.nullcontext(answer))
+    monkeypatch.setattr(doctor.urllib.request, "urlopen", lambda *_, **__: contextlib.nullcontext(answer))
     monkeypatch.setattr(statement, "now", lambda: T)
-    (said,) = guard_doctor._clocks("http://registry")
+    (said,) = doctor._clocks("http://registry")
     assert said.state == ("fine" if date.endswith("-0000") else "look"), said

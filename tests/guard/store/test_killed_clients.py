@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
+from privgate.guard.doctor import examine
 from privgate.guard.guard_config import AuditLog, Guard
-from privgate.guard.guard_doctor import examine
 from privgate.guard.signing import TAG
 from privgate.guard.verifying import verify
 

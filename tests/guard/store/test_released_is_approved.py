@@ -17,8 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Domain, Recipe, TrainingData, log_model
 from privgate.__main__ import run
 from privgate.guard import signing, statement
+from privgate.guard.doctor import examine
 from privgate.guard.guard_config import Guard
-from privgate.guard.guard_doctor import examine
 from privgate.training.isolation import of as isolation_of
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
@@ -236,30 +236,6 @@ def test_no_statement_is_signed_for_a_target_that_is_no_name(company, tmp_path):
 
 
 # 4: prompts
-
-
-@pytest.mark.attack("4 a prompt that stops being one", "registry, verify, load", "refused")
-def test_what_takes_an_alias_as_a_prompt_stays_one(company):
-    client, name = company.client, "greeting"
-    client.create_registered_model(name)
-    run_id = client.create_run(client.create_experiment("any")).info.run_id
-    body = {"name": name, "source": "dummy-source", "run_id": run_id, "tags": [{"key": IS_PROMPT, "value": "true"}]}
-    assert company.registry.post("/api/2.0/mlflow/model-versions/create", body)[0] == 200
-    with pytest.raises(MlflowException, match="no statement"):
-        client.set_registered_model_alias(name, "production", "1")  # its model is none
-    client.set_registered_model_tag(name, IS_PROMPT, "true")
-    client._get_registry_client().store.set_registered_model_alias(name, "production", "1")
-    for method, path, body in (
-        ("DELETE", "model-versions/delete-tag", {"name": name, "version": "1", "key": IS_PROMPT}),
-        ("POST", "model-versions/set-tag", {"name": name, "version": "1", "key": IS_PROMPT, "value": "false"}),
-        ("DELETE", "registered-models/delete-tag", {"name": name, "key": IS_PROMPT}),
-        ("POST", "registered-models/set-tag", {"name": name, "key": IS_PROMPT, "value": "no"}),
-    ):
-        status, answer = company.registry.post(f"/api/2.0/mlflow/{path}", body, method=method)
-        assert (status, "as a prompt" in answer["message"]) == (403, True), answer
-    assert company.served(f"models:/{name}@production") is None
-    assert company.verify(name) == 4
-    assert company.wrong() == []
 
 
 @pytest.mark.attack("4 a model that calls itself a prompt", "doctor", "found")

@@ -21,8 +21,8 @@ from privgate.errors import PolicyError, PrivgateError
 from privgate.guard import statement
 from privgate.guard import store as server
 from privgate.guard import truststore as trusted
+from privgate.guard.doctor import examine
 from privgate.guard.guard_config import Guard
-from privgate.guard.guard_doctor import examine
 from privgate.guard.truststore import fresh_key
 from privgate.guard.verifying import _hand_over, verify
 from privgate.registry.stored_files import FolderFiles

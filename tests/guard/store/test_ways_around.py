@@ -13,9 +13,13 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.guard import statement, truststore
+from privgate.guard.doctor import examine
+from privgate.guard.guard_config import Guard
 from privgate.guard.signing import TAG
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+IS_PROMPT = "mlflow.prompt.is_prompt"
 
 
 def refused(call, *arguments, says="privgate", **keywords):
@@ -150,26 +154,34 @@ def test_a_rename_takes_no_protected_stage_along(registry, name, tmp_path):
     refused(registry.client.rename_registered_model, name, name + "-other", says="is in stage Production")
 
 
-# 5: prompts
+# 5: prompts: what a subject says of itself excepts nothing
 
 
-def test_a_model_that_claims_to_be_a_prompt_is_refused(registry, name):
-    version = registry.log(name)
-    registry.client.set_registered_model_tag(name, "mlflow.prompt.is_prompt", "true")
-    status, _ = registry.post(
-        "/api/2.0/mlflow/registered-models/alias", {"name": name, "alias": "production", "version": version}
-    )
-    assert status == 403
-    body = {"name": name, "key": "mlflow.prompt.is_prompt"}
-    assert registry.post("/api/2.0/mlflow/registered-models/delete-tag", body, method="DELETE")[0] == 200
-    assert released(registry, name) is None
-
-
-def test_a_real_prompt_may_be_called_production(registry, name):
+def test_what_calls_itself_a_prompt_needs_a_statement_unless_the_operator_excepts_its_name(registry, name, site):
+    store = registry.client._get_registry_client().store
     registry.client.create_prompt(name)
     registry.client.create_prompt_version(name, "Hello {{ name }}")
-    registry.client.set_prompt_alias(name, "production", 1)
-    assert registry.client.get_prompt_version_by_alias(name, "production").template == "Hello {{ name }}"
+    registry.client.create_prompt(f"prompt.{name}")
+    registry.client.create_prompt_version(f"prompt.{name}", "Hello {{ name }}")
+    version, tag = registry.log(f"{name}-2"), {"key": IS_PROMPT, "value": "true"}
+    for path, more in (("registered-models/set-tag", {}), ("model-versions/set-tag", {"version": version})):
+        assert registry.post(f"/api/2.0/mlflow/{path}", {"name": f"{name}-2", **more, **tag})[0] == 200
+    for model in (name, f"{name}-2", f"prompt.{name}"):
+        said = refused(store.set_registered_model_alias, model, "production", "1", says="there is no statement")
+        assert "pass by a pattern under 'except'" in said
+        refused(store.set_prompt_alias, model, "production", "1")
+    text = site.config.read_text()
+    try:
+        site.config.write_text(text + '  except: ["prompt.*"]\n')
+        registry.client.set_prompt_alias(f"prompt.{name}", "production", 1)
+        answers = [a for a in examine(Guard.load(site.config), tracking_uri=registry.address) if name in a.text]
+        refused(store.set_registered_model_alias, name, "production", "1")
+    finally:
+        site.config.write_text(text)
+    assert [(a.state, "needs no statement" in a.text) for a in answers] == [("fine", True)]
+    (wrong,) = [a.text for a in examine(Guard.load(site.config), tracking_uri=registry.address) if name in a.text]
+    assert f"models:/prompt.{name}/1 as 'production' is released but does not verify" in wrong
+    registry.client.delete_prompt_alias(f"prompt.{name}", "production")
 
 
 # 6: delete and create again

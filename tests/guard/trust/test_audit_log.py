@@ -9,7 +9,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import StatementError
-from privgate.guard import guard_doctor
+from privgate.guard import doctor
 from privgate.guard.guard_config import AuditLog
 from privgate.guard.transaction import permission_denied
 from privgate.guard.writes import RecordedWrites
@@ -151,7 +151,7 @@ def test_without_a_log_nothing_changes():
 
 def test_the_doctor_looks_whether_the_log_is_whole(log):
     def told(guarded):
-        return [(a.state, a.text) for a in guard_doctor._audit_log(types.SimpleNamespace(audit_log=guarded))]
+        return [(a.state, a.text) for a in doctor._audit_log(types.SimpleNamespace(audit_log=guarded))]
 
     assert told(None)[0][0] == "look"
     assert told(log)[0][0] == "look"
