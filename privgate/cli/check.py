@@ -141,7 +141,7 @@ def _moved(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
 
 
 def _guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, str]:
-    from privgate.guard.guard_config import Guard
+    from privgate.guard.config import Guard
     from privgate.registry.client import connect
     from privgate.registry.named import named
 

@@ -52,7 +52,7 @@ def sign(
     user than privgate check, or on another host: otherwise the statement is marked advisory.
     """
     from privgate.guard import signing
-    from privgate.guard.guard_config import Guard
+    from privgate.guard.config import Guard
     from privgate.guard.signing import SigningRequest
     from privgate.guard.truststore import signer_from
     from privgate.policy import Policy

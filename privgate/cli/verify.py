@@ -47,8 +47,7 @@ def verify(
 
     Without --to it prints the place and digest to pin: what is downloaded later, or by name, is another download.
     """
-    from privgate.guard.checks import Terms
-    from privgate.guard.guard_config import Guard, policy_named
+    from privgate.guard.config import Guard, Terms, policy_named
     from privgate.guard.truststore import TrustStore
 
     named = policy_named(policy_name, Path()) if policy_name is not None else None

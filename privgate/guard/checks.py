@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from privgate.errors import StatementError, SubjectError
 from privgate.guard import statement
-from privgate.guard.release_table import Earlier
+from privgate.guard.config import Terms
 from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
 from privgate.guard.truststore import TrustStore
 from privgate.registry import reports
@@ -48,29 +48,6 @@ class Row:
         """Return the row of MLflow's entity of a version."""
         run_id = str(held.run_id or "")
         return cls(name, str(held.version), str(held.source), str(storage), int(created), run_id, workspace)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What must hold here."""
-
-    #: configured id of this registry
-    registry: str
-    #: of the resolved policy in force for the target
-    policy_digest: str
-    #: its name, for sentences
-    policy: str = ""
-    #: whether a statement counts although checker and signer were one user
-    accept_advisory: bool = False
-    #: what the model answers with, by the operator's word; empty where nobody said. A statement that says none was
-    #: signed before tasks were: it is about a classifier, unless its policy was one for regressors
-    task: str = ""
-    #: whether the operator states that nobody who may ask this model can get its file
-    withheld: bool = False
-    #: policies whose older statements still count
-    earlier: tuple[Earlier, ...] = ()
-    #: whether a statement counts although the training code ran as the checker, with nothing between the two
-    accept_unboxed: bool = False
 
 
 def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:

@@ -14,8 +14,7 @@ from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard import statement
-from privgate.guard.guard_config import Guard
-from privgate.guard.lookalikes import fold
+from privgate.guard.config import Guard, fold
 from privgate.guard.verifying import verify
 from privgate.guard.writes import PROBE
 from privgate.registry.client import answering, connect, list_pages
@@ -47,7 +46,7 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
         ("do the keys count", lambda: _keys(guard)),
         ("is the audit log whole", lambda: _audit_log(guard)),
         ("does everything released verify", lambda: _released(client, guard)),
-        ("does a name look like a protected one", lambda: _lookalikes(client, guard)),
+        ("can all names be released", lambda: _names(client, guard)),
         ("do the webhooks wake anybody", lambda: _webhooks(client)),
         ("can training code be boxed", _boxes),
     )
@@ -199,10 +198,12 @@ def _verified(client: Any, guard: Guard, name: str, place: str, target: str) -> 
     return DoctorAnswer("look" if end else "fine", f"{where} verifies{end}")
 
 
-def _lookalikes(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
+def _names(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
+    for name in guard.odd_names():
+        yield _LOOK(f"the configuration names {name!a}, under which nothing can be released")
     for name in dict.fromkeys(str(model.name) for model in _list_models(client)):
-        if meant := guard.model_meant(name):
-            yield _WRONG(f"model {name!a} may be taken for one of {meant!r}, which is protected; rename it")
+        if problem := guard.problem(name):
+            yield _LOOK(f"model {name[:80]!a}: {problem}")
 
 
 def _boxes() -> Iterator[DoctorAnswer]:

@@ -11,10 +11,9 @@ from typing import Any
 
 from privgate import digest
 from privgate.errors import StatementError
-from privgate.guard import lookalikes, statement
+from privgate.guard import statement
 from privgate.guard.checks import Row, check, check_original, counting, is_copy
-from privgate.guard.guard_config import Watch
-from privgate.guard.release_table import WITHOUT
+from privgate.guard.config import WITHOUT, Watch, fold
 from privgate.guard.transaction import PASSING, in_workspace, refusing, transaction
 from privgate.registry import layout
 from privgate.registry.client import download
@@ -89,7 +88,7 @@ class GuardedRows:
         held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
         holders = self._privgate_holders(name, session).items()
         found: list[str | None] = [alias for alias, holder in holders if holder == str(held.version)]
-        if lookalikes.fold(held.current_stage or "") in guard.stages:
+        if fold(held.current_stage or "") in guard.stages:
             found.append(str(held.current_stage))
         return [*found, None] if guard.protects_model(name) else found
 

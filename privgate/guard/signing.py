@@ -18,9 +18,9 @@ from privgate import cases, digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
-from privgate.guard import lookalikes, statement
+from privgate.guard import statement
 from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, boxed, row_and_statement, stored_evidence
-from privgate.guard.guard_config import Guard
+from privgate.guard.config import Guard, is_name
 from privgate.guard.statement import Claims, Envelope
 from privgate.guard.truststore import Signer, seal
 from privgate.policy import Judged, Policy
@@ -293,9 +293,9 @@ def _sign(
 def _check_target(model: str, target: str) -> None:
     if problem := oddity(model):
         raise StatementError(f"nothing is signed for release as {model}@{target}: {problem}; targets are exact names")
-    if not lookalikes.is_plain(target):
+    if not (is_name(model) and is_name(target)):
         raise StatementError(
-            f"nothing is signed for release as {target!r}: aliases and stages are of ASCII letters, digits, _ and -"
+            f"nothing is signed for release as {model}@{target}: names are of ASCII letters, digits, '.', '_' and '-'"
         )
 
 

@@ -16,7 +16,7 @@ from privgate.controls import suites
 from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
 from privgate.guard import checks, signing, statement, truststore
-from privgate.guard.guard_config import Guard
+from privgate.guard.config import Guard
 from privgate.guard.statement import Claims, Envelope
 from privgate.guard.truststore import TrustStore, fresh_key, seal
 from privgate.policy import Policy, fixtures

@@ -6,7 +6,7 @@ import mlflow
 import pytest
 
 from privgate.guard import checks, signing, truststore, verifying
-from privgate.guard.guard_config import Guard
+from privgate.guard.config import Guard
 from tests.registry.test_signing import guard_for, sign
 
 

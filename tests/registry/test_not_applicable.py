@@ -10,7 +10,7 @@ import pytest
 from privgate import Policy, digest
 from privgate.errors import PrivgateWarning, StatementError
 from privgate.guard import checks, signing, statement, truststore
-from privgate.guard.guard_config import Guard
+from privgate.guard.config import Guard
 from privgate.guard.truststore import KNOWN, fresh_key, seal
 from privgate.guard.verifying import verify
 from privgate.registry.client import connect

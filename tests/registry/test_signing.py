@@ -12,7 +12,7 @@ import pytest
 from privgate import Policy, Subject
 from privgate.errors import DigestMismatchError, StatementError
 from privgate.guard import signing, statement, truststore
-from privgate.guard.guard_config import Guard
+from privgate.guard.config import Guard
 from privgate.guard.signing import SigningRequest
 from privgate.guard.truststore import fresh_key
 from privgate.guard.verifying import verify

@@ -228,7 +228,7 @@ def ways(registry, name, version):
     source = client.get_model_version(name, version).source
     model_id = source.rpartition("/")[2]
     alias = "registered-models/alias"
-    for spelling in ("production", "PRODUCTION", "ｐｒｏｄｕｃｔｉｏｎ", "prodúction", "productıon", "pr0duction"):
+    for spelling in ("production", "PRODUCTION", "ｐｒｏｄｕｃｔｉｏｎ"):
         body = {"name": name, "alias": spelling, "version": version}
         yield f"alias {spelling}", (client.set_registered_model_alias, name, spelling, version), (alias, body)
     body = {"name": name, "version": version, "stage": "Production", "archive_existing_versions": False}

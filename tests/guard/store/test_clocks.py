@@ -16,7 +16,8 @@ from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
 from privgate.guard import checks, doctor, statement, truststore, verifying
-from privgate.guard.guard_config import AuditLog, Guard
+from privgate.guard.audit import AuditLog
+from privgate.guard.config import Guard
 from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store as guarded
 from privgate.guard.truststore import Revoked, fresh_key, seal
@@ -119,7 +120,7 @@ class Place:
         )
         self.files = folder / "upload"
         sys.path.insert(0, str(light))
-        parts = ("guard_config", "verifying", "statement")
+        parts = ("config", "verifying", "statement")
         self.light = {name: importlib.import_module(f"privgate_verify.guard.{name}") for name in parts}
         sys.path.remove(str(light))
 
@@ -185,7 +186,7 @@ class Place:
     def lightly(self, folder):
         refused = importlib.import_module("privgate_verify.errors").PrivgateError
         try:
-            held = self.light["guard_config"].Guard.load(self.site.config)
+            held = self.light["config"].Guard.load(self.site.config)
             self.light["verifying"].verify_folder(*folder, held, target="production")
         except refused:
             return False

@@ -6,8 +6,8 @@ import mlflow
 import pytest
 
 from privgate.errors import DigestMismatchError, PrivgateError, StatementError, SubjectError
+from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.guard_config import Guard
 from privgate.guard.verifying import verify
 
 pytestmark = pytest.mark.server

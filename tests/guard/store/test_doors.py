@@ -100,7 +100,7 @@ def test_verify_and_doctor_exit_with_0_or_4(registry, site, name, tmp_path, caps
 )
 def test_a_guard_that_would_guard_nothing_or_means_something_else_is_refused(site, tmp_path, change):
     from privgate.errors import PrivgateError
-    from privgate.guard.guard_config import Guard
+    from privgate.guard.config import Guard
 
     path = tmp_path / "guard.yaml"
     (tmp_path / "trust.json").write_text((site.folder / "trust.json").read_text())

@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
+from privgate.guard.audit import AuditLog
+from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.guard_config import AuditLog, Guard
 from privgate.guard.signing import TAG
 from privgate.guard.verifying import verify
 

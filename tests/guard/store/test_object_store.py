@@ -5,7 +5,7 @@ import urllib.request
 import pytest
 
 from privgate.errors import DigestMismatchError
-from privgate.guard.guard_config import Guard
+from privgate.guard.config import Guard
 from privgate.guard.verifying import verify
 from privgate.registry.addresses import PLACES
 

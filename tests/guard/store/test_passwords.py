@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
+from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.guard_config import Guard
 from privgate.guard.signing import TAG
 from privgate.guard.verifying import verify
 from tests.guard.store.conftest import Registry

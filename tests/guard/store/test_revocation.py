@@ -10,8 +10,8 @@ from mlflow.exceptions import MlflowException
 from privgate.cli.keys import revoke
 from privgate.errors import StatementError
 from privgate.guard import statement
+from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.guard_config import Guard
 from privgate.guard.signing import TAG
 from privgate.guard.verifying import verify
 

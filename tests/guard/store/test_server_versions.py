@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 
+from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.guard_config import Guard
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,8 +9,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
+from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.guard_config import Guard
 from privgate.guard.verifying import verify
 from tests import attack_table
 

@@ -6,6 +6,7 @@ The ways are numbered as in the table that this file writes, which the README's 
 import base64
 import dataclasses
 import json
+import time
 from datetime import timedelta
 
 import mlflow
@@ -13,8 +14,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.guard import statement, truststore
+from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.guard_config import Guard
 from privgate.guard.signing import TAG
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
@@ -61,7 +62,7 @@ def test_the_gate_answers_the_probe(registry):
 
 SPELLED = [
     ("production", "there is no statement"),
-    *((alias, "may be taken for") for alias in ("PRODUCTION", "ｐｒｏｄｕｃｔｉｏｎ", "prodúction")),
+    *((alias, "may be taken for") for alias in ("PRODUCTION", "ｐｒｏｄｕｃｔｉｏｎ", "production\n")),
 ]
 
 
@@ -182,6 +183,52 @@ def test_what_calls_itself_a_prompt_needs_a_statement_unless_the_operator_except
     (wrong,) = [a.text for a in examine(Guard.load(site.config), tracking_uri=registry.address) if name in a.text]
     assert f"models:/prompt.{name}/1 as 'production' is released but does not verify" in wrong
     registry.client.delete_prompt_alias(f"prompt.{name}", "production")
+
+
+# 5b: names: one that could be read as two is released as none
+
+ODD = ["Kredit Pr\u00fcfung", "\u0441redit", "credit\u200b", "-credit", "credit@production", "[c]redit", "x" * 257]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=ascii)
+def test_an_odd_name_is_released_as_nothing_and_its_other_writes_pass(quiet, tmp_path, odd):
+    if len(odd) > 256:
+        refused(quiet.client.create_registered_model, odd, says="name has 257 characters, at most 256 may be")
+        return
+    version = quiet.log(odd)
+    quiet.client.set_registered_model_alias(odd, "staging", version)
+    said = refused(quiet.client.set_registered_model_alias, odd, "production", version)
+    assert "rename it" in said
+    assert said.count("privgate") >= 1
+    look = [a.text for a in examine(Guard.load(quiet.site.config), tracking_uri=quiet.address) if a.state == "look"]
+    assert [text for text in look if f"model {odd!a}: it can hold nothing that is protected" in text]
+
+
+def test_another_spelling_of_a_protected_name_is_protected_too_and_what_only_looks_alike_is_not(quiet):
+    version = quiet.log("credit")
+    source = quiet.client.get_model_version("credit", version).source
+    for alike in ("PROD.credit", "\uff50rod.credit"):
+        quiet.client.create_registered_model(alike)
+        refused(quiet.create, alike, source)
+    quiet.client.create_registered_model("pr0d.credit")
+    quiet.create("pr0d.credit", source)
+    quiet.client.set_registered_model_alias("credit", "pr0duction", version)
+    look = [a.text for a in examine(Guard.load(quiet.site.config), tracking_uri=quiet.address)]
+    assert [text for text in look if "'PROD.credit': it is another spelling of what is protected" in text]
+
+
+def test_what_is_too_long_is_refused_before_anything_is_done(registry, name):
+    began, huge = time.monotonic(), "x" * 1_000_000
+    registry.client.create_registered_model(name)
+    store = registry.client._get_registry_client().store
+    for call in (
+        lambda: store.create_registered_model(huge),
+        lambda: store.rename_registered_model(name, huge),
+        lambda: store.set_registered_model_alias(name, huge, "1"),
+        lambda: store.delete_registered_model_alias(huge, "production"),
+    ):
+        refused(call, says="characters, at most 256 may be")
+    assert time.monotonic() - began < 10
 
 
 # 6: delete and create again

@@ -15,8 +15,8 @@ from mlflow.exceptions import MlflowException
 
 from privgate.errors import StatementError
 from privgate.guard import statement
+from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.guard_config import Guard
 from privgate.guard.signing import TAG, row_and_statement
 from privgate.guard.statement import Claims
 from privgate.guard.verifying import verify

@@ -3,7 +3,7 @@
 import pytest
 
 from privgate.errors import PrivgateError
-from privgate.guard.guard_config import Watch
+from privgate.guard.config import Watch
 
 GUARD = """\
 schema: privgate/guard/v1

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privgate.errors import StatementError
-from privgate.guard import lookalikes, statement, truststore
+from privgate.guard import statement, truststore
 from privgate.guard.statement import Claims, Envelope
 
 
@@ -113,29 +113,6 @@ def test_a_payload_with_nan_is_refused(world):
     )
     with pytest.raises(StatementError, match="not JSON"):
         Envelope.parse(text).statement
-
-
-@pytest.mark.parametrize("text", ["PRODUCTION", "Production", "ｐｒｏｄｕｃｔｉｏｎ", "prodúction", "produc\u0301tion"])
-def test_variants_of_a_name_fold_together(text):
-    assert lookalikes.fold(text) == lookalikes.fold("production")
-
-
-@pytest.mark.parametrize(
-    "text", ["pr0duction", "product1on", "productIon", "prod-uction", "PROD_UCTION", "ｐｒｏｄｕｃｔｉｏｎ"]
-)
-def test_aliases_that_look_the_same_are_found(text):
-    assert lookalikes.looks_like(text) == lookalikes.looks_like("production")
-
-
-@pytest.mark.parametrize("text", ["staging", "product", "production2", "candidate", "v1"])
-def test_aliases_that_look_otherwise_are_not(text):
-    assert lookalikes.looks_like(text) != lookalikes.looks_like("production")
-    assert lookalikes.is_plain(text)
-
-
-@pytest.mark.parametrize("text", ["", "production\n", "prod*", "productıon", "a b", "рroduction", "a/b"])
-def test_aliases_of_other_characters_are_not_plain(text):
-    assert not lookalikes.is_plain(text)
 
 
 def test_a_statement_of_version_1_says_so(world):

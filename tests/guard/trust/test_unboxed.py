@@ -6,7 +6,7 @@ import pytest
 
 from privgate.errors import PolicyError, StatementError
 from privgate.guard.checks import UNBOXED, boxed, counting
-from privgate.guard.guard_config import Guard
+from privgate.guard.config import Guard
 from privgate.guard.statement import NOT_APPLICABLE
 from privgate.guard.truststore import TrustStore, fresh_key
 
