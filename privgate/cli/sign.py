@@ -81,6 +81,7 @@ def sign(
             targets=[_target(t) for t in targets],
             tracking_uri=tracking_uri,
             checked_elsewhere=checked_elsewhere,
+            guard=guard,
             asked=SigningRequest(asked_uri, nonce, accept_unboxed or (guard is not None and guard.accept_unboxed)),
         )
     place = to_dir or out_dir

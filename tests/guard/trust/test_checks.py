@@ -1,8 +1,10 @@
 """Whether a statement counts: the one that should does, and every single change makes it not."""
 
 import base64
+import contextlib
 import dataclasses
 import json
+import types
 from datetime import timedelta
 
 import pytest
@@ -10,13 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privgate.errors import StatementError
-from privgate.guard import truststore
+from privgate.guard import checks, signing, truststore
 from privgate.guard.checks import check_original
+from privgate.guard.config import Guard, Row
 from privgate.guard.truststore import fresh_key
 
 
 def digest(letter):
     return "sha256:" + letter * 64
+
+
+ROW = (Row(("*",), (), "classification", "dtp-1", digest("a"), withheld=False),)
 
 
 def test_a_valid_statement_counts(world):
@@ -66,6 +72,37 @@ CLAIMS = [
 def test_a_statement_that_says_something_else_is_refused(world, changes, why):
     with pytest.raises(StatementError, match=why):
         world.check(world.envelope(**changes).text())
+
+
+#: of a verdict: what is changed, why nothing is released on it, whether a refusal like that is signed
+TERMS = [
+    ({}, "", True),
+    ({"decided": timedelta(days=1500)}, "before its verdict was decided", False),
+    ({"signed": timedelta(days=1500), "decided": timedelta(days=1500)}, "in the future", False),
+    ({"expires": timedelta(seconds=-1)}, "expired on", True),
+    ({"signed": timedelta(minutes=2), "expires": timedelta(minutes=1)}, "ends before it was signed", True),
+    ({"policy_digest": digest("c")}, "in force is", True),
+    ({"task": "regression"}, "judged as regression", True),
+    ({"withheld": True}, "does not say that of this model", True),
+    ({"outcome": "inconclusive"}, "not an approval", True),
+]
+
+
+@pytest.mark.parametrize(("changes", "why", "signed"), TERMS, ids=str)
+def test_who_signs_refuses_what_the_guard_would(world, changes, why, signed):
+    moments = {name: world.now + by for name, by in changes.items() if isinstance(by, timedelta)}
+    claims = dataclasses.replace(world.claims, **{**changes, **moments})
+    guard = Guard("prod-registry", world.trust, {}, frozenset(), frozenset(), (), rows=ROW)
+    terms = guard.terms("production", "credit")
+    for judge in (
+        lambda: checks.check_terms(claims, terms, world.now),
+        lambda: signing.refuse_unread(claims, types.SimpleNamespace(digest="", name=""), guard, world.now),
+    ):
+        with pytest.raises(StatementError, match=why) if why else contextlib.nullcontext():
+            judge()
+    refusal = dataclasses.replace(claims, passed=False, outcome="failed")
+    with contextlib.nullcontext() if signed else pytest.raises(StatementError):
+        signing.refuse_unread(refusal, None, guard, world.now)
 
 
 def test_an_advisory_statement_counts_where_the_operator_accepts_it(world):
