@@ -53,8 +53,8 @@ def sign(
     """
     from privgate.guard import signing
     from privgate.guard.config import Guard
+    from privgate.guard.keys import signer_from
     from privgate.guard.signing import SigningRequest
-    from privgate.guard.truststore import signer_from
     from privgate.policy import Policy
 
     if (out_dir is None) == (renew is None):
@@ -65,7 +65,12 @@ def sign(
         raise UsageError("say which registry this is: --config FILE or --registry-id ID")
     if to_dir is not None:
         outputs.folder(to_dir, "--to")
-    signer = signer_from(key_file=key["key_file"], command=key["signer_command"], command_key_id=key["key_id"])
+    signer = signer_from(
+        key_file=key["key_file"],
+        command=key["signer_command"],
+        key_id=key["key_id"],
+        trust=None if guard is None else guard.trust,
+    )
     policy = Policy.load(policy_name)
     if renew is not None:
         if guard is None:

@@ -10,8 +10,8 @@ from typing import Any, Self
 from privgate.errors import StatementError, SubjectError
 from privgate.guard import statement
 from privgate.guard.config import Terms
+from privgate.guard.keys import TrustStore
 from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
-from privgate.guard.truststore import TrustStore
 from privgate.registry import reports
 from privgate.registry.client import answering
 from privgate.registry.named import oddity

@@ -21,7 +21,7 @@ from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
 from privgate.errors import PolicyError, StatementError, UsageError
 from privgate.guard import statement
 from privgate.guard.audit import AuditLog
-from privgate.guard.truststore import TrustStore
+from privgate.guard.keys import TrustStore
 
 VARIABLE = "PRIVGATE_GUARD"
 #: names that may be released: as a database, a shell and an eye read them, they are one name each

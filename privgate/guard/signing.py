@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from securesystemslib.signer import Signer
+
 from privgate import cases, digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
@@ -21,8 +23,8 @@ from privgate.evidence import Evidence
 from privgate.guard import statement
 from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, boxed, check_terms, row_and_statement, stored_evidence
 from privgate.guard.config import Guard, Terms, is_name
+from privgate.guard.keys import seal
 from privgate.guard.statement import Claims, Envelope
-from privgate.guard.truststore import Signer, seal
 from privgate.policy import Judged, Policy
 from privgate.registry import reports
 from privgate.registry.client import answering, connect, list_pages

@@ -5,7 +5,9 @@ import json
 import mlflow
 import pytest
 
-from privgate.guard import checks, signing, truststore, verifying
+from privgate.guard import checks, signing
+from privgate.guard import keys as truststore
+from privgate.guard import verify as verifying
 from privgate.guard.config import Guard
 from tests.registry.test_signing import guard_for, sign
 

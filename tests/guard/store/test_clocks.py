@@ -15,12 +15,14 @@ from mlflow.entities.model_registry import ModelVersionTag
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
-from privgate.guard import checks, doctor, statement, truststore, verifying
+from privgate.guard import checks, doctor, statement
+from privgate.guard import keys as truststore
+from privgate.guard import verify as verifying
 from privgate.guard.audit import AuditLog
 from privgate.guard.config import Guard
+from privgate.guard.keys import Revoked, fresh_key, seal
 from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store as guarded
-from privgate.guard.truststore import Revoked, fresh_key, seal
 from privgate.registry import reports as report_place
 from privgate.registry.client import connect
 from tests.guard.store.conftest import Registry, Site
@@ -120,7 +122,7 @@ class Place:
         )
         self.files = folder / "upload"
         sys.path.insert(0, str(light))
-        parts = ("config", "verifying", "statement")
+        parts = ("config", "verify", "statement")
         self.light = {name: importlib.import_module(f"privgate_verify.guard.{name}") for name in parts}
         sys.path.remove(str(light))
 
@@ -187,7 +189,7 @@ class Place:
         refused = importlib.import_module("privgate_verify.errors").PrivgateError
         try:
             held = self.light["config"].Guard.load(self.site.config)
-            self.light["verifying"].verify_folder(*folder, held, target="production")
+            self.light["verify"].verify_folder(*folder, held, target="production")
         except refused:
             return False
         return True
@@ -256,7 +258,9 @@ def test_who_sees_evidence_refuses_a_revoked_keys(place, monkeypatch):
         place.put(Edge(), patched)
         verdicts = truststore.new_key()
         (evidence,) = (dataclasses.replace(key, roles=("evidence",)) for key in place.site.trust.keys)
-        store = truststore.TrustStore((evidence, fresh_key(verdicts.public, days=9, roles=("verdict",), models=("*",))))
+        store = truststore.TrustStore(
+            (evidence, fresh_key(verdicts.public_key, days=9, roles=("verdict",), models=("*",)))
+        )
         moments = {"signed": T, "decided": T, "expires": T + DAY}
         place.text = seal(dataclasses.replace(place.claims, **moments).summary("test"), verdicts).text()
         place.client.set_model_version_tag("credit", place.version, TAG, place.text)

@@ -8,7 +8,7 @@ import pytest
 from privgate.errors import DigestMismatchError, PrivgateError, StatementError, SubjectError
 from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.verifying import verify
+from privgate.guard.verify import verify
 
 pytestmark = pytest.mark.server
 
@@ -139,7 +139,8 @@ def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(quiet, gu
     from dataclasses import replace
     from datetime import timedelta
 
-    from privgate.guard import statement, truststore
+    from privgate.guard import keys as truststore
+    from privgate.guard import statement
 
     version = own.log("credit")
     soon = statement.now().replace(microsecond=0) + timedelta(days=3)

@@ -23,7 +23,7 @@ from privgate.guard.audit import AuditLog
 from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
 from privgate.guard.signing import TAG
-from privgate.guard.verifying import verify
+from privgate.guard.verify import verify
 
 pytestmark = [
     pytest.mark.slow,

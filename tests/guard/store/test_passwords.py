@@ -7,7 +7,7 @@ import pytest
 from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
 from privgate.guard.signing import TAG
-from privgate.guard.verifying import verify
+from privgate.guard.verify import verify
 from tests.guard.store.conftest import Registry
 
 pytest.importorskip("flask_wtf", reason="MLflow's basic-auth app needs Flask-WTF (mlflow[auth])")

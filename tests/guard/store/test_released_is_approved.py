@@ -35,7 +35,7 @@ class Company:
         self.registry, self.client, self.address = registry, registry.client, registry.address
         self.folder, self.site = folder, registry.site
         self.key = folder / "key.pem"
-        self.key.write_bytes(self.site.signer.pem())
+        self.key.write_bytes(self.site.signer.private_bytes)
         self.key.chmod(0o600)
         rng = np.random.default_rng(3)
         X = rng.integers(0, 3, size=(40, 4))
@@ -477,7 +477,7 @@ def test_statements_of_version_1_are_refused_and_the_doctor_lists_them(company, 
     said = claims.summary("test")
     own = said["predicate"].pop(statement.EXTENSION)
     said["predicate"]["urn:privgate:verdict:v1"] = own
-    from privgate.guard.truststore import seal
+    from privgate.guard.keys import seal
 
     text = seal(said, registry.site.signer).text()
     with pytest.raises(MlflowException, match="is of version 1, which does not name every served file"):

@@ -13,7 +13,7 @@ from privgate.guard import statement
 from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
 from privgate.guard.signing import TAG
-from privgate.guard.verifying import verify
+from privgate.guard.verify import verify
 
 pytestmark = pytest.mark.server
 

@@ -158,7 +158,7 @@ def test_a_whole_release_by_this_versions_own_client(older, site, name, tmp_path
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     out, key = tmp_path / "out", tmp_path / "key.pem"
-    key.write_bytes(site.signer.pem())
+    key.write_bytes(site.signer.private_bytes)
     key.chmod(0o600)
     check = ("check", f"models:/{name}/1", "--policy", "dtp-1", "--report-dir", str(out), "--jobs", "1", "--quiet")
     code, said = command(older, *check, PRIVGATE_LEDGER=str(tmp_path / "ledger"))

@@ -18,13 +18,13 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PolicyError, PrivgateError
+from privgate.guard import keys as trusted
 from privgate.guard import statement
 from privgate.guard import store as server
-from privgate.guard import truststore as trusted
 from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.truststore import fresh_key
-from privgate.guard.verifying import _hand_over, verify
+from privgate.guard.keys import fresh_key
+from privgate.guard.verify import _hand_over, verify
 from privgate.registry.stored_files import FolderFiles
 from tests import attack_table
 from tests.guard.store.test_twenty_attacks import Attacker
@@ -299,12 +299,12 @@ def test_a_refusal_outlives_the_key_that_signed_it(quiet, tmp_path):
     before = quiet.site.trust
     short = trusted.new_key()
     try:
-        quiet.site.save(before.add(fresh_key(short.public, days=1, models=("*",))))
+        quiet.site.save(before.add(fresh_key(short.public_key, days=1, models=("*",))))
         later = quiet.claims("credit", a.good, tmp_path).signed + timedelta(seconds=20)
         no = quiet.claims("credit", a.good, tmp_path, passed=False, outcome="failed", signed=later, decided=later)
         a.client.set_model_version_tag("credit", a.good, TAG, quiet.text(no, short))
         # the window of its key ends, as at every rotation
-        held = quiet.site.trust.key(short.key_id)
+        held = quiet.site.trust.key(short.public_key.keyid)
         ended = statement.stamp(later)
         keys = [dataclasses.replace(k, not_after=ended) if k is held else k for k in quiet.site.trust.keys]
         quiet.site.save(dataclasses.replace(quiet.site.trust, keys=tuple(keys)))

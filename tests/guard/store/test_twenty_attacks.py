@@ -11,7 +11,7 @@ from mlflow.exceptions import MlflowException
 from privgate.errors import PrivgateError
 from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
-from privgate.guard.verifying import verify
+from privgate.guard.verify import verify
 from tests import attack_table
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]

@@ -13,7 +13,8 @@ import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 
-from privgate.guard import statement, truststore
+from privgate.guard import keys as truststore
+from privgate.guard import statement
 from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
 from privgate.guard.signing import TAG
@@ -265,7 +266,7 @@ def test_a_statement_by_a_stranger_is_refused(registry, name, tmp_path):
     version = registry.log(name)
     claims = registry.claims(name, version, tmp_path)
     forged = json.loads(registry.text(claims, truststore.new_key()))
-    for key in (forged["signatures"][0]["keyid"], registry.site.signer.key_id):
+    for key in (forged["signatures"][0]["keyid"], registry.site.signer.public_key.keyid):
         forged["signatures"][0]["keyid"] = key
         refused(registry.client.set_model_version_tag, name, version, TAG, json.dumps(forged))
     # smuggled in with the version, where the store does not look until it matters

@@ -19,7 +19,7 @@ from privgate.guard.config import Guard
 from privgate.guard.doctor import examine
 from privgate.guard.signing import TAG, row_and_statement
 from privgate.guard.statement import Claims
-from privgate.guard.verifying import verify
+from privgate.guard.verify import verify
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privgate.errors import StatementError
-from privgate.guard import checks, signing, truststore
+from privgate.guard import checks, signing
+from privgate.guard import keys as truststore
 from privgate.guard.checks import check_original
 from privgate.guard.config import Guard, Row
-from privgate.guard.truststore import fresh_key
+from privgate.guard.keys import fresh_key
 
 
 def digest(letter):
@@ -142,7 +143,7 @@ def test_a_key_counts_within_its_window_and_role_until_revoked(world):
 
 def test_a_key_signs_for_names_and_for_the_operators_patterns(world):
     """A model whose name is a pattern is matched by none: only what the operator wrote as a pattern is one."""
-    key = fresh_key(world.signer.public, days=90, models=("debit", "cre*"))
+    key = fresh_key(world.signer.public_key, days=90, models=("debit", "cre*"))
     assert (key.models, key.model_patterns, key.scope) == (("debit",), ("cre*",), ("debit", "cre*"))
     for model, counts in {
         "debit": True,
@@ -158,7 +159,9 @@ def test_a_key_signs_for_names_and_for_the_operators_patterns(world):
 def test_a_retired_key_counts_until_its_overlap_ends_and_the_new_one_after(world):
     fresh = truststore.new_key()
     after = world.now + timedelta(days=7)
-    store = world.trust.retire(world.signer.key_id, after=after).add(fresh_key(fresh.public, days=90, models=("*",)))
+    store = world.trust.retire(world.signer.public_key.keyid, after=after).add(
+        fresh_key(fresh.public_key, days=90, models=("*",))
+    )
     assert world.check(store=store, now=after)
     with pytest.raises(StatementError, match="counts from"):
         world.check(store=store, now=after + timedelta(seconds=1))
@@ -170,7 +173,7 @@ def test_a_strangers_signature_does_not_count_even_under_a_trusted_id(world):
     with pytest.raises(StatementError, match="no trusted key"):
         world.check(world.envelope(stranger).text())
     forged = json.loads(world.envelope(stranger).text())
-    forged["signatures"][0]["keyid"] = world.signer.key_id
+    forged["signatures"][0]["keyid"] = world.signer.public_key.keyid
     with pytest.raises(StatementError, match="not valid"):
         world.check(json.dumps(forged))
     with pytest.raises(StatementError, match="no statement"):
@@ -214,22 +217,25 @@ def test_a_trust_store_comes_back_and_refuses_what_it_does_not_know(world, tmp_p
 def test_a_private_key_comes_from_file_environment_or_command(tmp_path):
     key = truststore.new_key()
     path = tmp_path / "key.pem"
-    path.write_bytes(key.pem())
+    path.write_bytes(key.private_bytes)
     path.chmod(0o600)
-    assert truststore.signer_from(key_file=path).key_id == key.key_id
-    assert truststore.signer_from(environment={"PRIVGATE_SIGNING_KEY": key.pem().decode()}).key_id == key.key_id
+    assert truststore.signer_from(key_file=path).public_key.keyid == key.public_key.keyid
+    assert (
+        truststore.signer_from(environment={"PRIVGATE_SIGNING_KEY": key.private_bytes.decode()}).public_key.keyid
+        == key.public_key.keyid
+    )
     script = tmp_path / "sign.py"
     script.write_text(
-        "import sys, base64\nfrom privgate.guard.truststore import KeySigner\n"
-        f"key = KeySigner.from_pem(open({str(path)!r}, 'rb').read())\n"
-        "print(base64.b64encode(key.sign(sys.stdin.buffer.read())).decode())\n"
+        "import sys, base64\nfrom privgate.guard.keys import signer_from_pem\n"
+        f"key = signer_from_pem(open({str(path)!r}, 'rb').read())\n"
+        "print(base64.b64encode(bytes.fromhex(key.sign(sys.stdin.buffer.read()).signature)).decode())\n"
     )
     import sys
 
-    command = truststore.signer_from(command=f"{sys.executable} {script}", command_key_id=key.key_id)
+    command = truststore.signer_from(command=f"{sys.executable} {script}", key_id=key.public_key.keyid)
     assert command.sign(b"message") == key.sign(b"message")
     with pytest.raises(StatementError, match="did not sign"):
-        truststore.signer_from(command="false", command_key_id=key.key_id).sign(b"")
+        truststore.signer_from(command="false", key_id=key.public_key.keyid).sign(b"")
 
 
 def test_an_unusable_key_is_refused_without_repeating_it(tmp_path):
@@ -239,7 +245,7 @@ def test_an_unusable_key_is_refused_without_repeating_it(tmp_path):
         truststore.signer_from(environment={"PRIVGATE_SIGNING_KEY": "secret text"})
     assert "secret text" not in str(caught.value)
     path = tmp_path / "key.pem"
-    path.write_bytes(truststore.new_key().pem())
+    path.write_bytes(truststore.new_key().private_bytes)
     path.chmod(0o644)
     with pytest.raises(UsageError, match="read by others"):
         truststore.signer_from(key_file=path)

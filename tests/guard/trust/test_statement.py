@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privgate.errors import StatementError
-from privgate.guard import statement, truststore
+from privgate.guard import keys as truststore
+from privgate.guard import statement
 from privgate.guard.statement import Claims, Envelope
 
 
@@ -25,11 +26,11 @@ def test_an_independent_implementation_verifies_our_envelope(world):
     from securesystemslib.signer import SSlibKey
 
     envelope = theirs.Envelope.from_dict(json.loads(world.envelope().text()))
-    key = SSlibKey(world.signer.key_id, "ed25519", "ed25519", {"public": world.signer.public.hex()})
-    assert set(envelope.verify([key], 1)) == {world.signer.key_id}
+    key = SSlibKey(world.signer.public_key.keyid, "ed25519", "ed25519", world.signer.public_key.keyval)
+    assert set(envelope.verify([key], 1)) == {world.signer.public_key.keyid}
 
     other = truststore.new_key()
-    stranger = SSlibKey(world.signer.key_id, "ed25519", "ed25519", {"public": other.public.hex()})
+    stranger = SSlibKey(world.signer.public_key.keyid, "ed25519", "ed25519", other.public_key.keyval)
     with pytest.raises(VerificationError):
         envelope.verify([stranger], 1)
 
@@ -38,11 +39,11 @@ def test_we_verify_an_envelope_of_an_independent_implementation(world):
     from securesystemslib import dsse as theirs
     from securesystemslib.signer import CryptoSigner
 
-    signer = CryptoSigner(world.signer.private)
+    signer = CryptoSigner(world.signer._private_key)
     raw = statement.payload(world.claims.summary("0.1.0"))
     foreign = theirs.Envelope(raw, statement.PAYLOAD_TYPE, {})
     foreign.sign(signer)
-    text = json.dumps(foreign.to_dict()).replace(signer.public_key.keyid, world.signer.key_id)
+    text = json.dumps(foreign.to_dict()).replace(signer.public_key.keyid, world.signer.public_key.keyid)
     assert world.check(text).files == world.claims.files
 
 
