@@ -220,7 +220,7 @@ def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(o
         found = load(path)
         loads.append(path)
         if len(loads) == 2:  # after the content that is kept was read
-            site.save(keys.revoke(site.signer.key_id, at=statement.now()))
+            site.save(keys.revoke(site.signer.public_key.keyid, at=statement.now()))
         return found
 
     monkeypatch.setattr(config.Guard, "load", loading)
@@ -296,7 +296,7 @@ def test_a_key_revoked_while_a_promotion_waited_for_its_turn_counts(own, site, m
     @contextlib.contextmanager
     def waited(store, model):
         with real(store, model) as session:
-            site.save(keys.revoke(site.signer.key_id, at=statement.now()))
+            site.save(keys.revoke(site.signer.public_key.keyid, at=statement.now()))
             yield session
 
     monkeypatch.setattr(writes, "transaction", waited)
