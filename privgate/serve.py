@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from privgate.errors import ExitCode, PolicyError, PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
-from privgate.guard.audit import AuditLog
+from privgate.guard.audit_log import AuditLog
 from privgate.guard.checks import check, row_and_statement
 from privgate.guard.config import Guard, Terms
 from privgate.policy import Policy

@@ -17,7 +17,7 @@ _MARKS = {"fine": "+", "look": "!", "wrong": "x"}
 def doctor(*, config: Path, tracking_uri: str | None) -> int:
     """Ask whether the server is guarded, clocks and keys are right, and everything released verifies. Exit 0 or 4."""
     from privgate.guard.config import Guard
-    from privgate.guard.doctor import examine
+    from privgate.guard.diagnosis import examine
 
     wrong = 0
     for answer in examine(Guard.load(config), tracking_uri=tracking_uri):

@@ -77,7 +77,7 @@ def serve(
     """
     import uvicorn
 
-    from privgate.guard.audit import AuditLog
+    from privgate.guard.audit_log import AuditLog
     from privgate.guard.config import Guard
     from privgate.policy import Policy
     from privgate.registry.client import connect

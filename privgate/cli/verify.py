@@ -64,7 +64,7 @@ def verify(
     if what.startswith("models:"):
         if statement is not None or model is not None:
             raise UsageError("--statement and --model are for a folder; a registry knows both itself")
-        from privgate.guard.verify import verify as verified
+        from privgate.guard.verification import verify as verified
 
         found = verified(what, guard, target=target, terms=terms, tracking_uri=tracking_uri, to=to)
         place, claims, n_files = found.uri, found.claims, found.n_files
@@ -72,14 +72,14 @@ def verify(
     else:
         if statement is None or target is None or to is not None:
             raise UsageError(f"{what!r} is no models:/ URI; a folder takes --statement and --target, and no --to")
-        from privgate.guard.verify import verify_folder
+        from privgate.guard.verification import verify_folder
 
         claims, n_files = verify_folder(Path(what), statement, guard, target=target, model=model, terms=terms)
         pin = f"folder: {what}"
         place = f"{what} holds models:/{claims.name}/{claims.version}"
     sentences = []
     if recompute is not None:
-        from privgate.guard.verify import recomputed
+        from privgate.guard.verification import recomputed
 
         sentences = recomputed(claims, recompute)  # before anything is called verified
     click.echo(

@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
 from privgate.errors import PolicyError, StatementError, UsageError
 from privgate.guard import statement
-from privgate.guard.audit import AuditLog
+from privgate.guard.audit_log import AuditLog
 from privgate.guard.keys import TrustStore
 
 VARIABLE = "PRIVGATE_GUARD"

@@ -281,24 +281,13 @@ def signer_from_pem(text: bytes) -> CryptoSigner:
 
 
 @dataclass(frozen=True)
-class CommandSigner(Signer):
+class CommandSigner:
     """A command that signs: it reads the message on stdin and writes the signature in base64."""
 
     #: split as a shell would, run without one
     command: str
     #: of the key that the command uses
     key_id: str
-
-    @property
-    def public_key(self) -> SSlibKey:
-        """The key's id; what it is only the trust store says."""
-        return SSlibKey(self.key_id, "ed25519", "ed25519", {"public": ""})
-
-    @classmethod
-    def from_priv_key_uri(cls, priv_key_uri: str, public_key: Any, secrets_handler: Any = None) -> Self:
-        """Return the signer of a command line."""
-        del secrets_handler
-        return cls(priv_key_uri, public_key.keyid)
 
     def sign(self, payload: bytes) -> Signature:
         """Return what the command answers; ``StatementError``: it failed, hung for a minute, or gave no signature."""
@@ -314,6 +303,9 @@ class CommandSigner(Signer):
         return Signature(self.key_id, signature.hex())
 
 
+AnySigner = Signer | CommandSigner
+
+
 def signer_from(
     *,
     key_file: Path | None = None,
@@ -321,7 +313,7 @@ def signer_from(
     key_id: str | None = None,
     environment: Mapping[str, str] | None = None,
     trust: TrustStore | None = None,
-) -> Signer:
+) -> AnySigner:
     """Return the signer of a file, a command or the environment; ``UsageError``: there is none, or others read it.
 
     A URI of securesystemslib's in the place of a file (``awskms:…``) takes the key ``key_id`` of the trust store.
@@ -357,7 +349,7 @@ def private_bytes(path: Path) -> bytes:
     return content
 
 
-def seal(body: Mapping[str, Any], signer: Signer) -> Envelope:
+def seal(body: Mapping[str, Any], signer: AnySigner) -> Envelope:
     """Return a statement in a signed envelope."""
     unsigned = Envelope(statement.payload(body), ())
     signature = signer.sign(unsigned.signed)

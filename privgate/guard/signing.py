@@ -14,22 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from securesystemslib.signer import Signer
-
 from privgate import cases, digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import statement
 from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, boxed, check_terms, row_and_statement, stored_evidence
-from privgate.guard.config import Guard, Terms, is_name
-from privgate.guard.keys import seal
+from privgate.guard.config import Guard, Terms, refuse_name
+from privgate.guard.keys import AnySigner, seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.policy import Judged, Policy
 from privgate.registry import reports
 from privgate.registry.client import answering, connect, list_pages
 from privgate.registry.load import recomputed
-from privgate.registry.named import named, oddity
+from privgate.registry.named import named
 from privgate.registry.stored_files import stored_files
 from privgate.verdict import Finding, Outcome, together
 from privgate.version import __version__
@@ -169,7 +167,7 @@ class Signed:
 
 def sign(
     out_dir: Path,
-    signer: Signer,
+    signer: AnySigner,
     *,
     policy: Policy,
     registry: str,
@@ -203,7 +201,7 @@ def sign(
     return _sign(content, signer, connect(tracking_uri), policy, asked=asked, words=words, guard=guard)
 
 
-def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
+def renew(uri: str, signer: AnySigner, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
     """Return fresh statements of a version's stored evidence; ``StatementError``: it is missing, altered, unsigned."""
     client = connect(tracking_uri)
     target = named(client, uri)
@@ -232,7 +230,7 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
 
 def _sign(
     content: bytes,
-    signer: Signer,
+    signer: AnySigner,
     client: Any,
     policy: Policy,
     *,
@@ -264,7 +262,8 @@ def _sign(
     compare(subject["digests"], own, f"models:/{name}/{version}")
     targets = words["targets"] or ((name, "production"),)
     for model, target in targets:
-        _check_target(model, target)  # what a pattern or an eye reads as more is the operator's to allow
+        refuse_name(model)
+        refuse_name(target)
         if refusal := policy.refusal(model, target):
             raise StatementError(refusal)
     with answering(f"counting the versions of {name}"):
@@ -314,15 +313,6 @@ def refuse_unread(claims: Claims, policy: Policy, guard: Guard | None, now: date
         terms = terms if guard is None else guard.terms(target, model)
         # whoever verifies may accept both by an option
         check_terms(claims, replace(terms, accept_advisory=True, accept_unboxed=True), now)
-
-
-def _check_target(model: str, target: str) -> None:
-    if problem := oddity(model):
-        raise StatementError(f"nothing is signed for release as {model}@{target}: {problem}; targets are exact names")
-    if not (is_name(model) and is_name(target)):
-        raise StatementError(
-            f"nothing is signed for release as {model}@{target}: names are of ASCII letters, digits, '.', '_' and '-'"
-        )
 
 
 def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:

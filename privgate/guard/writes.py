@@ -7,7 +7,7 @@ from typing import Any
 
 from privgate.errors import PrivgateError, StatementError
 from privgate.guard import statement
-from privgate.guard.audit import AuditLog, RefusalLimit
+from privgate.guard.audit_log import AuditLog, RefusalLimit
 from privgate.guard.checks import Row
 from privgate.guard.config import Watch, fold, refuse_name
 from privgate.guard.rows import TAG, Copies

@@ -7,7 +7,7 @@ import pytest
 
 from privgate.guard import checks, signing
 from privgate.guard import keys as truststore
-from privgate.guard import verify as verifying
+from privgate.guard import verification as verifying
 from privgate.guard.config import Guard
 from tests.registry.test_signing import guard_for, sign
 

@@ -13,7 +13,7 @@ from privgate.guard import checks, signing, statement
 from privgate.guard import keys as truststore
 from privgate.guard.config import Guard
 from privgate.guard.keys import KNOWN, fresh_key, seal
-from privgate.guard.verify import verify
+from privgate.guard.verification import verify
 from privgate.registry.client import connect
 from privgate.registry.named import named
 from privgate.registry.stored_files import stored_files

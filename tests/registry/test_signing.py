@@ -16,7 +16,7 @@ from privgate.guard import signing, statement
 from privgate.guard.config import Guard
 from privgate.guard.keys import fresh_key
 from privgate.guard.signing import SigningRequest
-from privgate.guard.verify import verify
+from privgate.guard.verification import verify
 
 
 def guard_for(*signers):

@@ -134,7 +134,7 @@ def release(tmp_path):
 def test_the_closure_is_small_and_holds_no_training_environment(closure, settings):
     config = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
     found = closure.sources(TREE, config)
-    assert {"guard/verify.py", "registry/rest.py", "documents/strict_json.py"} <= found.keys()
+    assert {"guard/verification.py", "registry/rest.py", "documents/strict_json.py"} <= found.keys()
     assert not [n for n in found if n.startswith(("policy", "training", "theorems", "run", "report", "membership"))]
     numeric = [n for n in found if n.split("/")[0].removesuffix(".py") in config["numeric"]]  # of the extra recompute
     assert {"cases.py", "kernel/judge.py"} <= set(numeric)

@@ -15,10 +15,11 @@ from mlflow.entities.model_registry import ModelVersionTag
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
-from privgate.guard import checks, doctor, statement
+from privgate.guard import checks, statement
+from privgate.guard import diagnosis as doctor
 from privgate.guard import keys as truststore
-from privgate.guard import verify as verifying
-from privgate.guard.audit import AuditLog
+from privgate.guard import verification as verifying
+from privgate.guard.audit_log import AuditLog
 from privgate.guard.config import Guard
 from privgate.guard.keys import Revoked, fresh_key, seal
 from privgate.guard.signing import TAG
@@ -122,7 +123,7 @@ class Place:
         )
         self.files = folder / "upload"
         sys.path.insert(0, str(light))
-        parts = ("config", "verify", "statement")
+        parts = ("config", "verification", "statement")
         self.light = {name: importlib.import_module(f"privgate_verify.guard.{name}") for name in parts}
         sys.path.remove(str(light))
 
@@ -189,7 +190,7 @@ class Place:
         refused = importlib.import_module("privgate_verify.errors").PrivgateError
         try:
             held = self.light["config"].Guard.load(self.site.config)
-            self.light["verify"].verify_folder(*folder, held, target="production")
+            self.light["verification"].verify_folder(*folder, held, target="production")
         except refused:
             return False
         return True

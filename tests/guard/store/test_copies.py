@@ -7,10 +7,10 @@ from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
 from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
 from privgate.guard.statement import Claims, Envelope
-from privgate.guard.verify import verify
+from privgate.guard.verification import verify
 from tests import attack_table
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]

@@ -7,8 +7,8 @@ import pytest
 
 from privgate.errors import DigestMismatchError, PrivgateError, StatementError, SubjectError
 from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
-from privgate.guard.verify import verify
+from privgate.guard.diagnosis import examine
+from privgate.guard.verification import verify
 
 pytestmark = pytest.mark.server
 

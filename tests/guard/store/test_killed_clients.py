@@ -19,11 +19,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from privgate.guard.audit import AuditLog
+from privgate.guard.audit_log import AuditLog
 from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
-from privgate.guard.verify import verify
+from privgate.guard.verification import verify
 
 pytestmark = [
     pytest.mark.slow,

@@ -6,7 +6,7 @@ import pytest
 
 from privgate.errors import DigestMismatchError
 from privgate.guard.config import Guard
-from privgate.guard.verify import verify
+from privgate.guard.verification import verify
 from privgate.registry.addresses import PLACES
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]

@@ -5,9 +5,9 @@ import base64
 import pytest
 
 from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
-from privgate.guard.verify import verify
+from privgate.guard.verification import verify
 from tests.guard.store.conftest import Registry
 
 pytest.importorskip("flask_wtf", reason="MLflow's basic-auth app needs Flask-WTF (mlflow[auth])")

@@ -18,7 +18,7 @@ from privgate import Domain, Recipe, TrainingData, log_model
 from privgate.__main__ import run
 from privgate.guard import signing, statement
 from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard.diagnosis import examine
 from privgate.training.isolation import of as isolation_of
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]

@@ -11,9 +11,9 @@ from privgate.cli.keys import revoke
 from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
-from privgate.guard.verify import verify
+from privgate.guard.verification import verify
 
 pytestmark = pytest.mark.server
 

@@ -13,7 +13,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard.diagnosis import examine
 
 pytestmark = [
     pytest.mark.slow,

@@ -17,7 +17,7 @@ import pytest
 
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard.config import Guard
-from privgate.guard.verify import verify
+from privgate.guard.verification import verify
 from privgate.registry import client, named, rest, stored_files
 from privgate.registry import reports as report_place
 

@@ -27,10 +27,10 @@ from privgate.guard import keys as trusted
 from privgate.guard import statement
 from privgate.guard import store as server
 from privgate.guard.config import Guard
-from privgate.guard.doctor import examine
+from privgate.guard.diagnosis import examine
 from privgate.guard.keys import fresh_key
 from privgate.guard.signing import TAG
-from privgate.guard.verify import _hand_over, verify
+from privgate.guard.verification import _hand_over, verify
 from privgate.registry.stored_files import FolderFiles
 from tests import attack_table
 

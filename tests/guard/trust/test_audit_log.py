@@ -9,8 +9,8 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import StatementError
-from privgate.guard import doctor
-from privgate.guard.audit import AuditLog, RefusalLimit
+from privgate.guard import diagnosis as doctor
+from privgate.guard.audit_log import AuditLog, RefusalLimit
 from privgate.guard.transaction import COMMITTING, permission_denied
 from privgate.guard.writes import RecordedWrites
 

@@ -15,7 +15,7 @@ from typing import Any
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard import statement
 from privgate.guard.config import Guard, fold
-from privgate.guard.verify import verify
+from privgate.guard.verification import verify
 from privgate.guard.writes import PROBE
 from privgate.registry.client import answering, connect, list_pages
 from privgate.training import isolation
