@@ -143,7 +143,7 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str, str]]:
         versions += [held for held in asked if held is not None]
     for held in versions:
         # what does not answer may hold any stage
-        if fold(held.current_stage or "") in guard.stages or (not held.source and guard.stages):
+        if fold(held.current_stage or "") in guard.stages or (isinstance(held, SimpleNamespace) and guard.stages):
             yield held.name, f"/{held.version}", held.current_stage or min(guard.stages)
         elif guard.protects_model(held.name):
             yield held.name, f"/{held.version}", ""
@@ -168,7 +168,7 @@ def _ask(client: Any, method: str, name: str, what: str) -> Any:
                 return None
             raise
     number = what if method == "get_model_version" else ""
-    return SimpleNamespace(name=name, version=number, source="", current_stage="")
+    return SimpleNamespace(name=name, version=number, current_stage="")
 
 
 def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:

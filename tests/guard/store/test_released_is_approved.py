@@ -180,20 +180,6 @@ def test_a_source_that_names_another_version_by_now_is_refused(company):
     assert company.release("risk") in {"check exits with 1", "check exits with 5"}
 
 
-@pytest.mark.attack("2 a statement carried to another row", "registry", "refused")
-def test_files_under_an_approved_row_are_not_those_of_another(company):
-    """The statement of an honest version is carried to a row whose files lie elsewhere."""
-    company.log("credit")
-    company.registry.release("credit", "1", None)
-    company.client.set_registered_model_alias("credit", "production", "1")
-    text = company.client.get_model_version("credit", "1").tags[TAG]
-    company.log("credit", company.bad)
-    company.client.set_model_version_tag("credit", "2", TAG, text)
-    with pytest.raises(MlflowException, match="not about this version"):
-        company.client.set_registered_model_alias("credit", "production", "2")
-    np.testing.assert_allclose(company.served("models:/credit@production"), company.answers(company.good))
-
-
 # 3: names that are patterns
 
 

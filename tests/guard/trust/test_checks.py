@@ -6,12 +6,16 @@ import dataclasses
 import json
 import types
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from securesystemslib.signer import CryptoSigner
 
-from privgate.errors import StatementError
+from privgate.errors import StatementError, UsageError
 from privgate.guard import checks, signing
 from privgate.guard import keys as truststore
 from privgate.guard.checks import check_original
@@ -238,9 +242,26 @@ def test_a_private_key_comes_from_file_environment_or_command(tmp_path):
         truststore.signer_from(command="false", key_id=key.public_key.keyid).sign(b"")
 
 
-def test_an_unusable_key_is_refused_without_repeating_it(tmp_path):
-    from privgate.errors import UsageError
+def test_a_key_of_another_kind_is_trusted_in_pem_and_signs_by_its_address(world, tmp_path, monkeypatch):
+    private = ec.generate_private_key(ec.SECP256R1())
+    pem = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    (tmp_path / "key.pem").write_bytes(CryptoSigner(private).private_bytes)
+    store = truststore.TrustStore((dataclasses.replace(world.trust.keys[0], public=pem),))
+    store.save(tmp_path / "trust.json")
+    assert truststore.TrustStore.load(tmp_path / "trust.json") == store
+    monkeypatch.setenv("CRYPTO_SIGNER_PATH_PREFIX", str(tmp_path))
+    address, named = Path("file2:key.pem"), store.keys[0].key_id
+    signer = truststore.signer_from(key_file=address, key_id=named, trust=store)
+    assert world.check(world.envelope(signer).text(), store=store).name == "credit"
+    with pytest.raises(StatementError, match="no trusted key"):
+        world.check(world.envelope(signer).text())
+    with pytest.raises(UsageError, match="--key-id and --config"):
+        truststore.signer_from(key_file=address, key_id=named)
+    with pytest.raises(UsageError, match="cannot be used"):
+        truststore.signer_from(key_file=Path("awskms:none"), key_id=named, trust=store)
 
+
+def test_an_unusable_key_is_refused_without_repeating_it(tmp_path):
     with pytest.raises(StatementError, match="no unencrypted Ed25519") as caught:
         truststore.signer_from(environment={"PRIVGATE_SIGNING_KEY": "secret text"})
     assert "secret text" not in str(caught.value)
