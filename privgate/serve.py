@@ -25,8 +25,9 @@ from typing import Any, Self
 
 from privgate.errors import ExitCode, PolicyError, PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
-from privgate.guard.checks import Terms, check, row_and_statement
-from privgate.guard.guard_config import AuditLog, Guard
+from privgate.guard.audit_log import AuditLog
+from privgate.guard.checks import check, row_and_statement
+from privgate.guard.config import Guard, Terms
 from privgate.policy import Policy
 from privgate.registry.client import answering, list_pages
 from privgate.registry.files import VARIABLE as SOURCES

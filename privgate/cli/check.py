@@ -141,7 +141,7 @@ def _moved(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
 
 
 def _guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, str]:
-    from privgate.guard.guard_config import Guard
+    from privgate.guard.config import Guard
     from privgate.registry.client import connect
     from privgate.registry.named import named
 
@@ -152,7 +152,7 @@ def _guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, st
 
 
 def _released(uri: str, alias: str, settings: dict[str, Any]) -> int:
-    from privgate.guard.verifying import verify
+    from privgate.guard.verification import verify
     from privgate.registry.attaching import move
 
     guard, client, name = _guard(uri, alias, settings)
@@ -279,7 +279,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
     from privgate import registry, report
     from privgate.advice.search import advise, evaluate
     from privgate.evaluation.context_stated import with_context
-    from privgate.guard.verifying import approved_report
+    from privgate.guard.verification import approved_report
     from privgate.registry.attaching import refuse_unattachable
 
     run = options.build(uri, settings)

@@ -16,8 +16,8 @@ _MARKS = {"fine": "+", "look": "!", "wrong": "x"}
 @shared.tracking_uri
 def doctor(*, config: Path, tracking_uri: str | None) -> int:
     """Ask whether the server is guarded, clocks and keys are right, and everything released verifies. Exit 0 or 4."""
-    from privgate.guard.guard_config import Guard
-    from privgate.guard.guard_doctor import examine
+    from privgate.guard.config import Guard
+    from privgate.guard.diagnosis import examine
 
     wrong = 0
     for answer in examine(Guard.load(config), tracking_uri=tracking_uri):

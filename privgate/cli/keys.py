@@ -28,14 +28,14 @@ def keys() -> None:
 @click.option("--note", default="", help="For people.")
 def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str) -> int:
     """Write a new private key to PRIVATE (mode 600) and trust its public half."""
-    from privgate.guard import truststore
-    from privgate.guard.truststore import fresh_key
+    from privgate.guard import keys as truststore
+    from privgate.guard.keys import fresh_key
 
     outputs.file(store, "--trust")
     held = truststore.TrustStore.load(store) if store.exists() else truststore.TrustStore(())
     signer = truststore.new_key()
-    fresh = fresh_key(signer.public, days=days, roles=roles or truststore.ROLES, models=models or ("*",), note=note)
-    _write_private(private, signer.pem())
+    fresh = fresh_key(signer.public_key, days=days, roles=roles or truststore.ROLES, models=models or ("*",), note=note)
+    _write_private(private, signer.private_bytes)
     held.add(fresh).save(store)
     click.echo(f"key {fresh.key_id}\n  private: {private}\n  trusted until {fresh.not_after} in {store}")
     return 0
@@ -45,7 +45,8 @@ def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], model
 @_STORE
 def show(*, store: Path) -> int:
     """List trusted keys: id, window, roles, models, state."""
-    from privgate.guard import statement, truststore
+    from privgate.guard import keys as truststore
+    from privgate.guard import statement
 
     for key in truststore.TrustStore.load(store).keys:
         reasons = [key.refusal(role, (key.scope or ("",))[0], statement.now()) for role in key.roles]
@@ -66,15 +67,16 @@ def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> 
 
     Until the overlap ends, sign stored evidence again: privgate sign --renew models:/name@alias.
     """
-    from privgate.guard import statement, truststore
-    from privgate.guard.truststore import fresh_key
+    from privgate.guard import keys as truststore
+    from privgate.guard import statement
+    from privgate.guard.keys import fresh_key
 
     held = truststore.TrustStore.load(store)
     before = held.key(old)
     signer = truststore.new_key()
-    fresh = fresh_key(signer.public, days=days, roles=before.roles, models=before.scope, note=before.note)
+    fresh = fresh_key(signer.public_key, days=days, roles=before.roles, models=before.scope, note=before.note)
     after = held.retire(before.key_id, after=statement.now() + timedelta(days=overlap))
-    _write_private(private, signer.pem())
+    _write_private(private, signer.private_bytes)
     after.add(fresh).save(store)
     click.echo(f"key {fresh.key_id} counts until {fresh.not_after}")
     click.echo(f"key {before.key_id} counts until {after.key(before.key_id).not_after}; renew its statements before")
@@ -86,7 +88,8 @@ def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> 
 @_STORE
 def revoke_key(*, key_id: str, store: Path) -> int:
     """Let nothing count any more that the key KEY_ID signed, whenever it did."""
-    from privgate.guard import statement, truststore
+    from privgate.guard import keys as truststore
+    from privgate.guard import statement
 
     held = truststore.TrustStore.load(store)
     held.revoke(key_id, at=statement.now()).save(store)
@@ -119,7 +122,7 @@ def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> 
     again makes another statement, which counts.
     """
     from privgate.guard import statement
-    from privgate.guard.truststore import TrustStore
+    from privgate.guard.keys import TrustStore
 
     held, now, note = TrustStore.load(store), statement.now(), " ".join(reason.split())[:200]
     if what.startswith("models:"):

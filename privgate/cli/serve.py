@@ -77,7 +77,8 @@ def serve(
     """
     import uvicorn
 
-    from privgate.guard.guard_config import AuditLog, Guard
+    from privgate.guard.audit_log import AuditLog
+    from privgate.guard.config import Guard
     from privgate.policy import Policy
     from privgate.registry.client import connect
     from privgate.serve import Loop, Server, ServeSettings, make_application

@@ -52,9 +52,9 @@ def sign(
     user than privgate check, or on another host: otherwise the statement is marked advisory.
     """
     from privgate.guard import signing
-    from privgate.guard.guard_config import Guard
+    from privgate.guard.config import Guard
+    from privgate.guard.keys import signer_from
     from privgate.guard.signing import SigningRequest
-    from privgate.guard.truststore import signer_from
     from privgate.policy import Policy
 
     if (out_dir is None) == (renew is None):
@@ -65,7 +65,12 @@ def sign(
         raise UsageError("say which registry this is: --config FILE or --registry-id ID")
     if to_dir is not None:
         outputs.folder(to_dir, "--to")
-    signer = signer_from(key_file=key["key_file"], command=key["signer_command"], command_key_id=key["key_id"])
+    signer = signer_from(
+        key_file=key["key_file"],
+        command=key["signer_command"],
+        key_id=key["key_id"],
+        trust=None if guard is None else guard.trust,
+    )
     policy = Policy.load(policy_name)
     if renew is not None:
         if guard is None:
@@ -81,6 +86,7 @@ def sign(
             targets=[_target(t) for t in targets],
             tracking_uri=tracking_uri,
             checked_elsewhere=checked_elsewhere,
+            guard=guard,
             asked=SigningRequest(asked_uri, nonce, accept_unboxed or (guard is not None and guard.accept_unboxed)),
         )
     place = to_dir or out_dir

@@ -47,9 +47,8 @@ def verify(
 
     Without --to it prints the place and digest to pin: what is downloaded later, or by name, is another download.
     """
-    from privgate.guard.checks import Terms
-    from privgate.guard.guard_config import Guard, policy_named
-    from privgate.guard.truststore import TrustStore
+    from privgate.guard.config import Guard, Terms, policy_named
+    from privgate.guard.keys import TrustStore
 
     named = policy_named(policy_name, Path()) if policy_name is not None else None
     if config is not None:
@@ -65,7 +64,7 @@ def verify(
     if what.startswith("models:"):
         if statement is not None or model is not None:
             raise UsageError("--statement and --model are for a folder; a registry knows both itself")
-        from privgate.guard.verifying import verify as verified
+        from privgate.guard.verification import verify as verified
 
         found = verified(what, guard, target=target, terms=terms, tracking_uri=tracking_uri, to=to)
         place, claims, n_files = found.uri, found.claims, found.n_files
@@ -73,14 +72,14 @@ def verify(
     else:
         if statement is None or target is None or to is not None:
             raise UsageError(f"{what!r} is no models:/ URI; a folder takes --statement and --target, and no --to")
-        from privgate.guard.verifying import verify_folder
+        from privgate.guard.verification import verify_folder
 
         claims, n_files = verify_folder(Path(what), statement, guard, target=target, model=model, terms=terms)
         pin = f"folder: {what}"
         place = f"{what} holds models:/{claims.name}/{claims.version}"
     sentences = []
     if recompute is not None:
-        from privgate.guard.verifying import recomputed
+        from privgate.guard.verification import recomputed
 
         sentences = recomputed(claims, recompute)  # before anything is called verified
     click.echo(

@@ -90,7 +90,7 @@ def _uri(model: Any) -> str:
 def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate import registry, report
     from privgate.advice.search import evaluate
-    from privgate.guard.verifying import approved_report
+    from privgate.guard.verification import approved_report
     from privgate.policy import Policy
     from privgate.registry.attaching import log_to, refuse_unattachable
     from privgate.registry.reports import refuse_place

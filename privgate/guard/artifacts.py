@@ -16,7 +16,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repo import ArtifactRepository, MultipartUploadMixin
 
 if TYPE_CHECKING:
-    from privgate.guard.guard_config import Guard
+    from privgate.guard.config import Guard
 
 # MLflow loads this module in every process that imports it: what is heavy is imported where a write asks for it, and
 # MLflow's own registry of repositories cannot be imported before it is complete.
@@ -183,9 +183,10 @@ def _is_released(held: Held, guard: "Guard") -> bool:
     """Whether a version holds what is protected, or a statement that counts lets it be released."""
     from privgate.guard import statement
     from privgate.guard.checks import counting
-    from privgate.guard.lookalikes import fold
+    from privgate.guard.config import fold
 
-    if any(guard.alias_meant(target) or fold(target) in guard.stages for target in held.targets if target):
+    protected = (guard.alias_meant(target) or fold(target) in guard.stages for target in held.targets if target)
+    if not guard.excepts(held.name) and any(protected):
         return True
     claims = counting(held.statement, guard.trust, statement.now()) if held.statement else None
     # a copied statement freezes nobody's files: it names the place that was checked
@@ -255,16 +256,16 @@ def _ask_server(client: Any, guard: "Guard", touching: Any) -> Iterator[Held]:
     """Give the versions of another server's registry whose files touch a place; it is asked for each address once."""
     import requests
 
-    from privgate.guard.guard_doctor import released as list_released
+    from privgate.guard.diagnosis import released
     from privgate.guard.rows import TAG
     from privgate.registry.client import list_pages
 
     # MLflow's client tries again for minutes where nobody answers
     requests.get(f"{guard.registry_uri.rstrip('/')}/health", timeout=_SECONDS).raise_for_status()
-    known = {uri: target for uri, target in list_released(client, guard) if target}
+    known = {f"models:/{name}{place}": target for name, place, target in released(client, guard) if target}
     tagged = {f"models:/{v.name}/{v.version}": v for v in list_pages(client.search_model_versions) if TAG in v.tags}
     for uri in {**known, **tagged}:
-        name, version = uri.removeprefix("models:/").rsplit("/", 1)
+        name, _, version = uri.removeprefix("models:/").rpartition("/")
         held = tagged.get(uri)
         key = (uri, None if held is None else held.creation_timestamp)
         if key not in _ADDRESSES or held is None:

@@ -1,6 +1,7 @@
 """Whether a statement lets this row of this registry be released as that target, now: pure, in microseconds."""
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,9 +9,9 @@ from typing import Any, Self
 
 from privgate.errors import StatementError, SubjectError
 from privgate.guard import statement
-from privgate.guard.release_table import Earlier
+from privgate.guard.config import Terms
+from privgate.guard.keys import TrustStore
 from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
-from privgate.guard.truststore import TrustStore
 from privgate.registry import reports
 from privgate.registry.client import answering
 from privgate.registry.files import stored_files
@@ -50,29 +51,6 @@ class Row:
         return cls(name, str(held.version), str(held.source), str(storage), int(created), run_id, workspace)
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What must hold here."""
-
-    #: configured id of this registry
-    registry: str
-    #: of the resolved policy in force for the target
-    policy_digest: str
-    #: its name, for sentences
-    policy: str = ""
-    #: whether a statement counts although checker and signer were one user
-    accept_advisory: bool = False
-    #: what the model answers with, by the operator's word; empty where nobody said. A statement that says none was
-    #: signed before tasks were: it is about a classifier, unless its policy was one for regressors
-    task: str = ""
-    #: whether the operator states that nobody who may ask this model can get its file
-    withheld: bool = False
-    #: policies whose older statements still count
-    earlier: tuple[Earlier, ...] = ()
-    #: whether a statement counts although the training code ran as the checker, with nothing between the two
-    accept_unboxed: bool = False
-
-
 def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
     """Return a statement's claims, or raise ``StatementError``: ``row`` may not be released as a target (None: any)."""
     if not text:
@@ -81,10 +59,30 @@ def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str |
     claims = Claims.read(envelope.statement)
     # the signature is checked before anything it covers is believed, or repeated in a message
     trust.verify(envelope, claims.role("verdict"), model=claims.name, moments=(claims.signed, now))
-    for holds, otherwise in (*_about(claims, row, terms, target), *_still(claims, terms, now)):
+    _refuse(_about(claims, row, terms, target))
+    check_terms(claims, terms, now)
+    return claims
+
+
+def check_terms(claims: Claims, terms: Terms | None, now: datetime) -> None:
+    """Raise ``StatementError`` unless what a statement says counts now: asked by who signs, and by the guard.
+
+    Without terms, as for a refusal, it must not be of a time that has not come, and nothing else.
+    """
+    _refuse(_ahead(claims, now) if terms is None else _still(claims, terms, now))
+
+
+def _refuse(rows: Iterable[tuple[bool, str]]) -> None:
+    for holds, otherwise in rows:
         if not holds:
             raise StatementError(otherwise)
-    return claims
+
+
+def _ahead(claims: Claims, now: datetime) -> tuple[tuple[bool, str], ...]:
+    return (
+        (claims.signed <= now + _CLOCKS, "the statement is signed in the future; check the clocks"),
+        (claims.decided <= claims.signed + _CLOCKS, "the statement is signed before its verdict was decided"),
+    )
 
 
 def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[tuple[bool, str], ...]:
@@ -132,9 +130,8 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
     return (
         (claims.passed and claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
         (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
-        (claims.signed <= now + _CLOCKS, "the statement is signed in the future; check the clocks"),
+        *_ahead(claims, now),
         (claims.signed <= claims.expires, "the statement ends before it was signed; check the clocks"),
-        (claims.decided <= claims.signed + _CLOCKS, "the statement is signed before its verdict was decided"),
         (claims.policy_digest in known, f"{reached}, {in_force}"),
         (same, kind),
         (terms.withheld or not claims.withheld, undeclared),

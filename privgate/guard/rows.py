@@ -11,18 +11,14 @@ from typing import Any
 
 from privgate import digest
 from privgate.errors import StatementError
-from privgate.guard import lookalikes, statement
+from privgate.guard import statement
 from privgate.guard.checks import Row, check, check_original, counting, is_copy
-from privgate.guard.guard_config import Watch
+from privgate.guard.config import WITHOUT, Watch, fold
 from privgate.guard.transaction import PASSING, in_workspace, refusing, transaction
 from privgate.registry.client import download
 from privgate.registry.files import all_files
 
 TAG = "privgate.statement"
-#: by this tag, of a model and of its versions, MLflow's readers of prompts know them; it may change at any time
-PROMPT_TAG = "mlflow.prompt.is_prompt"
-# sources that MLflow gives to prompts; such a version holds no model files, and a source never changes
-_PROMPT_SOURCES = frozenset({"dummy-source", "prompt-template"})
 
 _TRIES = 3  # in a race with other writers
 
@@ -81,19 +77,18 @@ class GuardedRows:
         row, tags = self._privgate_row(name, version)
         if before is not None and row != before:
             raise StatementError("the version was replaced while it was being released")
-        prompt = is_prompt(row.source, row.storage, tags)
-        # the public tags of a model leave out the one that is looked for
-        if not (prompt and is_prompt(row.source, row.storage, super().get_registered_model(name)._tags)):  # type: ignore[misc]  # noqa: SLF001  mixin
-            self._privgate_check(row, tags.get(TAG, ""), target, files=files)
+        self._privgate_check(row, tags.get(TAG, ""), target, files=files)
         return row
 
     def _privgate_released_as(self, name: str, version: str, session: Any) -> list[str | None]:
         """Return every protected alias or stage that a version holds, and None where its model is protected."""
         guard = self.privgate_watch.guard()
+        if guard.excepts(name):
+            return []
         held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
         holders = self._privgate_holders(name, session).items()
         found: list[str | None] = [alias for alias, holder in holders if holder == str(held.version)]
-        if lookalikes.fold(held.current_stage or "") in guard.stages:
+        if fold(held.current_stage or "") in guard.stages:
             found.append(str(held.current_stage))
         return [*found, None] if guard.protects_model(name) else found
 
@@ -123,17 +118,6 @@ class GuardedRows:
             return claims
         return None
 
-    def _privgate_while_no_prompt(self, name: str, write: Callable[[], Any]) -> Any:
-        """Let something stop being a prompt only while nothing is released because it is one."""
-        with refusing(f"making {name!r} no prompt"), transaction(self, name) as session:
-            for alias, version in self._privgate_holders(name, session).items():
-                row, tags = self._privgate_row(name, version)
-                if is_prompt(row.source, row.storage, tags):
-                    raise StatementError(f"version {version} is released as {alias!r} as a prompt; withdraw it first")
-            if self.privgate_watch.guard().protects_model(name):
-                raise StatementError("its versions entered a protected model as prompts")
-            return write()
-
     def _privgate_unchanged(self, before: Row, withdraw: Callable[[], object]) -> None:
         """Look again after the write, and withdraw it unless the row is certainly the one that was checked."""
         now: Row | None = None
@@ -151,7 +135,12 @@ class GuardedRows:
 
     def _privgate_check(self, row: Row, text: str, target: str | None, *, files: bool = True) -> None:
         guard = self.privgate_watch.guard()
-        claims = check(text, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
+        if guard.excepts(row.name):
+            return
+        terms = guard.terms(target, row.name)
+        if not text:
+            raise StatementError(f"there is no statement{WITHOUT}")
+        claims = check(text, guard.trust, row, terms, target=target, now=statement.now())
         if is_copy(claims, row):
             original = self._privgate_if_there(claims.name, claims.version)
             check_original(claims, row, original, guard.trust, statement.now())
@@ -181,11 +170,6 @@ class GuardedRows:
         if parsed.model_id is not None:
             return str(MlflowClient().get_logged_model(parsed.model_id).artifact_location)
         return str(super().get_model_version_download_uri(parsed.name, parsed.version))  # type: ignore[misc]  # mixin
-
-
-def is_prompt(source: str, storage: str, *tags: Mapping[str, str]) -> bool:
-    """Whether a version is a prompt: nothing lies at its source, and it and its model say so to MLflow's readers."""
-    return {source, storage} <= _PROMPT_SOURCES and all(dict(held).get(PROMPT_TAG) == "true" for held in tags)
 
 
 def _signed(text: str) -> datetime:

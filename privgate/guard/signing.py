@@ -18,17 +18,17 @@ from privgate import cases, digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
-from privgate.guard import lookalikes, statement
-from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, boxed, row_and_statement, stored_evidence
-from privgate.guard.guard_config import Guard
+from privgate.guard import statement
+from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, boxed, check_terms, row_and_statement, stored_evidence
+from privgate.guard.config import Guard, Terms, refuse_name
+from privgate.guard.keys import AnySigner, seal
 from privgate.guard.statement import Claims, Envelope
-from privgate.guard.truststore import Signer, seal
 from privgate.policy import Judged, Policy
 from privgate.registry import reports
 from privgate.registry.client import answering, connect, list_pages
 from privgate.registry.files import stored_files
 from privgate.registry.load import recomputed
-from privgate.registry.named import named, oddity
+from privgate.registry.named import named
 from privgate.verdict import Finding, Outcome, together
 from privgate.version import __version__
 
@@ -167,7 +167,7 @@ class Signed:
 
 def sign(
     out_dir: Path,
-    signer: Signer,
+    signer: AnySigner,
     *,
     policy: Policy,
     registry: str,
@@ -175,6 +175,7 @@ def sign(
     tracking_uri: str | None = None,
     checked_elsewhere: bool = False,
     asked: SigningRequest | None = None,
+    guard: Guard | None = None,
 ) -> Signed:
     """Return signed statements about the report in ``out_dir``, the folder that ``check`` wrote.
 
@@ -182,6 +183,7 @@ def sign(
     ``targets`` are (model, alias or stage) where the version may be released; ``production`` of its own model if empty.
     ``checked_elsewhere`` is the operator's word that another container or host ran the check, although its files belong
     to this user. ``asked`` is what whoever started the check wants signed; anything that is checked by hand if absent.
+    ``guard`` is the one that will read it, where it is known: nothing is approved for a target that it would refuse.
 
     ``StatementError``: the report cannot be signed: observed only, another policy, not what its own numbers give.
     ``DigestMismatchError``: the version's files are not those that were checked.
@@ -195,10 +197,11 @@ def sign(
         raise StatementError(exc.of(path)) from exc
     advisory = owner == os.geteuid() and not checked_elsewhere
     words = {"registry": registry, "targets": tuple(targets), "advisory": advisory}
-    return _sign(content, signer, connect(tracking_uri), policy, asked=asked or SigningRequest(), words=words)
+    asked = asked or SigningRequest()
+    return _sign(content, signer, connect(tracking_uri), policy, asked=asked, words=words, guard=guard)
 
 
-def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
+def renew(uri: str, signer: AnySigner, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
     """Return fresh statements of a version's stored evidence; ``StatementError``: it is missing, altered, unsigned."""
     client = connect(tracking_uri)
     target = named(client, uri)
@@ -221,11 +224,19 @@ def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_ur
     if statement.payload_digest(content) != before.report:
         raise StatementError(f"the stored report of {uri} is not the one that was signed; check again")
     words = {"registry": guard.registry, "targets": before.targets, "advisory": before.advisory}
-    return _sign(content, signer, client, policy, asked=SigningRequest(unboxed=guard.accept_unboxed), words=words)
+    asked = SigningRequest(unboxed=guard.accept_unboxed)
+    return _sign(content, signer, client, policy, asked=asked, words=words, guard=guard)
 
 
 def _sign(
-    content: bytes, signer: Signer, client: Any, policy: Policy, *, asked: SigningRequest, words: Mapping[str, Any]
+    content: bytes,
+    signer: AnySigner,
+    client: Any,
+    policy: Policy,
+    *,
+    asked: SigningRequest,
+    words: Mapping[str, Any],
+    guard: Guard | None,
 ) -> Signed:
     """Return signed statements about a report; ``words`` are the claims that are the signer's own."""
     document = read_document(content)
@@ -251,7 +262,8 @@ def _sign(
     compare(subject["digests"], own, f"models:/{name}/{version}")
     targets = words["targets"] or ((name, "production"),)
     for model, target in targets:
-        _check_target(model, target)  # what a pattern or an eye reads as more is the operator's to allow
+        refuse_name(model)
+        refuse_name(target)
         if refusal := policy.refusal(model, target):
             raise StatementError(refusal)
     with answering(f"counting the versions of {name}"):
@@ -285,18 +297,22 @@ def _sign(
         withheld=bool(evidence_given.subject.get("file")),
         workspace=row.workspace,
     )
+    refuse_unread(claims, policy, guard, statement.now())
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = replace(claims, evidence=statement.payload_digest(evidence.payload))
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
 
 
-def _check_target(model: str, target: str) -> None:
-    if problem := oddity(model):
-        raise StatementError(f"nothing is signed for release as {model}@{target}: {problem}; targets are exact names")
-    if not lookalikes.is_plain(target):
-        raise StatementError(
-            f"nothing is signed for release as {target!r}: aliases and stages are of ASCII letters, digits, _ and -"
-        )
+def refuse_unread(claims: Claims, policy: Policy, guard: Guard | None, now: datetime) -> None:
+    """Raise ``StatementError`` for what the guard would refuse, as far as the signer knows it."""
+    if not claims.passed:
+        check_terms(claims, None, now)
+        return
+    for model, target in claims.targets:
+        terms = Terms(claims.registry, policy.digest, policy.name, withheld=True)
+        terms = terms if guard is None else guard.terms(target, model)
+        # whoever verifies may accept both by an option
+        check_terms(claims, replace(terms, accept_advisory=True, accept_unboxed=True), now)
 
 
 def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:

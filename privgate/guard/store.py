@@ -17,10 +17,16 @@ from typing import Any
 from privgate.errors import PolicyError, StatementError
 from privgate.guard import statement
 from privgate.guard.checks import counting
-from privgate.guard.guard_config import VARIABLE, Watch
-from privgate.guard.lookalikes import fold
+from privgate.guard.config import VARIABLE, Watch, fold
 from privgate.guard.rows import DELETED, TAG
-from privgate.guard.transaction import check_equality, check_scheme, refusing, share_sessions, transaction
+from privgate.guard.transaction import (
+    check_equality,
+    check_scheme,
+    permission_denied,
+    refusing,
+    share_sessions,
+    transaction,
+)
 from privgate.guard.writes import GuardedWrites, RecordedWrites
 
 # MLflow's assistant lets whoever connects over loopback, everybody behind a proxy on the same host, set the address of
@@ -89,6 +95,8 @@ def _held(session: Any, workspace: str) -> str:
 
     guard, now = watch_configured().guard(), statement.now()
     for model in session.query(SqlRegisteredModel).filter(SqlRegisteredModel.workspace == workspace):
+        if guard.excepts(model.name):
+            continue
         if guard.protects_model(model.name):
             return f"protected model {model.name!r}"
         for alias in (a.alias for a in model.registered_model_aliases if guard.alias_meant(a.alias)):
@@ -204,7 +212,30 @@ def _open(inner: str, tracking_uri: str | None) -> Any:
 
 @functools.cache
 def _guard_class(inner: type) -> type:
-    return type(f"Guarded{inner.__name__}", (RecordedWrites, GuardedWrites, inner), {})
+    kind = type(f"Guarded{inner.__name__}", (RecordedWrites, GuardedWrites, inner), {})
+    for name in _KNOWN_WRITES & {*dir(kind)}:
+        setattr(kind, name, _sized(getattr(kind, name)))
+    return kind
+
+
+#: characters of a name in a request, and of any other text in it: a database takes no longer names
+_MOST = {"name": 256, "new_name": 256, "alias": 256, "version": 256, "stage": 256}
+_MOST_TEXT = 1 << 20
+
+
+def _sized(write: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a write that refuses what is too long first, before any other work and outside any transaction."""
+    names = tuple(inspect.signature(write).parameters)
+
+    @functools.wraps(write)
+    def sized(*args: Any, **kwargs: Any) -> Any:
+        for name, given in (*zip(names, args, strict=False), *kwargs.items()):
+            text = getattr(given, "value", given)
+            if isinstance(text, str) and len(text) > (most := _MOST.get(name, _MOST_TEXT)):
+                raise permission_denied(f"privgate: refused: {name} has {len(text)} characters, at most {most} may be")
+        return write(*args, **kwargs)
+
+    return sized
 
 
 leave_out_assistant()  # while MLflow reads its plugins, before its server puts its routes together

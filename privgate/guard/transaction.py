@@ -6,7 +6,7 @@ written and looked at again is committed at once, or not at all. Such writes wai
 
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -17,6 +17,8 @@ from privgate.errors import PolicyError, PrivgateError, StatementError
 PASSING = "TEMPORARILY_UNAVAILABLE"
 #: whether this thread's reads are the guard's: a read replica may lag behind what is about to be written
 GUARDING: ContextVar[bool] = ContextVar("privgate_guarding", default=False)
+#: what is done last before a transaction of this thread is committed; where it raises, nothing is
+COMMITTING: ContextVar[Callable[[], None]] = ContextVar("privgate_committing", default=lambda: None)
 
 
 @contextmanager
@@ -137,6 +139,7 @@ def transaction(store: Any, model: str | None) -> Iterator[Any]:
     """Hold one session meanwhile, the rows of ``model`` (None: all) locked; None where that is another server's."""
     sessions = getattr(store, "ManagedSessionMaker", None)
     if sessions is None:
+        COMMITTING.get()()
         yield None
         return
     problem: PrivgateError | None = None
@@ -145,6 +148,7 @@ def transaction(store: Any, model: str | None) -> Iterator[Any]:
         try:
             _lock(store, session, model)
             yield session
+            COMMITTING.get()()
         except PrivgateError as exc:  # MLflow would say "internal error" instead of what it is
             session.rollback()
             problem = exc

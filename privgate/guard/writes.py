@@ -6,17 +6,19 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from privgate.errors import PrivgateError, StatementError
-from privgate.guard import lookalikes, statement
+from privgate.guard import statement
+from privgate.guard.audit_log import AuditLog, RefusalLimit
 from privgate.guard.checks import Row
-from privgate.guard.guard_config import AuditLog, Watch
-from privgate.guard.rows import PROMPT_TAG, TAG, Copies, is_prompt
-from privgate.guard.transaction import permission_denied, refusing, transaction
+from privgate.guard.config import Watch, fold, refuse_name
+from privgate.guard.rows import TAG, Copies
+from privgate.guard.transaction import COMMITTING, permission_denied, refusing, transaction
 from privgate.registry.client import list_pages
 
 #: setting an alias of this name is how anybody asks whether a registry is guarded
 PROBE = "privgate-probe"
 
 _TRIES = 3  # in a race with other writers
+_LONGEST = 1_900  # characters of a refusal that are recorded
 
 
 class GuardedWrites(Copies):
@@ -42,10 +44,9 @@ class GuardedWrites(Copies):
         with self.privgate_watch.held() as guard:
             meant = guard.alias_meant(alias)
             if meant not in {"", alias}:
-                raise StatementError(
-                    f"it may be taken for the protected alias {meant!r}; set that one, or one of ASCII letters, "
-                    "digits, _ and - that looks like no protected one"
-                )
+                raise StatementError(f"it may be taken for the protected alias {meant!r}; set that one, or another")
+            if meant:
+                refuse_name(name)
             before = self._privgate_before(name, version, alias) if meant else None
         with transaction(self, name) as session, self.privgate_watch.held():
             was = self._privgate_holders(name, session, {alias}) if session is not None else {}
@@ -67,9 +68,10 @@ class GuardedWrites(Copies):
     ) -> Any:
         """Move to a stage; a protected one needs a statement."""
         move = super().transition_model_version_stage  # type: ignore[misc]  # mixin
-        if lookalikes.fold(stage) not in self.privgate_watch.guard().stages:
+        if fold(stage) not in self.privgate_watch.guard().stages:
             return move(name, version, stage, archive_existing_versions)
         with refusing(f"stage {stage!r} of {name!r} version {version}"):
+            refuse_name(name)
             known = stage.strip().capitalize()  # as MLflow writes its four
             before = self._privgate_before(name, str(version), known)
             with transaction(self, name) as session:
@@ -80,31 +82,18 @@ class GuardedWrites(Copies):
                 self._privgate_unchanged(before, functools.partial(move, name, version, "None", False))  # noqa: FBT003  MLflow's
         return done
 
-    def create_registered_model(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Add a model; none whose name eyes take for a protected one's."""
-        with refusing(f"a new model {name!r}"):
-            self._privgate_plain_to_eyes(name)
-        return super().create_registered_model(name, *args, **kwargs)  # type: ignore[misc]  # mixin
-
-    def _privgate_plain_to_eyes(self, name: str) -> None:
-        if meant := self.privgate_watch.guard().model_meant(name):
-            raise StatementError(
-                f"its name may be taken for one of the protected models {meant!r}, which it is not; choose another"
-            )
-
     def create_model_version(self, name: str, source: str, *args: Any, **kwargs: Any) -> Any:
         """Add a version; entering a protected model needs the statement of the version that is copied."""
         create = super().create_model_version  # type: ignore[misc]  # mixin
         with refusing(f"a new version of {name!r}"):
-            self._privgate_plain_to_eyes(name)
             protected = self.privgate_watch.guard().protects_model(name)
         if not protected:
             return create(name, source, *args, **kwargs)
         with refusing(f"a new version of {name!r}"):
+            refuse_name(name)
             tags = {t.key: str(t.value) for t in kwargs.get("tags") or (args[1] if len(args) > 1 else None) or []}
-            if not is_prompt(source, source, tags):  # before the transaction, because files may take long to read
-                row = Row(name, "", source, self._privgate_storage(source), workspace=self._privgate_workspace())
-                self._privgate_check(row, tags.get(TAG, ""), None)
+            row = Row(name, "", source, self._privgate_storage(source), workspace=self._privgate_workspace())
+            self._privgate_check(row, tags.get(TAG, ""), None)  # before the transaction, because files take long
             with transaction(self, name) as session:
                 done = create(name, source, *args, **kwargs)
                 if session is not None:
@@ -117,7 +106,6 @@ class GuardedWrites(Copies):
             guard = self.privgate_watch.guard()
             if guard.protects_model(name) or guard.protects_model(new_name):
                 raise StatementError("protected models are not renamed; copy a signed version instead")
-            self._privgate_plain_to_eyes(new_name)
             held = super().get_registered_model(name)  # type: ignore[misc]  # mixin
             if in_use := [a for a in held.aliases if guard.alias_meant(a)]:
                 raise StatementError(
@@ -126,7 +114,7 @@ class GuardedWrites(Copies):
             self._privgate_rests_on(session, name, None)
             quoted = name.replace("'", "''")
             for version in list_pages(super().search_model_versions, f"name='{quoted}'"):  # type: ignore[misc]  # mixin
-                if lookalikes.fold(version.current_stage or "") in guard.stages:
+                if fold(version.current_stage or "") in guard.stages:
                     raise StatementError(
                         f"version {version.version} is in stage {version.current_stage}; move it first"
                     )
@@ -140,8 +128,6 @@ class GuardedWrites(Copies):
     def set_model_version_tag(self, name: str, version: str, tag: Any) -> Any:
         """Set a tag; one that claims to be a statement must be signed by a key that counts."""
         write = super().set_model_version_tag  # type: ignore[misc]  # mixin
-        if tag.key == PROMPT_TAG and str(tag.value) != "true":
-            return self._privgate_while_no_prompt(name, functools.partial(write, name, version, tag))
         if tag.key != TAG:
             return write(name, version, tag)
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
@@ -156,8 +142,6 @@ class GuardedWrites(Copies):
     def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:
         """Delete a tag; not the statement of a version that is released."""
         write = super().delete_model_version_tag  # type: ignore[misc]  # mixin
-        if key == PROMPT_TAG:
-            return self._privgate_while_no_prompt(name, functools.partial(write, name, version, key))
         if key != TAG:
             return write(name, version, key)
         with refusing(f"deleting the statement of {name!r} version {version}"), transaction(self, name) as session:
@@ -169,23 +153,12 @@ class GuardedWrites(Copies):
                 raise StatementError("it takes an approval back; only a later statement replaces it")
             return write(name, version, key)
 
-    def set_registered_model_tag(self, name: str, tag: Any) -> Any:
-        """Set a tag of a model; what is released as a prompt stays one."""
-        write = functools.partial(super().set_registered_model_tag, name, tag)  # type: ignore[misc]  # mixin
-        if tag.key == PROMPT_TAG and str(tag.value) != "true":
-            return self._privgate_while_no_prompt(name, write)
-        return write()
-
-    def delete_registered_model_tag(self, name: str, key: str) -> Any:
-        """Delete a tag of a model; what is released as a prompt stays one."""
-        write = functools.partial(super().delete_registered_model_tag, name, key)  # type: ignore[misc]  # mixin
-        return self._privgate_while_no_prompt(name, write) if key == PROMPT_TAG else write()
-
 
 class RecordedWrites:
     """What the audit log says of a guarded store, before a protected target is moved, too; nothing without a log."""
 
     privgate_watch: Watch
+    privgate_refusals = RefusalLimit()
 
     def set_registered_model_alias(self, name: str, alias: str, version: str) -> Any:
         """Set an alias, recorded."""
@@ -230,17 +203,21 @@ class RecordedWrites:
             return
         said = {"doing": doing, "model": name, "version": str(version), "target": alias or stage, "by": _asker()}
         # what merely looks like something protected is recorded, too
-        targets = {lookalikes.fold(t) for t in (*guard.aliases, *guard.stages)}
-        protected = guard.protects_model(name) or lookalikes.fold(alias or stage) in targets
-        if protected:
-            _write(log, "asked", said, otherwise="refused")
+        targets = {fold(t) for t in (*guard.aliases, *guard.stages)}
+        protected = guard.protects_model(name) or fold(alias or stage) in targets
+        asks = functools.partial(_write, log, "asked", said, otherwise="refused")
+        if protected and doing == "withdrawn":  # which is refused by nothing that a transaction looks at
+            asks()
+        last = COMMITTING.set(asks if protected and doing != "withdrawn" else COMMITTING.get())
         try:
             yield
         except Exception as exc:
             why = str(getattr(exc, "message", None) or exc)
-            if protected or why.startswith("privgate:"):
-                _write(log, "refused", {**said, "why": why}, otherwise="refused")
+            if (protected or why.startswith("privgate:")) and (note := self.privgate_refusals.note()) is not None:
+                _write(log, "refused", {**said, "why": why[:_LONGEST] + note}, otherwise="refused")
             raise
+        finally:
+            COMMITTING.reset(last)
         if protected:
             _write(log, doing, said, otherwise="was done, but not recorded")
 

@@ -15,10 +15,11 @@ from privgate.cli.report import read as report_file
 from privgate.controls import suites
 from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
-from privgate.guard import checks, signing, statement, truststore
-from privgate.guard.guard_config import Guard
+from privgate.guard import checks, signing, statement
+from privgate.guard import keys as truststore
+from privgate.guard.config import Guard
+from privgate.guard.keys import TrustStore, fresh_key, seal
 from privgate.guard.statement import Claims, Envelope
-from privgate.guard.truststore import TrustStore, fresh_key, seal
 from privgate.policy import Policy, fixtures
 from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
@@ -153,7 +154,7 @@ class World:
         self.signer, self.stranger = truststore.new_key(), truststore.new_key()
         self.policy = Policy.load("dtp-1")
         self.now = statement.now().replace(microsecond=0)
-        self.store = TrustStore((fresh_key(self.signer.public, days=90, models=("*",), note="ci"),))
+        self.store = TrustStore((fresh_key(self.signer.public_key, days=90, models=("*",), note="ci"),))
         self.store.save(folder / "trust.json")
         self.claims = Claims(
             registry="test-registry", name="credit", version="3", source="models:/m-1", storage="s3://b/m-1",
@@ -178,7 +179,9 @@ class World:
     def signed(self, payload):
         """Return the envelope of any payload, signed by the key that counts."""
         unsigned = Envelope(payload, ())
-        return Envelope(payload, ((self.signer.key_id, self.signer.sign(unsigned.signed)),)).text()
+        return Envelope(
+            payload, ((self.signer.public_key.keyid, bytes.fromhex(self.signer.sign(unsigned.signed).signature)),)
+        ).text()
 
     def report(self):
         """Return a report whose numbers block."""

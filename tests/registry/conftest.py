@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate, log_model, report
-from privgate.guard import truststore
+from privgate.guard import keys as truststore
 
 
 @pytest.fixture

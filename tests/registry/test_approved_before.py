@@ -5,8 +5,10 @@ import json
 import mlflow
 import pytest
 
-from privgate.guard import checks, signing, truststore, verifying
-from privgate.guard.guard_config import Guard
+from privgate.guard import checks, signing
+from privgate.guard import keys as truststore
+from privgate.guard import verification as verifying
+from privgate.guard.config import Guard
 from tests.registry.test_signing import guard_for, sign
 
 

@@ -13,8 +13,8 @@ from privgate import github
 from privgate.__main__ import run
 from privgate.evidence import Evidence
 from privgate.guard import checks
+from privgate.guard.keys import TrustStore, fresh_key
 from privgate.guard.signing import SigningRequest, attach_statement, sign
-from privgate.guard.truststore import TrustStore, fresh_key
 
 SECRET = "what-the-signer-alone-may-read"
 
@@ -50,7 +50,7 @@ def decide(folder, approved, signer, capsys):
         for file in files.values():
             file.write_text("")
         environ = {f"PRIVGATE_INPUT_{k}": v for k, v in told.items()} | {k: str(v) for k, v in files.items()}
-        (folder.parent / "key.pem").write_bytes(signer.pem())
+        (folder.parent / "key.pem").write_bytes(signer.private_bytes)
         (folder.parent / "key.pem").chmod(0o600)
         code = github.perform(
             "sign", environ, execute=lambda words: run([*words, "--key", str(folder.parent / "key.pem"), "--no-attach"])
@@ -188,11 +188,11 @@ def test_an_approval_without_a_box_is_not_signed_unless_the_operator_says_so(fol
 
 def test_what_the_operator_said_of_one_signing_he_may_say_of_its_renewal(checked, approved, signer, tmp_path, capsys):
     attach_statement(sign(checked[1], signer, policy=checked[0], registry="r"))
-    TrustStore((fresh_key(signer.public, days=9, models=("*",)),)).save(tmp_path / "trust.json")
+    TrustStore((fresh_key(signer.public_key, days=9, models=("*",)),)).save(tmp_path / "trust.json")
     guard = "schema: privgate/guard/v1\nregistry: r\ntrust: trust.json\npolicy: dtp-1\nprotected: {aliases: [p]}"
     (tmp_path / "guard.yaml").write_text(guard)
     (tmp_path / "key.pem").touch(0o600)
-    (tmp_path / "key.pem").write_bytes(signer.pem())
+    (tmp_path / "key.pem").write_bytes(signer.private_bytes)
     renewal = ["sign", "--renew", "models:/credit/1", "--policy", "dtp-1", "--config", str(tmp_path / "guard.yaml")]
     renewal += ["--key", str(tmp_path / "key.pem"), "--no-attach", "--tracking-uri", approved[0]]
     assert run(renewal) == 4

@@ -9,10 +9,11 @@ import pytest
 
 from privgate import Policy, digest
 from privgate.errors import PrivgateWarning, StatementError
-from privgate.guard import checks, signing, statement, truststore
-from privgate.guard.guard_config import Guard
-from privgate.guard.truststore import KNOWN, fresh_key, seal
-from privgate.guard.verifying import verify
+from privgate.guard import checks, signing, statement
+from privgate.guard import keys as truststore
+from privgate.guard.config import Guard
+from privgate.guard.keys import KNOWN, fresh_key, seal
+from privgate.guard.verification import verify
 from privgate.registry.client import connect
 from privgate.registry.files import stored_files
 from privgate.registry.named import named
@@ -42,7 +43,7 @@ def policy(registry, tmp_path):
 
 def guard(tmp_path, signer, roles=("evidence", "not_applicable")):
     (tmp_path / "guard.yaml").write_text(TABLE)
-    key = fresh_key(signer.public, days=9, roles=roles, models=("*",))
+    key = fresh_key(signer.public_key, days=9, roles=roles, models=("*",))
     truststore.TrustStore((key,)).save(tmp_path / "trust.json")
     with pytest.warns(PrivgateWarning):
         return Guard.load(tmp_path / "guard.yaml")

@@ -11,15 +11,16 @@ import pytest
 
 from privgate import Policy, Subject
 from privgate.errors import DigestMismatchError, StatementError
-from privgate.guard import signing, statement, truststore
-from privgate.guard.guard_config import Guard
+from privgate.guard import keys as truststore
+from privgate.guard import signing, statement
+from privgate.guard.config import Guard
+from privgate.guard.keys import fresh_key
 from privgate.guard.signing import SigningRequest
-from privgate.guard.truststore import fresh_key
-from privgate.guard.verifying import verify
+from privgate.guard.verification import verify
 
 
 def guard_for(*signers):
-    keys = tuple(fresh_key(s.public, days=90, models=("*",)) for s in signers)
+    keys = tuple(fresh_key(s.public_key, days=90, models=("*",)) for s in signers)
     policy = Policy.load("dtp-1")
     policies = {"*": (policy.name, policy.digest)}
     told = {"accept_advisory": True, "accept_unboxed": True}
@@ -65,7 +66,7 @@ def test_an_approved_report_is_signed_attached_verified_and_renewed(checked, sig
     assert verify("models:/credit/1", guard_for(fresh), target="production").claims.files == made.claims.files
     with pytest.raises(StatementError, match="no trusted key"):
         verify("models:/credit/1", guard, target="production")
-    revoked = dataclasses.replace(both, trust=both.trust.revoke(fresh.key_id, at=statement.now()))
+    revoked = dataclasses.replace(both, trust=both.trust.revoke(fresh.public_key.keyid, at=statement.now()))
     with pytest.raises(StatementError, match="revoked"):
         signing.renew("models:/credit/1", signer, policy=checked[0], guard=revoked)
 

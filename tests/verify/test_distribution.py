@@ -17,9 +17,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from privgate import digest
-from privgate.guard import statement, truststore
+from privgate.guard import keys as truststore
+from privgate.guard import statement
+from privgate.guard.keys import TrustStore, fresh_key, seal
 from privgate.guard.statement import Claims
-from privgate.guard.truststore import TrustStore, fresh_key, seal
 from privgate.registry.files import FolderFiles
 
 TREE = Path(__file__).resolve().parents[2]
@@ -92,7 +93,7 @@ class Release:
         (self.files / "MLmodel").write_text("flavors: {python_function: {loader_module: json}}\n")
         (self.files / "weights.json").write_text('"weights"')
         self.signer = truststore.new_key()
-        self.store = TrustStore((fresh_key(self.signer.public, days=9, models=("*",)),))
+        self.store = TrustStore((fresh_key(self.signer.public_key, days=9, models=("*",)),))
         self.store.save(folder / "trust.json")
         self.config = folder / "guard.yaml"
         self.config.write_text(GUARD)
@@ -133,7 +134,7 @@ def release(tmp_path):
 def test_the_closure_is_small_and_holds_no_training_environment(closure, settings):
     config = settings["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]
     found = closure.sources(TREE, config)
-    assert {"guard/verifying.py", "registry/rest.py", "documents/strict_json.py"} <= found.keys()
+    assert {"guard/verification.py", "registry/rest.py", "documents/strict_json.py"} <= found.keys()
     assert not [n for n in found if n.startswith(("policy", "training", "theorems", "run", "report", "membership"))]
     numeric = [n for n in found if n.split("/")[0].removesuffix(".py") in config["numeric"]]  # of the extra recompute
     assert {"cases.py", "kernel/judge.py"} <= set(numeric)
@@ -182,7 +183,11 @@ def test_a_downloaded_folder_verifies(run, release):
         (lambda r: r.sign(advisory=True), 4, "advisory"),
         (lambda r: (r.folder / "verdict.dsse.json").unlink(), 4, "cannot be read"),
         (lambda r: (r.folder / "verdict.dsse.json").write_text("[" * 5000), 4, "DSSE"),
-        (lambda r: r.store.revoke(r.signer.key_id, at=r.claims.signed).save(r.folder / "trust.json"), 4, "revoked"),
+        (
+            lambda r: r.store.revoke(r.signer.public_key.keyid, at=r.claims.signed).save(r.folder / "trust.json"),
+            4,
+            "revoked",
+        ),
         (lambda r: (r.folder / "trust.json").write_text("{}"), 4, "trust store"),
         (lambda r: r.config.write_text(GUARD.replace(POLICY, "dtp-1")), 2, "only verifies; name it by its digest"),
         (lambda r: r.config.write_text("schema: 1\nschema: 1\n"), 2, "duplicate key"),

@@ -41,7 +41,7 @@ def serving(registry, folder, *options, sign=True, wait=True):
     """Run ``privgate serve`` with a signer command that is another program."""
     folder.mkdir(exist_ok=True)
     key = folder / "key.pem"
-    key.write_bytes(registry.site.signer.pem())
+    key.write_bytes(registry.site.signer.private_bytes)
     key.chmod(0o600)
     secret = folder / "secret"
     secret.write_bytes(SECRET)

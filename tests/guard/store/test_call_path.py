@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
-from privgate.guard import guard_config, transaction
+from privgate.guard import config, transaction
 from privgate.guard import store as guard
 from privgate.guard.signing import TAG
 from privgate.policy import Policy
@@ -213,17 +213,17 @@ def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(o
     """The stamps of the files are taken before the content that is kept."""
     from privgate.guard import statement
 
-    keys, load, loads = site.trust, guard_config.Guard.load, []
-    kept = guard_config.Watch(site.config)
+    keys, load, loads = site.trust, config.Guard.load, []
+    kept = config.Watch(site.config)
 
     def loading(path):
         found = load(path)
         loads.append(path)
         if len(loads) == 2:  # after the content that is kept was read
-            site.save(keys.revoke(site.signer.key_id, at=statement.now()))
+            site.save(keys.revoke(site.signer.public_key.keyid, at=statement.now()))
         return found
 
-    monkeypatch.setattr(guard_config.Guard, "load", loading)
+    monkeypatch.setattr(config.Guard, "load", loading)
     try:
         assert not kept.guard().trust.keys[0].revoked
         assert kept.guard().trust.keys[0].revoked
@@ -273,7 +273,7 @@ def test_a_second_write_in_the_same_tick_of_a_clock_counts(site, tmp_path, monke
     for name in ("guard.yaml", "trust.json"):
         shutil.copy(site.folder / name, tmp_path / name)
     path = tmp_path / "guard.yaml"
-    kept, real, still = guard_config.Watch(path), type(path).stat, path.stat()
+    kept, real, still = config.Watch(path), type(path).stat, path.stat()
     monkeypatch.setattr(type(path), "stat", lambda self, **more: still if self == path else real(self, **more))
     assert kept.guard().registry == "test-registry"
     path.write_text(site.config.read_text().replace("test-registry", "rest-registry"))
@@ -282,8 +282,8 @@ def test_a_second_write_in_the_same_tick_of_a_clock_counts(site, tmp_path, monke
 
 def test_a_promotion_reads_the_guard_once_before_its_turn_and_once_in_it(own, monkeypatch):
     own.promote()
-    seen, looks = guard_config._seen, []
-    monkeypatch.setattr(guard_config, "_seen", lambda files: looks.append(files) or seen(files))
+    seen, looks = config._seen, []
+    monkeypatch.setattr(config, "_seen", lambda files: looks.append(files) or seen(files))
     own.promote()
     assert len(looks) == 3  # and once for the audit log
 
@@ -296,7 +296,7 @@ def test_a_key_revoked_while_a_promotion_waited_for_its_turn_counts(own, site, m
     @contextlib.contextmanager
     def waited(store, model):
         with real(store, model) as session:
-            site.save(keys.revoke(site.signer.key_id, at=statement.now()))
+            site.save(keys.revoke(site.signer.public_key.keyid, at=statement.now()))
             yield session
 
     monkeypatch.setattr(writes, "transaction", waited)

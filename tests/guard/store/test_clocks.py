@@ -15,11 +15,15 @@ from mlflow.entities.model_registry import ModelVersionTag
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
-from privgate.guard import checks, guard_doctor, statement, truststore, verifying
-from privgate.guard.guard_config import AuditLog, Guard
+from privgate.guard import checks, statement
+from privgate.guard import diagnosis as doctor
+from privgate.guard import keys as truststore
+from privgate.guard import verification as verifying
+from privgate.guard.audit_log import AuditLog
+from privgate.guard.config import Guard
+from privgate.guard.keys import Revoked, fresh_key, seal
 from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store as guarded
-from privgate.guard.truststore import Revoked, fresh_key, seal
 from privgate.registry import reports as report_place
 from privgate.registry.client import connect
 from tests.guard.store.conftest import Registry, Site
@@ -119,7 +123,7 @@ class Place:
         )
         self.files = folder / "upload"
         sys.path.insert(0, str(light))
-        parts = ("guard_config", "verifying", "statement")
+        parts = ("config", "verification", "statement")
         self.light = {name: importlib.import_module(f"privgate_verify.guard.{name}") for name in parts}
         sys.path.remove(str(light))
 
@@ -178,15 +182,15 @@ class Place:
             guard = self.guard()
         except PrivgateError:  # it then says nothing else
             return False
-        said = [a for a in guard_doctor._released(connect(self.address), guard) if "'production'" in a.text]
+        said = [a for a in doctor._released(connect(self.address), guard) if "'production'" in a.text]
         assert len(said) == 1, said
         return said[0].state != "wrong"
 
     def lightly(self, folder):
         refused = importlib.import_module("privgate_verify.errors").PrivgateError
         try:
-            held = self.light["guard_config"].Guard.load(self.site.config)
-            self.light["verifying"].verify_folder(*folder, held, target="production")
+            held = self.light["config"].Guard.load(self.site.config)
+            self.light["verification"].verify_folder(*folder, held, target="production")
         except refused:
             return False
         return True
@@ -255,7 +259,9 @@ def test_who_sees_evidence_refuses_a_revoked_keys(place, monkeypatch):
         place.put(Edge(), patched)
         verdicts = truststore.new_key()
         (evidence,) = (dataclasses.replace(key, roles=("evidence",)) for key in place.site.trust.keys)
-        store = truststore.TrustStore((evidence, fresh_key(verdicts.public, days=9, roles=("verdict",), models=("*",))))
+        store = truststore.TrustStore(
+            (evidence, fresh_key(verdicts.public_key, days=9, roles=("verdict",), models=("*",)))
+        )
         moments = {"signed": T, "decided": T, "expires": T + DAY}
         place.text = seal(dataclasses.replace(place.claims, **moments).summary("test"), verdicts).text()
         place.client.set_model_version_tag("credit", place.version, TAG, place.text)
@@ -283,7 +289,7 @@ def test_the_audit_log_is_whole_though_the_clock_went_back(tmp_path, monkeypatch
 def test_the_doctor_says_what_a_server_calls_the_time(monkeypatch, date):
     """The last one is a date without a zone, as the standard writes where nobody knows it: it is UTC."""
     answer = SimpleNamespace(headers={"Date": date} if date else {})
-    monkeypatch.setattr(guard_doctor.urllib.request, "urlopen", lambda *_, **__: contextlib.nullcontext(answer))
+    monkeypatch.setattr(doctor.urllib.request, "urlopen", lambda *_, **__: contextlib.nullcontext(answer))
     monkeypatch.setattr(statement, "now", lambda: T)
-    (said,) = guard_doctor._clocks("http://registry")
+    (said,) = doctor._clocks("http://registry")
     assert said.state == ("fine" if date.endswith("-0000") else "look"), said

@@ -6,11 +6,11 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
-from privgate.guard.guard_config import Guard
-from privgate.guard.guard_doctor import examine
+from privgate.guard.config import Guard
+from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
 from privgate.guard.statement import Claims, Envelope
-from privgate.guard.verifying import verify
+from privgate.guard.verification import verify
 from tests import attack_table
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from privgate.__main__ import run
-from privgate.guard import statement, truststore
+from privgate.guard import keys as truststore
+from privgate.guard import statement
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def test_a_new_key_is_private_and_trusted_and_never_overwrites(tmp_path, store, 
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     (key,) = truststore.TrustStore.load(store).keys
     assert (key.roles, key.scope, key.models) == (("verdict",), ("credit*",), ())
-    assert truststore.signer_from(key_file=private).key_id == key.key_id
+    assert truststore.signer_from(key_file=private).public_key.keyid == key.key_id
     assert private.read_text() not in capsys.readouterr().out
 
     before = private.read_bytes()
@@ -100,7 +101,7 @@ def test_verify_and_doctor_exit_with_0_or_4(registry, site, name, tmp_path, caps
 )
 def test_a_guard_that_would_guard_nothing_or_means_something_else_is_refused(site, tmp_path, change):
     from privgate.errors import PrivgateError
-    from privgate.guard.guard_config import Guard
+    from privgate.guard.config import Guard
 
     path = tmp_path / "guard.yaml"
     (tmp_path / "trust.json").write_text((site.folder / "trust.json").read_text())

@@ -145,7 +145,7 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
         "address": registry.address, "victim": "victim", "mark": MARK.upper(),
     }  # fmt: skip
     folder.mkdir()
-    (folder / "key.pem").write_bytes(registry.site.signer.pem())
+    (folder / "key.pem").write_bytes(registry.site.signer.private_bytes)
     (tmp_path / "forging_training.py").write_text(TRAINING.format(about=about))
     monkeypatch.syspath_prepend(str(tmp_path))
     import forging_training

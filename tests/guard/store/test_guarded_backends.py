@@ -161,7 +161,7 @@ def test_a_broken_or_missing_configuration_refuses_and_a_repaired_one_needs_no_r
 
     # revoking a key counts at once
     before = site.trust
-    site.save(before.revoke(site.signer.key_id, at=statement.now()))
+    site.save(before.revoke(site.signer.public_key.keyid, at=statement.now()))
     with pytest.raises(MlflowException, match="revoked"):
         promote()
     (site.folder / "trust.json").write_text("{")

@@ -19,10 +19,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from privgate.guard.guard_config import AuditLog, Guard
-from privgate.guard.guard_doctor import examine
+from privgate.guard.audit_log import AuditLog
+from privgate.guard.config import Guard
+from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
-from privgate.guard.verifying import verify
+from privgate.guard.verification import verify
 
 pytestmark = [
     pytest.mark.slow,

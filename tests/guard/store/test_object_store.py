@@ -5,8 +5,8 @@ import urllib.request
 import pytest
 
 from privgate.errors import DigestMismatchError
-from privgate.guard.guard_config import Guard
-from privgate.guard.verifying import verify
+from privgate.guard.config import Guard
+from privgate.guard.verification import verify
 from privgate.registry.files import PLACES
 
 pytestmark = [pytest.mark.slow, pytest.mark.server]

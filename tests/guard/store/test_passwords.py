@@ -4,10 +4,10 @@ import base64
 
 import pytest
 
-from privgate.guard.guard_config import Guard
-from privgate.guard.guard_doctor import examine
+from privgate.guard.config import Guard
+from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
-from privgate.guard.verifying import verify
+from privgate.guard.verification import verify
 from tests.guard.store.conftest import Registry
 
 pytest.importorskip("flask_wtf", reason="MLflow's basic-auth app needs Flask-WTF (mlflow[auth])")

@@ -9,7 +9,7 @@ import pytest
 
 from privgate.errors import PolicyError
 from privgate.guard import store as guard
-from privgate.guard.guard_config import Guard, Watch
+from privgate.guard.config import Guard, Watch
 from privgate.guard.store import guarded_store as guarded
 
 ROOT_POLICIES = Path(__file__).resolve().parents[3] / "policies"

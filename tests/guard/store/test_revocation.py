@@ -10,10 +10,10 @@ from mlflow.exceptions import MlflowException
 from privgate.cli.keys import revoke
 from privgate.errors import StatementError
 from privgate.guard import statement
-from privgate.guard.guard_config import Guard
-from privgate.guard.guard_doctor import examine
+from privgate.guard.config import Guard
+from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
-from privgate.guard.verifying import verify
+from privgate.guard.verification import verify
 
 pytestmark = pytest.mark.server
 

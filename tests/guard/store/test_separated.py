@@ -101,7 +101,7 @@ def registry(homes, running_mlflow, site_type, registry_type):
     for path in (homes / "site", *site.folder.iterdir()):
         path.chmod(0o755)
     key = homes / "signer" / "key.pem"
-    key.write_bytes(site.signer.pem())
+    key.write_bytes(site.signer.private_bytes)
     key.chmod(0o600)
     os.chown(key, SIGNER, SIGNER)
     options = ("--registry-store-uri", f"privgate:sqlite:///{homes}/server/registry.db")
@@ -134,8 +134,13 @@ def test_a_training_function_reaches_no_key_no_environment_and_no_alias(homes, r
     )
     for path in loot.iterdir():  # what training as this user found does not count
         path.unlink()
+    secret = {"K": registry.site.signer.private_bytes.decode()}
     signing = subprocess.Popen(  # the signer at work meanwhile, its key in its environment
-        ["sleep", "600"], user=SIGNER, group=SIGNER, extra_groups=[], env={"K": registry.site.signer.pem().decode()}
+        ["sleep", "600"],
+        user=SIGNER,
+        group=SIGNER,
+        extra_groups=[],
+        env=secret,
     )
     try:
         _, said = run_as(

@@ -17,7 +17,7 @@ from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 from privgate import Domain, Recipe, TrainingData, log_model, serve
 from privgate.__main__ import run
 from privgate.errors import PrivgateError, RegistryError, StatementError, UsageError
-from privgate.guard.guard_config import AuditLog
+from privgate.guard.audit_log import AuditLog
 from privgate.policy import Policy
 from privgate.serve import TAG, CheckRequest, Job, Loop, Server, ServeSettings
 from tests.guard.store.served_process import SECRET, Served, serving, until

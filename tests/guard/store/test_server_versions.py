@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from mlflow.exceptions import MlflowException
 
-from privgate.guard.guard_config import Guard
-from privgate.guard.guard_doctor import examine
+from privgate.guard.config import Guard
+from privgate.guard.diagnosis import examine
 
 pytestmark = [
     pytest.mark.slow,
@@ -158,7 +158,7 @@ def test_a_whole_release_by_this_versions_own_client(older, site, name, tmp_path
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     out, key = tmp_path / "out", tmp_path / "key.pem"
-    key.write_bytes(site.signer.pem())
+    key.write_bytes(site.signer.private_bytes)
     key.chmod(0o600)
     check = ("check", f"models:/{name}/1", "--policy", "dtp-1", "--report-dir", str(out), "--jobs", "1", "--quiet")
     code, said = command(older, *check, PRIVGATE_LEDGER=str(tmp_path / "ledger"))

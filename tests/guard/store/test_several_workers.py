@@ -52,7 +52,7 @@ def ended(site):
 
 
 CHANGES = {
-    "a key revoked": lambda site: site.save(site.trust.revoke(site.signer.key_id, at=statement.now())),
+    "a key revoked": lambda site: site.save(site.trust.revoke(site.signer.public_key.keyid, at=statement.now())),
     "a key's window ended": ended,
     "a key taken out": lambda site: site.save(dataclasses.replace(site.trust, keys=())),
     "another policy": lambda site: site.config.write_text(site.config.read_text().replace("dtp-1", "pdtp-1")),

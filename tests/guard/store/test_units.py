@@ -10,7 +10,7 @@ import click
 import pytest
 
 from privgate.cli.serve import serve
-from privgate.guard.guard_config import Guard
+from privgate.guard.config import Guard
 
 HOOK = Path(__file__).resolve().parents[3] / "hooks" / "mlflow-server"
 UNITS = sorted(HOOK.glob("*.service"))

@@ -16,8 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from privgate.errors import PrivgateError, RegistryError
-from privgate.guard.guard_config import Guard
-from privgate.guard.verifying import verify
+from privgate.guard.config import Guard
+from privgate.guard.verification import verify
 from privgate.registry import client, named, rest, stored_files
 from privgate.registry import reports as report_place
 

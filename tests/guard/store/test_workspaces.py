@@ -15,11 +15,11 @@ from mlflow.exceptions import MlflowException
 
 from privgate.errors import StatementError
 from privgate.guard import statement
-from privgate.guard.guard_config import Guard
-from privgate.guard.guard_doctor import examine
+from privgate.guard.config import Guard
+from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG, row_and_statement
 from privgate.guard.statement import Claims
-from privgate.guard.verifying import verify
+from privgate.guard.verification import verify
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 

@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from privgate.guard import checks, statement, truststore
+from privgate.guard import checks, statement
+from privgate.guard import keys as truststore
+from privgate.guard.keys import fresh_key, seal
 from privgate.guard.statement import Claims
-from privgate.guard.truststore import fresh_key, seal
 
 
 def digest(letter):
@@ -20,7 +21,7 @@ class World:
     def __init__(self):
         self.signer = truststore.new_key()
         self.now = statement.now().replace(microsecond=0)
-        self.trust = truststore.TrustStore((fresh_key(self.signer.public, days=90, models=("*",)),))
+        self.trust = truststore.TrustStore((fresh_key(self.signer.public_key, days=90, models=("*",)),))
         self.row = checks.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700, "run-1")
         self.terms = checks.Terms("prod-registry", digest("a"), "dtp-1")
         self.claims = Claims(

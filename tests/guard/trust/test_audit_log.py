@@ -9,9 +9,9 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import StatementError
-from privgate.guard import guard_doctor
-from privgate.guard.guard_config import AuditLog
-from privgate.guard.transaction import permission_denied
+from privgate.guard import diagnosis as doctor
+from privgate.guard.audit_log import AuditLog, RefusalLimit
+from privgate.guard.transaction import COMMITTING, permission_denied
 from privgate.guard.writes import RecordedWrites
 
 
@@ -96,12 +96,14 @@ class Inner:
     def set_registered_model_alias(self, name, alias, version):
         if self.refuses:
             raise permission_denied(f"privgate: {self.refuses}")
+        COMMITTING.get()()
         self.moved.append((name, alias, version))
 
     def delete_registered_model_alias(self, name, alias):
         self.moved.append((name, alias))
 
     def transition_model_version_stage(self, name, version, stage, archive_existing_versions):
+        COMMITTING.get()()
         self.moved.append((name, version, stage, archive_existing_versions))
 
 
@@ -129,9 +131,23 @@ def test_releases_refusals_and_withdrawals_are_recorded(log):
         ("asked", "3", "production"), ("released", "3", "production"),
         ("asked", None, "production"), ("withdrawn", None, "production"),
         ("asked", "3", "Production"), ("released", "3", "Production"),
-        ("asked", "4", "production"), ("refused", "4", "production"),
+        ("refused", "4", "production"),
     ]  # fmt: skip
     assert "the verdict is failed" in list(log.lines())[-1]["why"]
+
+
+def test_who_repeats_a_refusal_fills_no_disk(log, monkeypatch):
+    store, limit = Store(log), RefusalLimit()
+    monkeypatch.setattr(Store, "privgate_refusals", limit)
+    store.refuses = "the verdict is failed"
+    for _ in range(limit.most + 5):
+        with pytest.raises(MlflowException):
+            store.set_registered_model_alias("credit", "production", "4")
+    assert len(list(log.lines())) == limit.most
+    monkeypatch.setattr(RefusalLimit, "seconds", 0.0)
+    with pytest.raises(MlflowException):
+        store.set_registered_model_alias("credit", "production", "4")
+    assert "(5 more refusals before this one were not recorded)" in list(log.lines())[-1]["why"]
 
 
 def test_what_cannot_be_recorded_is_not_released(tmp_path):
@@ -151,7 +167,7 @@ def test_without_a_log_nothing_changes():
 
 def test_the_doctor_looks_whether_the_log_is_whole(log):
     def told(guarded):
-        return [(a.state, a.text) for a in guard_doctor._audit_log(types.SimpleNamespace(audit_log=guarded))]
+        return [(a.state, a.text) for a in doctor._audit_log(types.SimpleNamespace(audit_log=guarded))]
 
     assert told(None)[0][0] == "look"
     assert told(log)[0][0] == "look"

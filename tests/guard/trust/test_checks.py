@@ -1,22 +1,33 @@
 """Whether a statement counts: the one that should does, and every single change makes it not."""
 
 import base64
+import contextlib
 import dataclasses
 import json
+import types
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from securesystemslib.signer import CryptoSigner
 
-from privgate.errors import StatementError
-from privgate.guard import truststore
+from privgate.errors import StatementError, UsageError
+from privgate.guard import checks, signing
+from privgate.guard import keys as truststore
 from privgate.guard.checks import check_original
-from privgate.guard.truststore import fresh_key
+from privgate.guard.config import Guard, Row
+from privgate.guard.keys import fresh_key
 
 
 def digest(letter):
     return "sha256:" + letter * 64
+
+
+ROW = (Row(("*",), (), "classification", "dtp-1", digest("a"), withheld=False),)
 
 
 def test_a_valid_statement_counts(world):
@@ -68,6 +79,37 @@ def test_a_statement_that_says_something_else_is_refused(world, changes, why):
         world.check(world.envelope(**changes).text())
 
 
+#: of a verdict: what is changed, why nothing is released on it, whether a refusal like that is signed
+TERMS = [
+    ({}, "", True),
+    ({"decided": timedelta(days=1500)}, "before its verdict was decided", False),
+    ({"signed": timedelta(days=1500), "decided": timedelta(days=1500)}, "in the future", False),
+    ({"expires": timedelta(seconds=-1)}, "expired on", True),
+    ({"signed": timedelta(minutes=2), "expires": timedelta(minutes=1)}, "ends before it was signed", True),
+    ({"policy_digest": digest("c")}, "in force is", True),
+    ({"task": "regression"}, "judged as regression", True),
+    ({"withheld": True}, "does not say that of this model", True),
+    ({"outcome": "inconclusive"}, "not an approval", True),
+]
+
+
+@pytest.mark.parametrize(("changes", "why", "signed"), TERMS, ids=str)
+def test_who_signs_refuses_what_the_guard_would(world, changes, why, signed):
+    moments = {name: world.now + by for name, by in changes.items() if isinstance(by, timedelta)}
+    claims = dataclasses.replace(world.claims, **{**changes, **moments})
+    guard = Guard("prod-registry", world.trust, {}, frozenset(), frozenset(), (), rows=ROW)
+    terms = guard.terms("production", "credit")
+    for judge in (
+        lambda: checks.check_terms(claims, terms, world.now),
+        lambda: signing.refuse_unread(claims, types.SimpleNamespace(digest="", name=""), guard, world.now),
+    ):
+        with pytest.raises(StatementError, match=why) if why else contextlib.nullcontext():
+            judge()
+    refusal = dataclasses.replace(claims, passed=False, outcome="failed")
+    with contextlib.nullcontext() if signed else pytest.raises(StatementError):
+        signing.refuse_unread(refusal, None, guard, world.now)
+
+
 def test_an_advisory_statement_counts_where_the_operator_accepts_it(world):
     text = world.envelope(advisory=True).text()
     assert world.check(text, terms=dataclasses.replace(world.terms, accept_advisory=True))
@@ -105,7 +147,7 @@ def test_a_key_counts_within_its_window_and_role_until_revoked(world):
 
 def test_a_key_signs_for_names_and_for_the_operators_patterns(world):
     """A model whose name is a pattern is matched by none: only what the operator wrote as a pattern is one."""
-    key = fresh_key(world.signer.public, days=90, models=("debit", "cre*"))
+    key = fresh_key(world.signer.public_key, days=90, models=("debit", "cre*"))
     assert (key.models, key.model_patterns, key.scope) == (("debit",), ("cre*",), ("debit", "cre*"))
     for model, counts in {
         "debit": True,
@@ -121,7 +163,9 @@ def test_a_key_signs_for_names_and_for_the_operators_patterns(world):
 def test_a_retired_key_counts_until_its_overlap_ends_and_the_new_one_after(world):
     fresh = truststore.new_key()
     after = world.now + timedelta(days=7)
-    store = world.trust.retire(world.signer.key_id, after=after).add(fresh_key(fresh.public, days=90, models=("*",)))
+    store = world.trust.retire(world.signer.public_key.keyid, after=after).add(
+        fresh_key(fresh.public_key, days=90, models=("*",))
+    )
     assert world.check(store=store, now=after)
     with pytest.raises(StatementError, match="counts from"):
         world.check(store=store, now=after + timedelta(seconds=1))
@@ -133,7 +177,7 @@ def test_a_strangers_signature_does_not_count_even_under_a_trusted_id(world):
     with pytest.raises(StatementError, match="no trusted key"):
         world.check(world.envelope(stranger).text())
     forged = json.loads(world.envelope(stranger).text())
-    forged["signatures"][0]["keyid"] = world.signer.key_id
+    forged["signatures"][0]["keyid"] = world.signer.public_key.keyid
     with pytest.raises(StatementError, match="not valid"):
         world.check(json.dumps(forged))
     with pytest.raises(StatementError, match="no statement"):
@@ -177,32 +221,52 @@ def test_a_trust_store_comes_back_and_refuses_what_it_does_not_know(world, tmp_p
 def test_a_private_key_comes_from_file_environment_or_command(tmp_path):
     key = truststore.new_key()
     path = tmp_path / "key.pem"
-    path.write_bytes(key.pem())
+    path.write_bytes(key.private_bytes)
     path.chmod(0o600)
-    assert truststore.signer_from(key_file=path).key_id == key.key_id
-    assert truststore.signer_from(environment={"PRIVGATE_SIGNING_KEY": key.pem().decode()}).key_id == key.key_id
+    assert truststore.signer_from(key_file=path).public_key.keyid == key.public_key.keyid
+    assert (
+        truststore.signer_from(environment={"PRIVGATE_SIGNING_KEY": key.private_bytes.decode()}).public_key.keyid
+        == key.public_key.keyid
+    )
     script = tmp_path / "sign.py"
     script.write_text(
-        "import sys, base64\nfrom privgate.guard.truststore import KeySigner\n"
-        f"key = KeySigner.from_pem(open({str(path)!r}, 'rb').read())\n"
-        "print(base64.b64encode(key.sign(sys.stdin.buffer.read())).decode())\n"
+        "import sys, base64\nfrom privgate.guard.keys import signer_from_pem\n"
+        f"key = signer_from_pem(open({str(path)!r}, 'rb').read())\n"
+        "print(base64.b64encode(bytes.fromhex(key.sign(sys.stdin.buffer.read()).signature)).decode())\n"
     )
     import sys
 
-    command = truststore.signer_from(command=f"{sys.executable} {script}", command_key_id=key.key_id)
+    command = truststore.signer_from(command=f"{sys.executable} {script}", key_id=key.public_key.keyid)
     assert command.sign(b"message") == key.sign(b"message")
     with pytest.raises(StatementError, match="did not sign"):
-        truststore.signer_from(command="false", command_key_id=key.key_id).sign(b"")
+        truststore.signer_from(command="false", key_id=key.public_key.keyid).sign(b"")
+
+
+def test_a_key_of_another_kind_is_trusted_in_pem_and_signs_by_its_address(world, tmp_path, monkeypatch):
+    private = ec.generate_private_key(ec.SECP256R1())
+    pem = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    (tmp_path / "key.pem").write_bytes(CryptoSigner(private).private_bytes)
+    store = truststore.TrustStore((dataclasses.replace(world.trust.keys[0], public=pem),))
+    store.save(tmp_path / "trust.json")
+    assert truststore.TrustStore.load(tmp_path / "trust.json") == store
+    monkeypatch.setenv("CRYPTO_SIGNER_PATH_PREFIX", str(tmp_path))
+    address, named = Path("file2:key.pem"), store.keys[0].key_id
+    signer = truststore.signer_from(key_file=address, key_id=named, trust=store)
+    assert world.check(world.envelope(signer).text(), store=store).name == "credit"
+    with pytest.raises(StatementError, match="no trusted key"):
+        world.check(world.envelope(signer).text())
+    with pytest.raises(UsageError, match="--key-id and --config"):
+        truststore.signer_from(key_file=address, key_id=named)
+    with pytest.raises(UsageError, match="cannot be used"):
+        truststore.signer_from(key_file=Path("awskms:none"), key_id=named, trust=store)
 
 
 def test_an_unusable_key_is_refused_without_repeating_it(tmp_path):
-    from privgate.errors import UsageError
-
     with pytest.raises(StatementError, match="no unencrypted Ed25519") as caught:
         truststore.signer_from(environment={"PRIVGATE_SIGNING_KEY": "secret text"})
     assert "secret text" not in str(caught.value)
     path = tmp_path / "key.pem"
-    path.write_bytes(truststore.new_key().pem())
+    path.write_bytes(truststore.new_key().private_bytes)
     path.chmod(0o644)
     with pytest.raises(UsageError, match="read by others"):
         truststore.signer_from(key_file=path)

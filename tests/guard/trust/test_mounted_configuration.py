@@ -3,7 +3,7 @@
 import pytest
 
 from privgate.errors import PrivgateError
-from privgate.guard.guard_config import Watch
+from privgate.guard.config import Watch
 
 GUARD = """\
 schema: privgate/guard/v1
@@ -42,7 +42,7 @@ def test_an_exchanged_folder_counts_at_once(world, tmp_path):
     watch = Watch(tmp_path / "guard.yaml")
     assert watch.guard().registry == "first"
     assert not watch.guard().trust.keys[0].revoked
-    mount.update(world.trust.revoke(world.signer.key_id, at=world.now), text("second"))
+    mount.update(world.trust.revoke(world.signer.public_key.keyid, at=world.now), text("second"))
     assert watch.guard().registry == "second"
     assert watch.guard().trust.keys[0].revoked
     mount.update(world.trust, "schema: [")

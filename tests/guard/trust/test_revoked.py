@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from privgate.cli.keys import revoke
 from privgate.errors import StatementError
 from privgate.guard import statement
+from privgate.guard.keys import TrustStore
 from privgate.guard.statement import Envelope
-from privgate.guard.truststore import TrustStore
 
 DIGEST = "sha256:" + "5" * 64
 

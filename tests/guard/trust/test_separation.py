@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from privgate.guard import truststore
+from privgate.guard import keys as truststore
 
 SIGNER, CHECKER = 64001, 64002
 
@@ -36,7 +36,7 @@ def vault():
     """A folder of the signer's, with its key."""
     folder = Path(tempfile.mkdtemp(prefix="privgate-vault-"))
     key = folder / "key.pem"
-    key.write_bytes(truststore.new_key().pem())
+    key.write_bytes(truststore.new_key().private_bytes)
     key.chmod(0o600)
     for path in (folder, key):
         os.chown(path, SIGNER, SIGNER)

@@ -6,9 +6,9 @@ import pytest
 
 from privgate.errors import PolicyError, StatementError
 from privgate.guard.checks import UNBOXED, boxed, counting
-from privgate.guard.guard_config import Guard
+from privgate.guard.config import Guard
+from privgate.guard.keys import TrustStore, fresh_key
 from privgate.guard.statement import NOT_APPLICABLE
-from privgate.guard.truststore import TrustStore, fresh_key
 
 GUARD = """\
 schema: privgate/guard/v1
@@ -46,7 +46,7 @@ def test_a_statement_of_a_box_counts(world, said):
 
 def test_what_was_never_trained_here_needs_no_box_and_a_refusal_counts_without(world):
     terms = dataclasses.replace(world.terms, task=NOT_APPLICABLE)
-    key = fresh_key(world.signer.public, days=90, roles=("not_applicable",), models=("*",))
+    key = fresh_key(world.signer.public_key, days=90, roles=("not_applicable",), models=("*",))
     stated = world.envelope(task=NOT_APPLICABLE, isolation="none").text()
     assert world.check(stated, terms=terms, store=TrustStore((key,)))
     refusal = world.envelope(isolation="none", passed=False, outcome="failed").text()

@@ -11,8 +11,8 @@ from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
-from privgate.guard.checks import Row, Terms, check, check_original, is_copy, row_and_statement, stored_evidence
-from privgate.guard.guard_config import VARIABLE, Guard
+from privgate.guard.checks import Row, check, check_original, is_copy, row_and_statement, stored_evidence
+from privgate.guard.config import VARIABLE, Guard, Terms
 from privgate.guard.statement import Claims, Envelope
 from privgate.registry.client import reader
 from privgate.registry.files import MLFLOW_META, FolderFiles, stored_files

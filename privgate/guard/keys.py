@@ -8,12 +8,18 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from securesystemslib.exceptions import Error
+from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signature, Signer, SSlibKey
 
 from privgate.documents import strict_json
 from privgate.errors import StatementError, UsageError
@@ -35,7 +41,7 @@ KEY_VARIABLE = "PRIVGATE_SIGNING_KEY"
 class Key:
     """A public key."""
 
-    #: raw Ed25519 key of 32 bytes, base64
+    #: raw Ed25519 key of 32 bytes in base64, or any other that securesystemslib knows in PEM
     public: str
     #: window in which it may sign and in which its signatures count, both ends included
     not_before: str
@@ -53,8 +59,7 @@ class Key:
     note: str = ""
 
     def __post_init__(self) -> None:
-        if len(self.raw) != 32:
-            raise StatementError("a trusted key is no raw Ed25519 key of 32 bytes in base64")
+        _ = self.verifier  # which says what is wrong with it
         if unknown := set(self.roles) - set(KNOWN):
             raise StatementError(f"a trusted key has unknown roles {sorted(unknown)}; known are {', '.join(KNOWN)}")
         if pattern := next((m for m in self.models if is_pattern(m)), None):
@@ -76,17 +81,20 @@ class Key:
         return key
 
     @cached_property
-    def raw(self) -> bytes:
-        """The raw public key."""
+    def verifier(self) -> SSlibKey:
+        """What verifies; its id is sha256 of the raw Ed25519 key, or of another's PEM, hex."""
         try:
-            return base64.b64decode(self.public, validate=True)
-        except ValueError as exc:
-            raise StatementError("a trusted key is not base64") from exc
+            if self.public.startswith("-----BEGIN"):
+                named = hashlib.sha256(self.public.encode()).hexdigest()
+                return SSlibKey.from_crypto(load_pem_public_key(self.public.encode()), named)
+            return _public(Ed25519PublicKey.from_public_bytes(base64.b64decode(self.public, validate=True)))
+        except (ValueError, UnsupportedAlgorithm) as exc:
+            raise StatementError("a trusted key is neither a raw Ed25519 key of 32 bytes in base64 nor PEM") from exc
 
-    @cached_property
+    @property
     def key_id(self) -> str:
-        """Sha256 of the raw key, hex."""
-        return hashlib.sha256(self.raw).hexdigest()
+        """Id in the trust store and in signatures."""
+        return self.verifier.keyid
 
     @property
     def scope(self) -> tuple[str, ...]:
@@ -211,9 +219,6 @@ class TrustStore:
 
     def verify(self, envelope: Envelope, role: str, *, model: str, moments: Iterable[datetime]) -> Key:
         """Return the key that signed and counts for a role and a model at these times; ``StatementError``: why none."""
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
         payload = statement.payload_digest(envelope.payload)
         for taken in self.revoked:
             if taken.statement == payload or taken.covers(envelope, role):
@@ -224,8 +229,8 @@ class TrustStore:
         for named, signature in envelope.signatures:
             for key in (k for k in self.keys if k.key_id == named):
                 try:
-                    Ed25519PublicKey.from_public_bytes(key.raw).verify(signature, envelope.signed)
-                except InvalidSignature:
+                    key.verifier.verify_signature(Signature(named, signature.hex()), envelope.signed)
+                except Error:
                     why = f"its signature by key {named[:12]} is not valid"
                     continue
                 if not (why := key.refusal(role, model, *times)):
@@ -238,13 +243,17 @@ def is_pattern(model: str) -> bool:
     return any(character in model for character in "*?[]!")
 
 
+def _public(key: Ed25519PublicKey) -> SSlibKey:
+    return SSlibKey.from_crypto(key, hashlib.sha256(key.public_bytes_raw()).hexdigest())
+
+
 def fresh_key(
-    public: bytes, *, days: int, models: tuple[str, ...], roles: tuple[str, ...] = ROLES, note: str = ""
+    public: SSlibKey, *, days: int, models: tuple[str, ...], roles: tuple[str, ...] = ROLES, note: str = ""
 ) -> Key:
-    """Return a key for these names and patterns; its window begins an hour ago, for clocks that differ."""
+    """Return an Ed25519 key for these names and patterns; its window begins an hour ago, for clocks that differ."""
     begin = statement.now()
     return Key(
-        public=base64.b64encode(public).decode(),
+        public=base64.b64encode(bytes.fromhex(public.keyval["public"])).decode(),
         not_before=statement.stamp(begin - timedelta(hours=1)),
         not_after=statement.stamp(begin + timedelta(days=days)),
         roles=roles,
@@ -254,54 +263,21 @@ def fresh_key(
     )
 
 
-@dataclass(frozen=True)
-class KeySigner:
-    """A private key in this process."""
-
-    #: never printed
-    private: Any = field(repr=False)
-
-    @property
-    def public(self) -> bytes:
-        """The raw public key, 32 bytes."""
-        return bytes(self.private.public_key().public_bytes_raw())
-
-    @property
-    def key_id(self) -> str:
-        """Sha256 of the raw public key, hex."""
-        return hashlib.sha256(self.public).hexdigest()
-
-    def sign(self, message: bytes) -> bytes:
-        """Return the Ed25519 signature of ``message``, 64 bytes."""
-        return bytes(self.private.sign(message))
-
-    @classmethod
-    def from_pem(cls, text: bytes) -> Self:
-        """Return the signer of an unencrypted PKCS#8 key; a ``StatementError`` repeats nothing of the text."""
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-        try:
-            private = load_pem_private_key(text, password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            private = None
-        if not isinstance(private, Ed25519PrivateKey):
-            raise StatementError("the signing key is no unencrypted Ed25519 private key in PEM; run privgate keys init")
-        return cls(private)
-
-    def pem(self) -> bytes:
-        """Return the private key as unencrypted PKCS#8."""
-        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-        return bytes(self.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+def new_key(private: Ed25519PrivateKey | None = None) -> CryptoSigner:
+    """Return what signs by a private key, a new random one if absent."""
+    private = private or Ed25519PrivateKey.generate()
+    return CryptoSigner(private, _public(private.public_key()))
 
 
-def new_key() -> KeySigner:
-    """Return a new random key."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    return KeySigner(Ed25519PrivateKey.generate())
+def signer_from_pem(text: bytes) -> CryptoSigner:
+    """Return the signer of an unencrypted PKCS#8 key; a ``StatementError`` repeats nothing of the text."""
+    try:
+        private = load_pem_private_key(text, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        private = None
+    if not isinstance(private, Ed25519PrivateKey):
+        raise StatementError("the signing key is no unencrypted Ed25519 private key in PEM; run privgate keys init")
+    return new_key(private)
 
 
 @dataclass(frozen=True)
@@ -313,41 +289,52 @@ class CommandSigner:
     #: of the key that the command uses
     key_id: str
 
-    def sign(self, message: bytes) -> bytes:
+    def sign(self, payload: bytes) -> Signature:
         """Return what the command answers; ``StatementError``: it failed, hung for a minute, or gave no signature."""
         try:
             done = subprocess.run(  # noqa: S603  the operator's own command, without a shell
-                shlex.split(self.command), input=message, capture_output=True, timeout=60, check=True
+                shlex.split(self.command), input=payload, capture_output=True, timeout=60, check=True
             )
             signature = base64.b64decode(done.stdout.strip(), validate=True)
         except (OSError, subprocess.SubprocessError, ValueError) as exc:
             raise StatementError(f"the signer command did not sign ({type(exc).__name__}); run it by hand") from exc
         if len(signature) != 64:
             raise StatementError(f"the signer command answered {len(signature)} bytes, an Ed25519 signature has 64")
-        return signature
+        return Signature(self.key_id, signature.hex())
 
 
-Signer = KeySigner | CommandSigner
+AnySigner = Signer | CommandSigner
 
 
 def signer_from(
     *,
     key_file: Path | None = None,
     command: str | None = None,
-    command_key_id: str | None = None,
+    key_id: str | None = None,
     environment: Mapping[str, str] | None = None,
-) -> Signer:
-    """Return the signer of a file, a command or the environment; ``UsageError``: there is none, or others read it."""
+    trust: TrustStore | None = None,
+) -> AnySigner:
+    """Return the signer of a file, a command or the environment; ``UsageError``: there is none, or others read it.
+
+    A URI of securesystemslib's in the place of a file (``awskms:…``) takes the key ``key_id`` of the trust store.
+    """
+    if key_file is not None and str(key_file).partition(":")[0] in SIGNER_FOR_URI_SCHEME:
+        if trust is None or not key_id:
+            raise UsageError("a key in a service needs its id and the trust store that lists it: --key-id and --config")
+        try:
+            return Signer.from_priv_key_uri(str(key_file), trust.key(key_id).verifier)
+        except Exception as exc:
+            raise UsageError(f"signing key {str(key_file)!r} cannot be used: {exc}") from exc
     if key_file is not None:
-        return KeySigner.from_pem(private_bytes(key_file))
+        return signer_from_pem(private_bytes(key_file))
     if command is not None:
-        if not command_key_id:
+        if not key_id:
             raise UsageError("a signer command needs the id of its key; give --key-id, as privgate keys show prints it")
-        return CommandSigner(command, command_key_id)
+        return CommandSigner(command, key_id)
     held = (os.environ if environment is None else environment).get(KEY_VARIABLE)
     if not held:
         raise UsageError(f"no signing key: give --key FILE or --signer-command, or set {KEY_VARIABLE}")
-    return KeySigner.from_pem(held.encode())
+    return signer_from_pem(held.encode())
 
 
 def private_bytes(path: Path) -> bytes:
@@ -362,7 +349,8 @@ def private_bytes(path: Path) -> bytes:
     return content
 
 
-def seal(body: Mapping[str, Any], signer: Signer) -> Envelope:
+def seal(body: Mapping[str, Any], signer: AnySigner) -> Envelope:
     """Return a statement in a signed envelope."""
     unsigned = Envelope(statement.payload(body), ())
-    return replace(unsigned, signatures=((signer.key_id, signer.sign(unsigned.signed)),))
+    signature = signer.sign(unsigned.signed)
+    return replace(unsigned, signatures=((signature.keyid, bytes.fromhex(signature.signature)),))

@@ -1,9 +1,12 @@
 """Is the registry really guarded, and will what is in production still count next week: questions with answers."""
 
 import os
+import secrets
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
@@ -12,12 +15,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from privgate.errors import PrivgateError, RegistryError
-from privgate.guard import lookalikes, statement
-from privgate.guard.guard_config import Guard
-from privgate.guard.rows import is_prompt
-from privgate.guard.verifying import verify
+from privgate.guard import statement
+from privgate.guard.config import Guard, fold
+from privgate.guard.verification import verify
 from privgate.guard.writes import PROBE
 from privgate.registry.client import answering, connect, list_pages
+from privgate.registry.rest import session
 from privgate.training import isolation
 
 _SOON = timedelta(days=14)
@@ -46,7 +49,8 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
         ("do the keys count", lambda: _keys(guard)),
         ("is the audit log whole", lambda: _audit_log(guard)),
         ("does everything released verify", lambda: _released(client, guard)),
-        ("does a name look like a protected one", lambda: _lookalikes(client, guard)),
+        ("do released files stay as they are", lambda: _files(client, guard)),
+        ("can all names be released", lambda: _names(client, guard)),
         ("do the webhooks wake anybody", lambda: _webhooks(client)),
         ("can training code be boxed", _boxes),
     )
@@ -120,30 +124,33 @@ def _audit_log(guard: Guard) -> Iterator[DoctorAnswer]:
         yield _FINE(f"the audit log is whole: {sum(1 for _ in log.lines())} events")
 
 
-def released(client: Any, guard: Guard) -> Iterator[tuple[str, str]]:
-    """Give (exact URI, target) of every version that holds a protected alias or stage, or lies in a protected model.
+def released(client: Any, guard: Guard) -> Iterator[tuple[str, str, str]]:
+    """Give (model, "/version", target) of all that holds a protected alias or stage, or lies in a protected model.
 
     Each protected alias is asked for on each model, as a reader asks: what the registry answers is what is served.
-    Aliases that look like a protected one are given, too, and what cannot be read: verifying it says so.
+    What cannot be read is given, too, by "@alias" or a number that may be: verifying it says so.
     """
     models = _list_models(client)
     for model in models:
         held = {alias: f"/{version}" for alias, version in dict(model.aliases).items() if guard.alias_meant(alias)}
         for alias in sorted(guard.aliases):
-            if (place := _holder(client, model.name, alias)) is not None:
-                held[alias] = place
-        for alias, place in sorted(held.items()):
-            if not (alias in guard.aliases and _is_prompt(client, model, place[1:])):
-                yield f"models:/{model.name}{place}", alias
+            answer = _ask(client, "get_model_version_by_alias", model.name, alias)
+            if answer is not None:
+                held[alias] = f"/{answer.version}" if answer.version else f"@{alias}"
+        yield from ((model.name, place, alias) for alias, place in sorted(held.items()))
     with answering("listing model versions"):
         versions = list(list_pages(client.search_model_versions))
     listed = {held.name for held in versions}
-    versions += [held for model in models if model.name not in listed for held in _hidden(client, guard, model)]
+    for model in (m for m in models if m.name not in listed):  # MLflow hides all of who calls itself a prompt
+        newest = max((int(latest.version) for latest in model.latest_versions), default=0)
+        asked = (_ask(client, "get_model_version", model.name, str(n)) for n in range(1, newest + 1))
+        versions += [held for held in asked if held is not None]
     for held in versions:
-        if lookalikes.fold(held.current_stage or "") in guard.stages:
-            yield f"models:/{held.name}/{held.version}", held.current_stage
+        # what does not answer may hold any stage
+        if fold(held.current_stage or "") in guard.stages or (isinstance(held, SimpleNamespace) and guard.stages):
+            yield held.name, f"/{held.version}", held.current_stage or min(guard.stages)
         elif guard.protects_model(held.name):
-            yield f"models:/{held.name}/{held.version}", ""
+            yield held.name, f"/{held.version}", ""
 
 
 def _list_models(client: Any) -> list[Any]:
@@ -153,76 +160,111 @@ def _list_models(client: Any) -> list[Any]:
         return [*list_pages(search), *list_pages(search, "tags.`mlflow.prompt.is_prompt` = 'true'")]
 
 
-def _hidden(client: Any, guard: Guard, model: Any) -> Iterator[Any]:
-    """Give the versions of a model that MLflow lists nowhere because one of them calls itself a prompt."""
-    newest = max((int(latest.version) for latest in model.latest_versions), default=0)
-    for number in range(1, newest + 1):
-        try:
-            held = _ask(client, "get_model_version", model.name, str(number))
-        except RegistryError:  # it may hold any stage
-            held = SimpleNamespace(name=model.name, version=number, current_stage=min(guard.stages, default=""))
-        if held is not None and not _is_prompt(client, model, str(number)):
-            yield held
-
-
-def _holder(client: Any, name: str, alias: str) -> str | None:
-    """Return "/version" of what a reader of an alias is given, "@alias" if it cannot be read, None if there is none."""
-    try:
-        held = _ask(client, "get_model_version_by_alias", name, alias)
-    except RegistryError:
-        return f"@{alias}"
-    return None if held is None else f"/{held.version}"
-
-
-def _ask(client: Any, method: str, *names: str) -> Any:
-    """Return what the registry answers past the client's own methods, which hide prompts; None where nothing is."""
+def _ask(client: Any, method: str, name: str, what: str) -> Any:
+    """Return a version past the client's own methods, which hide prompts; None where nothing is, bare if unreadable."""
     from mlflow.exceptions import MlflowException
 
-    with answering("asking the registry as a reader does"):
+    with suppress(RegistryError), answering("asking the registry as a reader does"):
         try:
-            return getattr(client._get_registry_client(), method)(*names)  # noqa: SLF001  loading a model asks this, too
+            return getattr(client._get_registry_client(), method)(name, what)  # noqa: SLF001  loading a model asks this
         except MlflowException as exc:
             if exc.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
                 return None
             raise
-
-
-def _is_prompt(client: Any, model: Any, version: str) -> bool:
-    """Whether a version is a prompt; what cannot be read is none."""
-    try:
-        held = _ask(client, "get_model_version", model.name, version)
-    except RegistryError:
-        return False
-    tags = model._tags  # noqa: SLF001  its public tags leave out the one that is looked for
-    return held is not None and is_prompt(held.source, held.source, held.tags, tags)
+    number = what if method == "get_model_version" else ""
+    return SimpleNamespace(name=name, version=number, current_stage="")
 
 
 def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
     """Verify everything that is released: this finds what went around the gate, and what changed behind it."""
-    seen = set[tuple[str, str]]()
-    soon = statement.now() + _SOON
-    for uri, target in released(client, guard):  # one after the other: a listing may break behind the first
-        if (uri, target) in seen:
-            continue
-        seen.add((uri, target))
-        where = f"{uri} as {target!r}" if target else uri
-        try:
-            expires = verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri)).claims.expires
-        except PrivgateError as exc:
-            gone = target and "RESOURCE_DOES_NOT_EXIST" in str(exc)
-            step = f"; move {target!r} to a version that verifies, or delete it" if gone else ""
-            yield _WRONG(f"{where} is released but does not verify: {exc}{step}")
-            continue
-        end = f", but its statement expires on {expires.date()}; check and sign again" if expires < soon else ""
-        yield DoctorAnswer("look" if end else "fine", f"{where} verifies{end}")
+    seen = set[tuple[str, str, str]]()
+    for held in released(client, guard):  # one after the other: a listing may break behind the first
+        if held not in seen:
+            seen.add(held)
+            yield _verified(client, guard, *held)
     if not seen:
         yield _FINE("nothing is released")
 
 
-def _lookalikes(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
+def _verified(client: Any, guard: Guard, name: str, place: str, target: str) -> DoctorAnswer:
+    uri, soon = f"models:/{name}{place}", statement.now() + _SOON
+    where = f"models:/{name:.300}{place}" + (f" as {target!r}" if target else "")
+    if guard.excepts(name):
+        return _FINE(f"{where} needs no statement: the guard's configuration excepts its model")
+    try:
+        expires = verify(uri, guard, target=target or None, tracking_uri=str(client.tracking_uri)).claims.expires
+    except Exception as exc:  # noqa: BLE001  one that cannot be read must not hide the others
+        why = f"{exc}" if isinstance(exc, PrivgateError) else f"it cannot be read ({type(exc).__name__})"
+        gone = target and "RESOURCE_DOES_NOT_EXIST" in why
+        step = f"; move {target!r} to a version that verifies, or delete it" if gone else ""
+        return _WRONG(f"{where} is released but does not verify: {why:.2000}{step}")
+    end = f", but its statement expires on {expires.date()}; check and sign again" if expires < soon else ""
+    return DoctorAnswer("look" if end else "fine", f"{where} verifies{end}")
+
+
+def _files(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
+    """Try to delete what does not exist below one released version, and look at the lock of each bucket."""
+    if not guard.check_files:
+        yield _LOOK("promotions do not compare files; set check_files: true in the guard's configuration")
+    versions = {(name, place[1:]) for name, place, _ in released(client, guard) if place.startswith("/")}
+    with answering("asking where released files lie"):
+        places = sorted({str(client.get_model_version_download_uri(*version)) for version in versions})
+    if served := next((place for place in places if place.startswith("mlflow-artifacts:")), ""):
+        yield _probe_files(str(client.tracking_uri), served)
+    for bucket in sorted({urllib.parse.urlsplit(place).netloc for place in places if place.startswith("s3:")}):
+        yield _look_at_lock(bucket)
+
+
+def _probe_files(address: str, place: str) -> DoctorAnswer:
+    """Return whether the server refuses to delete a random name, which does not exist, below a released version."""
+    import requests
+
+    path = urllib.parse.quote(f"{urllib.parse.urlsplit(place).path.strip('/')}/privgate-probe-{secrets.token_hex(8)}")
+    try:
+        url = f"{address.rstrip('/')}/api/2.0/mlflow-artifacts/artifacts/{path}"
+        answer = session().delete(url, timeout=30)
+    except requests.RequestException as exc:
+        raise RegistryError(f"the server's artifacts do not answer ({type(exc).__name__})") from exc
+    if answer.status_code == 403 and "which is released" in answer.text:
+        return _FINE("files of released versions stay as they are: the server refused a probe below one")
+    if answer.status_code == 403:
+        return _LOOK("this user may not delete artifacts, so that nobody knows who may; ask as an administrator")
+    return _WRONG(
+        "whoever reaches the server may change files of released versions: start it with --artifacts-destination "
+        "privgate:<destination>"
+    )
+
+
+def _look_at_lock(bucket: str) -> DoctorAnswer:
+    """Return whether a bucket keeps old versions of what clients reach past the server."""
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError:
+        return _LOOK(f"bucket {bucket!r} is reached past the server; install boto3 to look at its object lock")
+    try:
+        endpoint = os.environ.get("MLFLOW_S3_ENDPOINT_URL") or None
+        held = boto3.client("s3", endpoint_url=endpoint).get_object_lock_configuration(Bucket=bucket)
+        rule = held["ObjectLockConfiguration"].get("Rule", {}).get("DefaultRetention", {})
+    except (BotoCoreError, ClientError) as exc:
+        code = exc.response["Error"]["Code"] if isinstance(exc, ClientError) else type(exc).__name__
+        if "ObjectLockConfigurationNotFound" not in code:
+            return _LOOK(f"the object lock of bucket {bucket!r} cannot be read ({code})")
+        rule = {}
+    if rule.get("Mode") == "COMPLIANCE":
+        return _FINE(f"bucket {bucket!r} keeps what is written: object lock, compliance")
+    return _WRONG(
+        f"clients reach bucket {bucket!r} past the server and it has no object lock: set a default retention in mode "
+        "COMPLIANCE, or serve files by the server"
+    )
+
+
+def _names(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
+    for name in guard.odd_names():
+        yield _LOOK(f"the configuration names {name!a}, under which nothing can be released")
     for name in dict.fromkeys(str(model.name) for model in _list_models(client)):
-        if meant := guard.model_meant(name):
-            yield _WRONG(f"model {name!a} may be taken for one of {meant!r}, which is protected; rename it")
+        if problem := guard.problem(name):
+            yield _LOOK(f"model {name[:80]!a}: {problem}")
 
 
 def _boxes() -> Iterator[DoctorAnswer]:
