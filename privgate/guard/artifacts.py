@@ -268,8 +268,13 @@ def _ask_server(client: Any, guard: "Guard", touching: Any) -> Iterator[Held]:
         name, _, version = uri.removeprefix("models:/").rpartition("/")
         held = tagged.get(uri)
         key = (uri, None if held is None else held.creation_timestamp)
-        if key not in _ADDRESSES or held is None:
-            _ADDRESSES[key] = str(client.get_model_version_download_uri(name, version))
+        try:
+            if key not in _ADDRESSES or held is None:
+                _ADDRESSES[key] = str(client.get_model_version_download_uri(name, version))
+        except MlflowException as exc:
+            if exc.error_code == "RESOURCE_DOES_NOT_EXIST":  # an alias of nothing serves no files
+                continue
+            raise
         if touching(_ADDRESSES[key]):
             targets = (known[uri],) if uri in known else ()
             yield Held(name, version, _ADDRESSES[key], targets, "" if held is None else str(held.tags[TAG]))

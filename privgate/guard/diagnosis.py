@@ -206,10 +206,13 @@ def _files(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
     """Try to delete what does not exist below one released version, and look at the lock of each bucket."""
     if not guard.check_files:
         yield _LOOK("promotions do not compare files; set check_files: true in the guard's configuration")
-    versions = {(name, place[1:]) for name, place, _ in released(client, guard) if place.startswith("/")}
-    with answering("asking where released files lie"):
-        places = sorted({str(client.get_model_version_download_uri(*version)) for version in versions})
-    if served := next((place for place in places if place.startswith("mlflow-artifacts:")), ""):
+    held = {(name, place) for name, place, _ in released(client, guard) if not guard.excepts(name)}
+    versions = {(name, place[1:]) for name, place in held if place.startswith("/")}
+    places = set[str]()
+    for version in sorted(versions):
+        with suppress(RegistryError), answering("asking where released files lie"):  # that one does not verify, either
+            places.add(str(client.get_model_version_download_uri(*version)))
+    if served := min((place for place in places if place.startswith("mlflow-artifacts:")), default=""):
         yield _probe_files(str(client.tracking_uri), served)
     for bucket in sorted({urllib.parse.urlsplit(place).netloc for place in places if place.startswith("s3:")}):
         yield _look_at_lock(bucket)

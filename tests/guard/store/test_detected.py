@@ -1,7 +1,10 @@
 """What a registry hook cannot reach: verify and doctor find it, and say what it is."""
 
+import shutil
+
 import mlflow
 import pytest
+from requests import HTTPError
 
 from privgate.errors import DigestMismatchError, PrivgateError, StatementError, SubjectError
 from privgate.guard.config import Guard
@@ -20,7 +23,7 @@ def answers(guard, registry, state):
     return [a.text for a in examine(guard, tracking_uri=registry.address) if a.state == state]
 
 
-def test_a_released_version_verifies_by_alias_and_by_number(registry, guard, name, tmp_path):
+def test_a_released_version_verifies_by_alias_and_by_number(registry, guard, guarded_folder, name, tmp_path):
     version = registry.log(name)
     registry.release(name, version, tmp_path)
     registry.client.set_registered_model_alias(name, "production", version)
@@ -31,9 +34,22 @@ def test_a_released_version_verifies_by_alias_and_by_number(registry, guard, nam
     run_id = registry.client.get_logged_model(model_id).tags["privgate.reports_run"]
     registry.client.log_artifacts(run_id, later, f"privgate_reports/{model_id}/dtp-1")
     assert verify(f"models:/{name}@production", guard, tracking_uri=registry.address)
-    registry.client.log_model_artifacts(model_id, later, "privgate/reports/dtp-1")  # where earlier versions kept them
+    with pytest.raises(HTTPError, match="403"):
+        registry.client.log_model_artifacts(model_id, later, "privgate/reports/dtp-1")
+    assert any("the server refused a probe below one" in text for text in answers(guard, registry, "fine"))
+    place = registry.client.get_model_version_download_uri(name, version).removeprefix("mlflow-artifacts:/")
+    shutil.copy(f"{later}/later.html", guarded_folder / "artifacts" / place)  # whoever has the disk asks nobody
     with pytest.raises(DigestMismatchError, match=r"later\.html"):
         verify(f"models:/{name}@production", guard, tracking_uri=registry.address)
+
+
+def test_a_release_whose_logged_model_was_deleted_is_found(registry, guard, name, tmp_path):
+    version = registry.log(name)
+    registry.release(name, version, tmp_path)
+    registry.client.set_registered_model_alias(name, "production", version)
+    registry.client.delete_logged_model(registry.client.get_model_version(name, version).source.rpartition("/")[2])
+
+    assert any(f"models:/{name}/{version}" in text for text in answers(guard, registry, "wrong"))
 
 
 def _folder(tmp_path, file):

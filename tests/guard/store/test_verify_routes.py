@@ -4,7 +4,6 @@ import base64
 import datetime as dt
 import ipaddress
 import json
-import os
 import ssl
 import subprocess
 import sys
@@ -17,8 +16,9 @@ import pytest
 
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard.config import Guard
+from privgate.guard.signing import TAG
 from privgate.guard.verification import verify
-from privgate.registry import client, named, rest, stored_files
+from privgate.registry import client, named, rest
 from privgate.registry import reports as report_place
 
 
@@ -44,7 +44,6 @@ def both(registry, guard, monkeypatch):
         with monkeypatch.context() as patch:
             for asked in (client, named):
                 patch.setattr(asked, "connect", refuse)
-            patch.setattr(stored_files, "download", refuse)
             quick = outcome(uri, guard, registry.address, **options)
         with monkeypatch.context() as patch:
             patch.setattr(rest, "address_for", lambda _: None)
@@ -74,7 +73,9 @@ def change(registry, location, file, content=b"x", method="PUT"):
 
 
 @pytest.mark.server
-def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(registry, both, name, tmp_path):
+def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(
+    registry, guarded_folder, both, name, tmp_path
+):
     version, unsigned = registry.log(name), registry.log(name, payload="other")
     for file in ("deep/er/ünï code (1).bin", "deep/a b.txt", "empty.txt"):
         put(registry, name, version, file, b"" if file == "empty.txt" else b"x" * 3_000_000)
@@ -92,7 +93,8 @@ def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(
         ("models:/no such model/1", "RegistryError"),
     ):
         assert both(asked)[0] == why, asked
-    put(registry, name, version, "deep/a b.txt", b"stolen")
+    place = registry.client.get_model_version_download_uri(name, version).removeprefix("mlflow-artifacts:/")
+    (guarded_folder / "artifacts" / place / "deep" / "a b.txt").write_bytes(b"stolen")  # past the server
     assert both(f"models:/{name}@production")[0] == "DigestMismatchError"
 
 
@@ -111,46 +113,30 @@ def test_both_ways_want_the_evidence(registry, both, name, tmp_path):
         assert words in both(f"models:/{name}/{version}", target="production")[1]
 
 
-@pytest.mark.quick(2)
-@pytest.mark.server
-@pytest.mark.parametrize("file", ["a%41.txt", "q?x=1", "same/same", "tab\there", " leading", "a;b", "~$x&y='z'"])
-def test_a_name_that_clients_read_differently_is_left_to_mlflow(registry, guard, name, tmp_path, file, monkeypatch):
-    """Files called oddly before the check: MLflow's own client decides what they are, then as now."""
-    version = registry.log(name)
-    put(registry, name, version, file)
-    answers = []
-    for route in (rest.address_for, lambda _: None):
-        monkeypatch.setattr(rest, "address_for", route)
-        try:
-            registry.release(name, version, tmp_path / str(len(answers)))
-        except Exception as exc:  # noqa: BLE001  MLflow's client cannot download some of these: then nothing is signed
-            answers.append(type(exc).__name__)
-            continue
-        answers.append(outcome(f"models:/{name}/{version}", guard, registry.address, target="production")[:2])
-    assert answers[0] == answers[1]
-
-
-def run_verify(site, uri, address, **environment):
+def run_verify(site, folder, *options):
     """Run the command in a process of its own; return its exit code, its words, and what it imported."""
     code = (
         "import sys\nfrom privgate.__main__ import run\ncode = run(sys.argv[1:])\n"
         "print(sorted({m.partition('.')[0] for m in sys.modules}))\nsys.exit(code)"
     )
-    command = ["verify", uri, "--config", str(site.config), "--policy", "dtp-1", "--tracking-uri", address]
+    command = ["verify", str(folder), "--config", str(site.config), "--policy", "dtp-1", *options]
     done = subprocess.run(
         [sys.executable, "-c", code, *command],
-        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     *said, imported = done.stdout.splitlines() or [""]
     return done.returncode, "\n".join(said) + done.stderr, imported
 
 
 @pytest.mark.server
-def test_the_command_loads_no_training_environment(registry, site, name, tmp_path):
+def test_a_folder_is_verified_without_mlflow(registry, site, guarded_folder, name, tmp_path):
     version = registry.log(name)
     registry.release(name, version, tmp_path)
-    registry.client.set_registered_model_alias(name, "production", version)
-    code, said, imported = run_verify(site, f"models:/{name}@production", registry.address)
+    place = registry.client.get_model_version_download_uri(name, version).removeprefix("mlflow-artifacts:/")
+    verdict = tmp_path / "verdict.dsse.json"
+    verdict.write_text(registry.client.get_model_version(name, version).tags[TAG])
+    options = ("--statement", str(verdict), "--target", "production")
+    code, said, imported = run_verify(site, guarded_folder / "artifacts" / place, *options)
     assert (code, "verified: " in said) == (0, True), said
     assert "'cryptography'" in imported
     for heavy in ("mlflow", "sklearn", "pandas", "scipy", "great_expectations", "torch", "sqlalchemy", "matplotlib"):
@@ -201,23 +187,6 @@ def serving():
 
 ROW = {"name": "m", "version": "1", "source": "models:/m-1", "creation_timestamp": 5,
        "tags": [{"key": "a", "value": "b"}]}  # fmt: skip
-LISTS = [
-    *(([{"path": path, "is_dir": folder}], None) for path, folder in
-      (("../up", False), ("a/b", False), ("/etc/passwd", False), ("..", True))),
-    ([{"path": "twice", "is_dir": False}] * 2, None),
-    *((files, "not MLflow's") for files in ([{"path": "x"}], ["x"], {})),
-]  # fmt: skip
-ODD = [*(({"files": files}, says) for files, says in LISTS), ([], "not MLflow's"), (b"<html>log in</html>", "listing")]
-
-
-@pytest.mark.quick(4)
-@pytest.mark.parametrize(("listed", "says"), ODD)
-def test_a_listing_that_is_odd_is_left_to_mlflow_or_refused(serving, listed, says, monkeypatch):
-    server, asked, location = serving(lambda _: (200, listed)), [], "mlflow-artifacts:/1/models/m-1/artifacts"
-    monkeypatch.setattr(stored_files, "download", lambda *a, **k: asked.append(a) or (_ for _ in ()).throw(KeyError))
-    with pytest.raises(RegistryError if says else KeyError, match=says):
-        stored_files.stored_files(rest.RestClient(server.address), location).__enter__()
-    assert bool(asked) is (says is None)
 
 
 @pytest.mark.quick(3)

@@ -576,20 +576,6 @@ FOUND = [
 ]
 
 
-def overwritten_by_the_artifact_interface(a):
-    place = a.client.get_model_version_download_uri("credit", a.good).removeprefix("mlflow-artifacts:/")
-    request = urllib.request.Request(
-        f"{a.registry.address}/api/2.0/mlflow-artifacts/artifacts/{place.lstrip('/')}/weights.json", b"{}", method="PUT"
-    )
-    urllib.request.urlopen(request, timeout=30)
-
-
-def added_as_an_artifact_of_the_logged_model(a):
-    (a.tmp_path / "more").mkdir()
-    (a.tmp_path / "more" / "more.py").write_text("stolen = True")
-    a.client.log_model_artifacts(a.source(a.good).rpartition("/")[2], str(a.tmp_path / "more"))
-
-
 def folder_that_is_a_link(a):
     (a.place(a.good) / "extra").symlink_to("/etc")
 
@@ -609,8 +595,7 @@ def logged_model_deleted(a):
 
 FOUND = [
     *FOUND,
-    overwritten_by_the_artifact_interface,
-    added_as_an_artifact_of_the_logged_model,
+    logged_model_deleted,
     folder_that_is_a_link,
     pipe_among_the_files,
     evidence_replaced,
