@@ -323,7 +323,7 @@ def signer_from(
             raise UsageError("a key in a service needs its id and the trust store that lists it: --key-id and --config")
         try:
             return Signer.from_priv_key_uri(str(key_file), trust.key(key_id).verifier)
-        except Exception as exc:  # noqa: BLE001  each service has errors of its own
+        except Exception as exc:
             raise UsageError(f"signing key {str(key_file)!r} cannot be used: {exc}") from exc
     if key_file is not None:
         return signer_from_pem(private_bytes(key_file))
