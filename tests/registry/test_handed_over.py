@@ -1,6 +1,5 @@
 """The deciding job over a folder that whoever ran the audit made: one sentence, and nothing of the signer's told."""
 
-import copy
 import json
 import os
 import shutil
@@ -11,10 +10,9 @@ import pytest
 
 from privgate import github
 from privgate.__main__ import run
-from privgate.evidence import Evidence
 from privgate.guard import checks
 from privgate.guard.keys import TrustStore, fresh_key
-from privgate.guard.signing import SigningRequest, attach_statement, sign
+from privgate.guard.signing import attach_statement, sign
 
 SECRET = "what-the-signer-alone-may-read"
 
@@ -210,12 +208,6 @@ def test_only_a_box_is_one(folder, decide, said):
 
 
 @pytest.mark.attack("32 a refusal without a box", "sign", "signed")
-def test_a_refusal_needs_no_box(folder):
-    document = json.loads((folder / "report.json").read_text())
-    evidence = Evidence.from_payload(copy.deepcopy(document["evidence"]))
-    SigningRequest(unboxed=False).refuse_others(evidence, releases=False)
-
-
 @pytest.mark.attack("32 whoever runs the check writes that there was a box", "sign", "signed: the host's word, as said")
 def test_the_host_of_the_check_is_believed_about_its_box(checked, signer, decide, folder):
     """Nothing shows it: so the audit demands the box before any code of the author's runs."""
