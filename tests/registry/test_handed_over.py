@@ -207,7 +207,6 @@ def test_only_a_box_is_one(folder, decide, said):
     assert "without a box" in refused(decide(ISOLATION="bubblewrap"))
 
 
-@pytest.mark.attack("32 a refusal without a box", "sign", "signed")
 @pytest.mark.attack("32 whoever runs the check writes that there was a box", "sign", "signed: the host's word, as said")
 def test_the_host_of_the_check_is_believed_about_its_box(checked, signer, decide, folder):
     """Nothing shows it: so the audit demands the box before any code of the author's runs."""

@@ -94,6 +94,7 @@ TERMS = [
 ]
 
 
+@pytest.mark.attack("32 a refusal without a box", "sign", "signed")
 @pytest.mark.parametrize(("changes", "why", "signed"), TERMS, ids=str)
 def test_who_signs_refuses_what_the_guard_would(world, changes, why, signed):
     moments = {name: world.now + by for name, by in changes.items() if isinstance(by, timedelta)}
