@@ -19,7 +19,7 @@ from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.guard import statement
-from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, boxed, check_terms, row_and_statement, stored_evidence
+from privgate.guard.checks import EVIDENCE_FILE, TAG, check_terms, row_and_statement, stored_evidence
 from privgate.guard.config import Guard, Terms, refuse_name
 from privgate.guard.keys import AnySigner, seal
 from privgate.guard.statement import Claims, Envelope
@@ -60,8 +60,6 @@ class SigningRequest:
         ran = {p.name for p in evidence.preconditions if p.outcome in _FINE}
         if releases and (missing := [name for name in CONTROLS if name not in ran]):
             raise StatementError(f"the report approves without the control {missing[0]!r}; check again")
-        if releases and not (self.unboxed or boxed(evidence.run.isolation)):
-            raise StatementError(UNBOXED)
 
 
 def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) -> None:
@@ -297,22 +295,22 @@ def _sign(
         withheld=bool(evidence_given.subject.get("file")),
         workspace=row.workspace,
     )
-    refuse_unread(claims, policy, guard, statement.now())
+    refuse_unread(claims, policy, guard, unboxed=asked.unboxed)
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = replace(claims, evidence=statement.payload_digest(evidence.payload))
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
 
 
-def refuse_unread(claims: Claims, policy: Policy, guard: Guard | None, now: datetime) -> None:
+def refuse_unread(claims: Claims, policy: Policy, guard: Guard | None, *, unboxed: bool) -> None:
     """Raise ``StatementError`` for what the guard would refuse, as far as the signer knows it."""
     if not claims.passed:
-        check_terms(claims, None, now)
+        check_terms(claims, None, statement.now())
         return
     for model, target in claims.targets:
         terms = Terms(claims.registry, policy.digest, policy.name, withheld=True)
         terms = terms if guard is None else guard.terms(target, model)
-        # whoever verifies may accept both by an option
-        check_terms(claims, replace(terms, accept_advisory=True, accept_unboxed=True), now)
+        # an advisory statement says so, and whoever verifies may accept it by an option
+        check_terms(claims, replace(terms, accept_advisory=True, accept_unboxed=unboxed), statement.now())
 
 
 def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:

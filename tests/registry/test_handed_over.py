@@ -1,6 +1,5 @@
 """The deciding job over a folder that whoever ran the audit made: one sentence, and nothing of the signer's told."""
 
-import copy
 import json
 import os
 import shutil
@@ -11,10 +10,9 @@ import pytest
 
 from privgate import github
 from privgate.__main__ import run
-from privgate.evidence import Evidence
 from privgate.guard import checks
 from privgate.guard.keys import TrustStore, fresh_key
-from privgate.guard.signing import SigningRequest, attach_statement, sign
+from privgate.guard.signing import attach_statement, sign
 
 SECRET = "what-the-signer-alone-may-read"
 
@@ -207,13 +205,6 @@ def test_what_the_operator_said_of_one_signing_he_may_say_of_its_renewal(checked
 def test_only_a_box_is_one(folder, decide, said):
     change(folder, lambda d: d["evidence"]["run"].update(isolation=said))
     assert "without a box" in refused(decide(ISOLATION="bubblewrap"))
-
-
-@pytest.mark.attack("32 a refusal without a box", "sign", "signed")
-def test_a_refusal_needs_no_box(folder):
-    document = json.loads((folder / "report.json").read_text())
-    evidence = Evidence.from_payload(copy.deepcopy(document["evidence"]))
-    SigningRequest(unboxed=False).refuse_others(evidence, releases=False)
 
 
 @pytest.mark.attack("32 whoever runs the check writes that there was a box", "sign", "signed: the host's word, as said")

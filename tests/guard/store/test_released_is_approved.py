@@ -183,31 +183,10 @@ def test_a_source_that_names_another_version_by_now_is_refused(company):
 # 3: names that are patterns
 
 
-@pytest.mark.parametrize(
-    "pattern", ["*", "[c]redit", "!x", *(pytest.param(p, marks=pytest.mark.slow) for p in ("?redit", "cre*"))]
-)
-@pytest.mark.attack("3 a model named like a pattern", "check, registry", "refused")
-def test_a_model_named_like_a_pattern_releases_nothing(company, pattern, tmp_path):
-    name = pattern
-    version = company.registry.log(name)
-    victim = company.registry.log("credit")
-    assert company.release(name) == "check exits with 4"
-    # even a statement that says so, signed by the key itself
-    text = company.registry.sign(name, version, tmp_path, targets=((name, "production"),))
-    company.client.create_registered_model("prod.x")
-    row = company.client.get_model_version(name, version)
-    for attempt in (
-        lambda: company.client.set_registered_model_alias(name, "production", version),
-        lambda: company.client.set_registered_model_alias("credit", "production", victim),
-        lambda: company.registry.create("prod.x", row.source, tags={TAG: text}),
-        lambda: company.client.copy_model_version(f"models:/{name}/{version}", "prod.x"),
-    ):
-        with pytest.raises(MlflowException):
-            attempt()
-    assert company.client.search_model_versions("name='prod.x'") == []
-    copy = company.registry.create("credit", row.source, tags={TAG: text})
-    with pytest.raises(MlflowException, match="privgate"):
-        company.client.set_registered_model_alias("credit", "production", copy.version)
+@pytest.mark.attack("3 a model named like a pattern", "check", "refused")
+def test_a_model_named_like_a_pattern_is_not_checked(company):
+    company.registry.log("[c]redit")
+    assert company.release("[c]redit") == "check exits with 4"
 
 
 @pytest.mark.slow
@@ -425,35 +404,6 @@ def test_no_rename_carries_a_promotion_to_another_name(company, tmp_path, rounds
 
 
 # wanted 6: what a released version rests on
-
-
-@pytest.mark.attack("a valid statement over a released version's", "registry", "refused")
-def test_the_statement_of_a_released_version_is_replaced_only_by_one_that_carries_it(company, tmp_path):
-    registry, client = company.registry, company.client
-    version, other = registry.log("credit"), registry.log("other")
-    registry.release("credit", version, tmp_path)
-    client.set_registered_model_alias("credit", "production", version)
-    foreign = registry.sign("other", other, tmp_path)
-    elsewhere = registry.text(registry.claims("credit", version, tmp_path, targets=(("credit", "staging"),)))
-    older = registry.claims("credit", version, tmp_path)
-    from datetime import timedelta
-
-    older = registry.text(
-        registry.claims(
-            "credit",
-            version,
-            tmp_path,
-            signed=older.signed - timedelta(minutes=2),
-            decided=older.signed - timedelta(minutes=3),
-        )
-    )
-    for text in (foreign, elsewhere, older):
-        with pytest.raises(MlflowException, match="privgate"):
-            client.set_model_version_tag("credit", version, TAG, text)
-    assert company.verify("credit") == 0
-    refusal = registry.text(registry.claims("credit", version, tmp_path, passed=False, outcome="failed"))
-    client.set_model_version_tag("credit", version, TAG, refusal)  # the signer may take it back
-    assert company.verify("credit") == 4
 
 
 def test_statements_of_version_1_are_refused_and_the_doctor_lists_them(company, tmp_path):

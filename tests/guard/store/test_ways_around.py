@@ -93,8 +93,18 @@ class Attacker:
         if status >= 400:
             raise MlflowException(f"{answer.get('error_code')}: {answer.get('message')}")
 
-    def tag(self, text):
-        self.client.set_model_version_tag("credit", self.bad, TAG, text)
+    def tag(self, text, version=None):
+        self.client.set_model_version_tag("credit", version or self.bad, TAG, text)
+
+    def new(self, tags):
+        return self.registry.create("credit", self.source(self.bad), tags).version
+
+    def about_bad(self):
+        return self.registry.claims("credit", self.bad, self.tmp_path)
+
+    def resign(self, **changes):
+        """Sign something else about the version that is released."""
+        self.registry.sign("credit", self.good, self.tmp_path, **changes)
 
     def stage(self, version, stage="Production"):
         self.client.transition_model_version_stage("credit", version, stage)
@@ -102,6 +112,21 @@ class Attacker:
     def alias(self, alias, version="2", name="credit"):
         """Set an alias past the client's own checks."""
         self.client._get_registry_client().store.set_registered_model_alias(name, alias, version)
+
+    def forged(self, key_id=""):
+        """Return an approval of the bad version by a stranger, perhaps under another's id."""
+        raw = json.loads(self.registry.text(self.about_bad(), trusted.new_key()))
+        raw["signatures"][0]["keyid"] = key_id or raw["signatures"][0]["keyid"]
+        return json.dumps(raw)
+
+    def edited(self):
+        """Return a refusal that somebody made an approval."""
+        no = self.registry.claims("credit", self.bad, self.tmp_path, passed=False, outcome="failed")
+        raw = json.loads(self.registry.text(no))
+        said = json.loads(base64.b64decode(raw["payload"]))
+        said["predicate"]["verificationResult"] = "PASSED"
+        said["predicate"][statement.EXTENSION]["outcome"] = "passed"
+        return json.dumps({**raw, "payload": base64.b64encode(json.dumps(said).encode()).decode()})
 
     def replay(self, **changes):
         """Sign something else about the bad version than was found, and promote that."""
@@ -241,6 +266,12 @@ WAYS = [
     ("a location by a detour", "", lambda a: a.named("raw", a.raw_place(), {TAG: a.text})),
     # statements and their terms
     *((f"a tag that is no statement: {t[:9]}", "", lambda a, t=t: a.tag(t)) for t in ("passed", "{}", EMPTY)),
+    ("a stranger's statement", "no trusted key", lambda a: a.tag(a.forged())),
+    ("a stranger's under a trusted id", "not valid", lambda a: a.tag(a.forged(a.guard.trust.keys[0].key_id))),
+    ("a refusal edited into an approval", "not valid", lambda a: a.tag(a.edited())),
+    ("a forged one with a new version", "no trusted key", lambda a: a.promote("credit", a.new({TAG: a.forged()}))),
+    ("another version's on a released one", "", lambda a: a.tag(a.registry.text(a.about_bad()), a.good)),
+    ("a released one's for another target", "not allow", lambda a: a.resign(targets=(("credit", "staging"),))),
     ("an older statement on a released version", "signed later", earlier),
     ("the statement of a released version deleted", "released on it",
      lambda a: a.client.delete_model_version_tag("credit", a.good, TAG)),
@@ -378,32 +409,6 @@ def test_a_recreated_row_does_not_inherit_an_approval(registry, name, tmp_path):
     again = registry.create(name, source, tags={TAG: text})
     said = refused(registry.client.set_registered_model_alias, name, "production", again.version)
     assert "deleted and created again" in said
-
-
-# 7: forged statements
-
-
-def test_a_statement_by_a_stranger_is_refused(registry, name, tmp_path):
-    version = registry.log(name)
-    claims = registry.claims(name, version, tmp_path)
-    forged = json.loads(registry.text(claims, trusted.new_key()))
-    for key in (forged["signatures"][0]["keyid"], registry.site.signer.public_key.keyid):
-        forged["signatures"][0]["keyid"] = key
-        refused(registry.client.set_model_version_tag, name, version, TAG, json.dumps(forged))
-    # smuggled in with the version, where the store does not look until it matters
-    source = registry.client.get_model_version(name, version).source
-    made = registry.create(name, source, tags={TAG: json.dumps(forged)})
-    refused(registry.client.set_registered_model_alias, name, "production", made.version)
-
-
-def test_an_edited_statement_is_refused(registry, name, tmp_path):
-    version = registry.log(name)
-    said = json.loads(registry.text(registry.claims(name, version, tmp_path, passed=False, outcome="failed")))
-    body = json.loads(base64.b64decode(said["payload"]))
-    body["predicate"]["verificationResult"] = "PASSED"
-    body["predicate"][statement.EXTENSION]["outcome"] = "passed"
-    said["payload"] = base64.b64encode(json.dumps(body).encode()).decode()
-    refused(registry.client.set_model_version_tag, name, version, TAG, json.dumps(said), says="not valid")
 
 
 # every route and power of the installed server

@@ -90,9 +90,11 @@ TERMS = [
     ({"task": "regression"}, "judged as regression", True),
     ({"withheld": True}, "does not say that of this model", True),
     ({"outcome": "inconclusive"}, "not an approval", True),
+    ({"isolation": "none"}, "without a box", True),
 ]
 
 
+@pytest.mark.attack("32 a refusal without a box", "sign", "signed")
 @pytest.mark.parametrize(("changes", "why", "signed"), TERMS, ids=str)
 def test_who_signs_refuses_what_the_guard_would(world, changes, why, signed):
     moments = {name: world.now + by for name, by in changes.items() if isinstance(by, timedelta)}
@@ -101,13 +103,13 @@ def test_who_signs_refuses_what_the_guard_would(world, changes, why, signed):
     terms = guard.terms("production", "credit")
     for judge in (
         lambda: checks.check_terms(claims, terms, world.now),
-        lambda: signing.refuse_unread(claims, types.SimpleNamespace(digest="", name=""), guard, world.now),
+        lambda: signing.refuse_unread(claims, types.SimpleNamespace(digest="", name=""), guard, unboxed=False),
     ):
         with pytest.raises(StatementError, match=why) if why else contextlib.nullcontext():
             judge()
     refusal = dataclasses.replace(claims, passed=False, outcome="failed")
     with contextlib.nullcontext() if signed else pytest.raises(StatementError):
-        signing.refuse_unread(refusal, None, guard, world.now)
+        signing.refuse_unread(refusal, None, guard, unboxed=False)
 
 
 def test_an_advisory_statement_counts_where_the_operator_accepts_it(world):
