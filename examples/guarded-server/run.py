@@ -42,7 +42,7 @@ def started(folder: Path) -> tuple[subprocess.Popen, str]:
     store = f"sqlite:///{folder / 'mlflow.db'}"
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1",
                "--backend-store-uri", store, "--registry-store-uri", f"privgate:{store}",
-               "--artifacts-destination", str(folder / "artifacts")]  # fmt: skip
+               "--artifacts-destination", f"privgate:{folder}/artifacts"]  # fmt: skip
     with (folder / "server.log").open("w") as log:
         # MLflow would start eight more processes for jobs that a registry does not need
         own = {"PRIVGATE_GUARD": str(folder / "guard.yaml"), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

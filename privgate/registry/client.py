@@ -134,8 +134,8 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
     except ImportError as exc:  # privgate-verify has none
         raise RegistryError(
-            f"the files at {location} are read by MLflow's own client, which is not installed; serve them by the "
-            "tracking server, mount them here, or keep them in S3"
+            f"the files at {location} are read by MLflow's own client, which is not installed: install "
+            "privgate-verify[mlflow], or download them by any tool and verify that folder with --statement"
         ) from exc
     refuse_files(location, tracking_uri=tracking_uri)
     folder.mkdir(parents=True, exist_ok=True)
