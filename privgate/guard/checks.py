@@ -13,8 +13,7 @@ from privgate.guard.config import Terms
 from privgate.guard.keys import TrustStore
 from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
 from privgate.registry import reports
-from privgate.registry.client import answering
-from privgate.registry.files import stored_files
+from privgate.registry.client import answering, stored_files
 from privgate.registry.named import oddity
 
 #: how far a signer's clock may run ahead of ours

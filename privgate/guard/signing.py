@@ -25,8 +25,7 @@ from privgate.guard.keys import AnySigner, seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.policy import Judged, Policy
 from privgate.registry import reports
-from privgate.registry.client import answering, connect, list_pages
-from privgate.registry.files import stored_files
+from privgate.registry.client import answering, connect, list_pages, stored_files
 from privgate.registry.load import recomputed
 from privgate.registry.named import named
 from privgate.verdict import Finding, Outcome, together

@@ -14,8 +14,8 @@ from privgate.guard import statement
 from privgate.guard.checks import Row, check, check_original, is_copy, row_and_statement, stored_evidence
 from privgate.guard.config import VARIABLE, Guard, Terms
 from privgate.guard.statement import Claims, Envelope
-from privgate.registry.client import reader
-from privgate.registry.files import MLFLOW_META, FolderFiles, stored_files
+from privgate.registry.client import reader, stored_files
+from privgate.registry.files import MLFLOW_META, FolderFiles
 from privgate.registry.named import named
 
 

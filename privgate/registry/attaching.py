@@ -18,8 +18,8 @@ from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
 from privgate.outcome import SCOPES, Outcome
 from privgate.registry import reports
-from privgate.registry.client import ADDRESSES, answering, connect
-from privgate.registry.files import path_part, stored_files
+from privgate.registry.client import ADDRESSES, answering, connect, stored_files
+from privgate.registry.files import path_part
 from privgate.registry.named import named
 from privgate.subject.subject import Subject
 from privgate.verdict import Verdict

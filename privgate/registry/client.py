@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.request import url2pathname
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
-from privgate.registry.files import refuse_files
+from privgate.registry.files import FolderFiles, refuse_files
 from privgate.registry.rest import SKIPPED, RestClient, address_for
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
@@ -152,6 +153,25 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
                 continue
         raise SubjectError(SKIPPED.format(str(path)))
     return copy
+
+
+@contextmanager
+def stored_files(client: Any, location: str) -> Iterator[FolderFiles]:
+    """Give the files at a location, of the client of the registry that named it, or raise a ``RegistryError``."""
+    refuse_files(location, tracking_uri=client.tracking_uri)
+    if (local := _local(location)) is not None:
+        yield FolderFiles(local)
+        return
+    with tempfile.TemporaryDirectory() as place:
+        yield FolderFiles(download(location, Path(place), tracking_uri=client.tracking_uri))
+
+
+def _local(location: str) -> Path | None:
+    parsed = urllib.parse.urlparse(location)
+    if parsed.scheme not in {"", "file"} or (parsed.scheme and parsed.netloc):
+        return None
+    path = Path(url2pathname(parsed.path if parsed.scheme else location))
+    return path if path.is_dir() else None
 
 
 def local_registry(folder: Path, *, experiment: str = "privgate") -> str:

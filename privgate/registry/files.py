@@ -4,16 +4,13 @@ import contextlib
 import os
 import re
 import shutil
-import tempfile
 import unicodedata
 import urllib.parse
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import url2pathname
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
@@ -149,30 +146,9 @@ class FolderFiles:
 _AT_ONCE = 8  # files
 
 
-@contextmanager
-def stored_files(client: Any, location: str) -> Iterator[FolderFiles]:
-    """Give the files at a location, of the client of the registry that named it, or raise a ``RegistryError``."""
-    from privgate.registry.client import download
-
-    refuse_files(location, tracking_uri=client.tracking_uri)
-    if (local := _local(location)) is not None:
-        yield FolderFiles(local)
-        return
-    with tempfile.TemporaryDirectory() as place:
-        yield FolderFiles(download(location, Path(place), tracking_uri=client.tracking_uri))
-
-
 def _hash_at_once(one: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(one, items))
-
-
-def _local(location: str) -> Path | None:
-    parsed = urllib.parse.urlparse(location)
-    if parsed.scheme not in {"", "file"} or (parsed.scheme and parsed.netloc):
-        return None
-    path = Path(url2pathname(parsed.path if parsed.scheme else location))
-    return path if path.is_dir() else None
 
 
 # Whoever logs a model says where its data and files lie; checker, signer and verifier read them outside any box, with

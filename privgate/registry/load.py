@@ -17,18 +17,8 @@ from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import native as environment
 from privgate.registry import training_data
-from privgate.registry.client import ADDRESSES, connect, download
-from privgate.registry.files import (
-    FOLDER,
-    RECIPE,
-    SCHEMA,
-    SOURCES,
-    FolderFiles,
-    all_files,
-    compare,
-    model_files,
-    stored_files,
-)
+from privgate.registry.client import ADDRESSES, connect, download, stored_files
+from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles, all_files, compare, model_files
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import Named, named
 from privgate.registry.requirement_files import check_requirements

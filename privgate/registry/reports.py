@@ -6,8 +6,8 @@ from typing import Any
 
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PrivgateError, SubjectError
-from privgate.registry.client import answering, connect, list_pages
-from privgate.registry.files import OLD_REPORTS, REPORTS, path_part, refuse_files, refuse_written, stored_files
+from privgate.registry.client import answering, connect, list_pages, stored_files
+from privgate.registry.files import OLD_REPORTS, REPORTS, path_part, refuse_files, refuse_written
 from privgate.registry.named import named
 
 #: tag of a logged model that was logged in no run: the run that keeps its reports

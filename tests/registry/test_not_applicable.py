@@ -14,8 +14,7 @@ from privgate.guard import keys as truststore
 from privgate.guard.config import Guard
 from privgate.guard.keys import KNOWN, fresh_key, seal
 from privgate.guard.verification import verify
-from privgate.registry.client import connect
-from privgate.registry.files import stored_files
+from privgate.registry.client import connect, stored_files
 from privgate.registry.named import named
 
 POLICY = "schema: privgate/policy/v1\nname: agents\nversion: '1'\nextends: release-1\nnot_applicable: true\n"

@@ -24,8 +24,7 @@ from privgate.guard.keys import fresh_key, seal
 from privgate.guard.signing import TAG, Signed, attach_statement, row_and_statement
 from privgate.guard.statement import Claims
 from privgate.policy import Policy
-from privgate.registry.client import connect
-from privgate.registry.files import stored_files
+from privgate.registry.client import connect, stored_files
 
 CONFIG = """\
 schema: privgate/guard/v1
