@@ -23,7 +23,7 @@ from privgate.errors import ExitCode, PrivgateError
 from privgate.vocabulary import span
 
 WIDTH = 100  # characters of a line
-_SECONDS = 20.0  # of silence
+_SECONDS = 4.0  # of silence, looked at each second: at most 5
 _WORTH_TELLING = 10.0  # seconds left, from which an estimate is worth a line
 #: a number and the word behind it stay on one line
 _TOGETHER = re.compile(r"(?<=\d) (?=[^\W\d_]|%)")
@@ -46,7 +46,7 @@ _now = _State()
 
 
 def begin(text: str) -> None:
-    """Say what is begun, and from now on at least every 20 s that it goes on."""
+    """Say what is begun, and from now on at least every 5 s that it goes on."""
     with _now.lock:
         _now.label, _now.done, _now.total, _now.left, _now.began = "", 0, 0, math.nan, time.monotonic()
         _say(text)
@@ -63,7 +63,7 @@ def end() -> None:
 
 
 def progress(done: int, total: int, seconds_left: float, label: str = "retraining") -> None:
-    """Draw one line of progress on stderr; where that is no terminal, a line a phase, an estimate and every 20 s."""
+    """Draw one line of progress on stderr; where that is no terminal, a line a phase, an estimate and every 5 s."""
     with _now.lock:
         fresh = label != _now.label
         _now.label, _now.done, _now.total, _now.left = label, done, total, seconds_left
