@@ -25,6 +25,7 @@ GUARD = """
 schema: privgate/guard/v2
 registry: example-registry
 trust: trust.json
+check_files: true
 releases:
   - {models: income, task: classification, policy: dtp-1}
 protected:

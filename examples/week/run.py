@@ -23,6 +23,7 @@ GUARD = """
 schema: privgate/guard/v2
 registry: week
 trust: trust.json
+check_files: true
 releases:
   - {models: "credit-*", task: classification, policy: release-1}
   - {models: "price-*", task: regression, policy: release-1}

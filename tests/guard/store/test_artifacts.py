@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from privgate.guard.diagnosis import _look_at_lock
 from privgate.guard.signing import TAG
 
 API = "/api/2.0/mlflow-artifacts"
@@ -130,3 +131,21 @@ def test_no_client_reads_a_folder_of_the_server_by_the_scheme(registry, name):
     for path in (f"/get-artifact?path=passwd&run_uuid={run}", f"/api/2.0/mlflow/artifacts/list?run_id={run}"):
         status, said = send(registry, "GET", path)
         assert (status, "below this server's destination" in said) == (403, True)
+
+
+@pytest.mark.parametrize(("mode", "state"), [("COMPLIANCE", "fine"), ("GOVERNANCE", "wrong"), ("", "wrong")])
+def test_the_doctor_looks_at_the_lock_of_a_bucket(monkeypatch, mode, state):
+    moto = pytest.importorskip("moto", reason="moto, which stands for S3, is not installed")
+    import boto3
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with moto.mock_aws():
+        s3 = boto3.client("s3")
+        s3.create_bucket(Bucket="models", ObjectLockEnabledForBucket=bool(mode))
+        if mode:
+            rule = {"DefaultRetention": {"Mode": mode, "Days": 30}}
+            held = {"ObjectLockEnabled": "Enabled", "Rule": rule}
+            s3.put_object_lock_configuration(Bucket="models", ObjectLockConfiguration=held)
+        assert _look_at_lock("models").state == state
