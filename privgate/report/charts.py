@@ -12,11 +12,11 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
 from privgate.evidence.figures import number
+from privgate.report.schema import WorstUnit
 from privgate.report.text import plain
 
 # what matplotlib draws with
@@ -101,18 +101,7 @@ class Drawing:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One person in the interval plot, nats; ``high`` may be infinite."""
-
-    unit: str
-    pdtp: float
-    low: float
-    high: float
-    noise: float
-
-
-def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: float, top: float) -> str:
+def intervals(name: str, title: str, desc: str, *, rows: Sequence[WorstUnit], limit: float, top: float) -> str:
     """Return one horizontal line a person: PDTP, the certain range of DTP, the noise floor, the limit.
 
     ``top`` is the right end of what is finite, nats; infinite figures have a lane of their own beyond it.
@@ -127,22 +116,22 @@ def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: 
 
         alone: dict[str, Any] = {"linestyle": "none"}
         for y, r in zip(range(len(rows), 0, -1), rows, strict=True):
-            if math.isinf(r.low):
+            if math.isinf(r.dtp_lower):
                 mark("DTP is unlimited", [lane], [y], marker="s", markersize=13, color=SERIES[0], alpha=0.45, **alone)
             else:
-                mark("DTP lies in this range", [r.low, min(r.high, lane)], [y, y], color=SERIES[0], linewidth=5,
+                mark("DTP lies in this range", [r.dtp_lower, min(r.dtp_upper, lane)], [y, y], color=SERIES[0], linewidth=5,
                      alpha=0.45, solid_capstyle="projecting")  # fmt: skip
-                if math.isinf(r.high):
+                if math.isinf(r.dtp_upper):
                     mark("no upper limit known", [lane], [y], marker=">", markersize=9, color=SERIES[0], **alone)
             mark("PDTP, direct queries", [min(r.pdtp, lane)], [y], marker="o", markersize=7, color=INK, **alone)
-            if r.noise > 0:
-                mark("noise floor", [min(r.noise, lane)] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DOTTED,
+            if r.noise_floor > 0:
+                mark("noise floor", [min(r.noise_floor, lane)] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DOTTED,
                      linewidth=2.5)  # fmt: skip
-        ax.set_yticks(range(len(rows), 0, -1), [str(r.unit) for r in rows], fontfamily="monospace")
+        ax.set_yticks(range(len(rows), 0, -1), [plain(r.unit, 20)[:8] for r in rows], fontfamily="monospace")
         ax.set_ylim(0.3, len(rows) + 0.7)
         ax.grid(axis="x")
         ax.set_xlim(0, top)
-        if any(math.isinf(v) for r in rows for v in (r.pdtp, r.low, r.high)):
+        if any(math.isinf(v) for r in rows for v in (r.pdtp, r.dtp_lower, r.dtp_upper)):
             ticks = [t for t in ax.get_xticks() if 0 <= t < 0.97 * top]
             ax.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
             ax.axvline(top, color=SOFT, linestyle=DOTTED, linewidth=1.2)

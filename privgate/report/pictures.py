@@ -10,9 +10,9 @@ from typing import Any
 from privgate.evidence import AttackFigures
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report import people, words
+from privgate.report import people
 from privgate.report.charts import LIMIT, SERIES, SOFT, Drawing
-from privgate.report.report_schema import FigureName, ReportDocument, UnitsSummary
+from privgate.report.schema import FigureName, ReportDocument, UnitsSummary
 from privgate.report.sentences import say
 from privgate.report.text import plain
 
@@ -102,7 +102,7 @@ def _rank(units: UnitsSummary, figure: FigureName) -> list[tuple[float, float]]:
 
 def _draw_attack(doc: ReportDocument) -> Picture:
     title = say("picture.attack")
-    ran = [(a, a.figures) for a in words.attacks(doc) if a.figures is not None and a.figures.roc]
+    ran = [(a, a.figures) for a in doc.attacks if a.figures is not None and a.figures.roc]
     if not ran:
         return Picture(title, "", say("picture.no_attack"))
     attack, found = max(ran, key=lambda r: [_find_rate(r[1], rate) for rate in (_NAMED_RATE, _LOW_RATES)])

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from privgate import evidence, vocabulary
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report import assertions, methods, page_one, people, two_reports, words
-from privgate.report.blocks import Block, Code, List, Section, Text, facts, table
-from privgate.report.report_schema import SCHEMA, DomainFacts, ReportDocument, SubjectFacts
+from privgate.report import assertions, methods, page_one, people
+from privgate.report.compare import section as comparison
+from privgate.report.page import Block, Code, List, Section, Text, facts, table
+from privgate.report.schema import SCHEMA, DomainFacts, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
-from privgate.report.text import moment, plain, prose, shown
+from privgate.report.text import capital, moment, plain, prose, shown
 from privgate.run.needs import Need
 
 #: points (rate of false accusations, share of members found), ascending
@@ -25,8 +26,7 @@ def findings(doc: ReportDocument) -> Section:
     told = [a for a in assertions.of(doc) if not a.condition]
     named = {a.finding.rule: a.asked for a in told}
     rows = [
-        (a.asked, a.result, a.sentence, words.capital(prose(a.finding.meaning)), a.finding.rule, a.finding.mode)
-        for a in told
+        (a.asked, a.result, a.sentence, capital(prose(a.finding.meaning)), a.finding.rule, a.finding.mode) for a in told
     ]
     columns = ("Rule", "Result", "What was found", "What it means", "Id in the policy", "Mode")
     blocks: list[Block] = [table("Rules, worst first", columns, rows) if rows else Text("No rule was judged.")]
@@ -63,7 +63,7 @@ def model(doc: ReportDocument) -> Section:
 
 def _released(s: SubjectFacts) -> list[tuple[str, str]]:
     release = s.release
-    told = [("One query returns", words.released(s))]
+    told = [("One query returns", page_one.released(s))]
     told += [("Step", number(release.step))] if release.form in ("rounded", "binned") else []
     told += [("Labels listed", number(release.k))] if release.form == "top_k" else []
     return [*told, *([("Temperature", number(release.temperature))] if release.temperature != 1 else [])]
@@ -132,8 +132,8 @@ def attacks(doc: ReportDocument) -> Section | None:
     blocks = [*_membership(part), *_features(doc.evidence.attributes), *_robustness(doc.evidence.robust)]
     if not blocks:
         return None
-    tested = words.kinds_tested(doc)
-    rows = [(words.capital(say(f"kind.{k}")), "tested" if k in tested else "not tested") for k in words.ATTACK_KINDS]
+    tested = page_one.kinds_tested(doc)
+    rows = [(capital(say(f"kind.{k}")), "tested" if k in tested else "not tested") for k in page_one.ATTACK_KINDS]
     return Section("attacks", "Attacks", [*blocks, table("Kinds of attack", ("Kind", "In this run"), rows)])
 
 
@@ -356,7 +356,7 @@ def _tradeoff(doc: ReportDocument, part: evidence.ClaimsPart) -> list[Block]:
     if part.curve is None:
         return []
     limit: Curve = [*zip(part.curve.fpr, part.curve.tpr, strict=True)]
-    curves = [(title(a), f.roc) for a, f in rank_attacks(words.attacks(doc)) if f.roc]
+    curves = [(title(a), f.roc) for a, f in rank_attacks(doc.attacks) if f.roc]
     # a point is held against the bound at the next larger rate for which that was computed
     over = [name for name, curve in curves
             if any(tpr > min((t for f, t in limit if f >= fpr), default=1.0) for fpr, tpr in curve)]  # fmt: skip
@@ -449,7 +449,7 @@ def trace(doc: ReportDocument) -> Section:
 def glossary(doc: ReportDocument) -> Section:
     """Return the words of this report in plain language."""
     more = (vocabulary.SENSITIVITY,) if doc.subject.task == "regression" else ()
-    rows = [(words.capital(w.name), w.meaning) for w in (*vocabulary.WORDS, *vocabulary.TERMS, *more)]
+    rows = [(capital(w.name), w.meaning) for w in (*vocabulary.WORDS, *vocabulary.TERMS, *more)]
     told = table("Words of this report", ("Word", "Meaning"), rows, f"{len(rows)} words of this report")
     return Section("glossary", "Glossary", [told])
 
@@ -464,7 +464,7 @@ CATALOGUE: Mapping[str, Callable[[ReportDocument], Section | None]] = {
     "dp": dp,
     "deletion": deletion,
     "coverage": coverage,
-    "comparison": two_reports.section,
+    "comparison": comparison,
     "methods": methods.section,
     "trace": trace,
     "glossary": glossary,

@@ -7,9 +7,8 @@ import pytest
 
 from privgate import report
 from privgate.evidence import Evidence
-from privgate.report import assertions, words
-from privgate.report import report_document as document
-from privgate.report.report_schema import read
+from privgate.report import assertions, page_one
+from privgate.report.schema import read
 from privgate.verdict import Finding, Outcome, Verdict
 
 
@@ -106,13 +105,13 @@ def test_the_evidence_can_be_read_back(runs):
 
 def test_the_report_says_whether_the_number_of_records_is_public(runs):
     doc = runs.document("private")
-    public = dict(words.facts(read(doc)))
+    public = dict(page_one.facts(read(doc)))
     doc["subject"]["recipe"]["dp"]["adjacency"] = "add_remove"
-    secret = dict(words.facts(read(doc)))["Number of records"]
+    secret = dict(page_one.facts(read(doc)))["Number of records"]
 
     assert "taken as public" in public["Number of records"]
     assert secret == "secret by the claim of differential privacy, but not looked at"
-    assert "Number of records" not in dict(words.facts(read(runs.document("certified"))))
+    assert "Number of records" not in dict(page_one.facts(read(runs.document("certified"))))
 
 
 def test_curves_are_cut_to_what_a_chart_shows_and_keep_their_ends(runs):
@@ -188,7 +187,7 @@ def test_methods_say_who_answered_what_was_handed_on_and_how_loud_the_seeds_are(
                      "notes": {"distance": 2e-7, "allowed": 0.01, "gradient": 3e-9}}],
         "noise": {"median": 0.3, "floor": 1.2, "units_above": 21},
     }  # fmt: skip
-    page = document.render(doc, "html")
+    page = report.render(doc, "html")
 
     for said in (
         "34 (39.5 %)",

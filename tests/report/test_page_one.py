@@ -17,8 +17,8 @@ from privgate.cli import COMMANDS, cli
 from privgate.errors import PrivgateWarning
 from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.policy.rules import DpEpsilonLowerBound
-from privgate.report import assertions, charts, page_one, pictures, sentences, words
-from privgate.report.report_schema import read
+from privgate.report import assertions, charts, page_one, pictures, schema, sentences
+from privgate.report.schema import read
 from privgate.report.text import plain
 from privgate.verdict import Outcome
 
@@ -94,7 +94,8 @@ def test_every_section_of_the_mathematics_that_a_report_cites_exists(runs):
 
 
 def test_a_range_of_one_figure_is_drawn_all_the_same():
-    row = charts.Line("a", 0.5, 0.5, 0.5, 0.0)
+    figures = dict.fromkeys(("pdtp", "dtp_lower", "dtp_upper", "error"), 0.5)
+    row = schema.WorstUnit(unit="a", **figures, noise_floor=0.0, seeds=1, engine="e", status="")
 
     svg = charts.intervals("h", "t", "d", rows=[row], limit=1.0, top=2.0)
     assert "stroke-width: 5; stroke-linecap: square" in svg
@@ -117,7 +118,7 @@ def test_no_two_rules_share_a_title(runs, kind):
     doc = read(runs.document(kind))
 
     asked = [a.asked for a in assertions.of(doc) if not a.condition and a.outcome is not Outcome.NOT_NEEDED]
-    assert len(set(asked)) == len(asked) == len(words.asked(doc))
+    assert len(set(asked)) == len(asked) == len(doc.asked)
 
 
 @pytest.mark.parametrize("kind", ["attacked", "refuted", "certified"])

@@ -7,9 +7,9 @@ import pytest
 from privgate import report
 from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.rules import ALL
-from privgate.report import sections, words
-from privgate.report.blocks import TableBlock, Text
-from privgate.report.report_schema import read
+from privgate.report import page_one, sections
+from privgate.report.page import TableBlock, Text
+from privgate.report.schema import read
 
 
 def ranked(doc):
@@ -72,7 +72,7 @@ def test_page_one_says_that_candidates_are_unfit_however_many_rules_there_are(ru
     shown = {}
     for outcome in ("warned", "passed"):
         held |= {"outcome": outcome, "message": said}
-        shown[outcome] = words.particulars(read(doc))[1].blocks[0].items
+        shown[outcome] = page_one.particulars(read(doc))[1].blocks[0].items
 
     assert any(said in line.lower() for line in shown["warned"])
     assert not any("candidates are not" in line.lower() for line in shown["passed"])
@@ -131,7 +131,7 @@ def test_page_one_says_that_influence_stops_no_attack_unless_an_enforced_rule_li
         doc = runs.document("certified")
         doc["findings"] = [doc["findings"][-1] | {"metric": m, "mode": mode, "outcome": "passed"} for m in metrics]
         doc["subject"]["release"]["temperature"] = temperature
-        return words.no_attack_limited(read(doc))
+        return page_one.no_attack_limited(read(doc))
 
     assert "stops no attack" in said("dtp")
     assert "temperature 20" in said("dtp", temperature=20.0)

@@ -9,7 +9,7 @@ import pytest
 from privgate import outcome, report
 from privgate.evidence import figures
 from privgate.report import sentences
-from privgate.report.report_schema import read
+from privgate.report.schema import read
 
 KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
          "attacked", "private", "waived", "optional")  # fmt: skip

@@ -18,9 +18,9 @@ from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measu
 from privgate.evidence.telling import SMALL_CELL, Known, nested, share
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
+from privgate.report.page_one import accuracy
 from privgate.report.people import Pseudonyms
-from privgate.report.report_schema import read
-from privgate.report.words import accuracy
+from privgate.report.schema import read
 from privgate.verdict import Verdict
 from tests.report.small_counts import sentence
 

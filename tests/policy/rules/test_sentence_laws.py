@@ -13,7 +13,7 @@ from privgate.evidence import BehindClaim, BehindInfluence, BehindMembership, Ev
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
 from privgate.report.assertions import of_rules
-from privgate.report.report_document import FORMATS
+from privgate.report.document import FORMATS
 from privgate.verdict import Outcome, Verdict
 from tests.policy.rules.rule_pages import example
 

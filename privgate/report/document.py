@@ -18,10 +18,10 @@ from privgate.controls.suites import VALIDATION
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, Count, encode
 from privgate.policy.rules import about
-from privgate.report import words
+from privgate.report.compare import compare
+from privgate.report.page_one import level
 from privgate.report.people import Pseudonyms, summary
-from privgate.report.report_schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
-from privgate.report.two_reports import compare
+from privgate.report.schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
 from privgate.verdict import Verdict
 from privgate.version import __version__
 
@@ -61,7 +61,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "units": summary(evidence.records, names, _limits(verdict), everybody=not (covered and covered.not_computed)),
     }
     made = read({**doc, "decision": "", "level": ""})
-    doc |= {"decision": words.decide(made).text, "level": words.level(made)}
+    doc |= {"decision": made.decided.text, "level": level(made)}
     if baseline is not None:
         doc["comparison"] = _since(baseline, doc)
     return doc
@@ -126,10 +126,10 @@ def _evidence(told: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
 
 #: format -> (what renders it, file that ``write`` puts it in; empty: only where it is asked for)
 FORMATS: Mapping[str, tuple[str, str]] = {
-    "html": ("privgate.report.page:render", "report.html"),
-    "markdown": ("privgate.report.plain_formats:summary", "summary.md"),
-    "junit": ("privgate.report.plain_formats:junit", "junit.xml"),
-    "text": ("privgate.report.plain_formats:terminal", ""),
+    "html": ("privgate.report.formats:page", "report.html"),
+    "markdown": ("privgate.report.formats:summary", "summary.md"),
+    "junit": ("privgate.report.formats:junit", "junit.xml"),
+    "text": ("privgate.report.formats:terminal", ""),
     "json": ("", ""),
 }
 #: what a comparison of two reports can be rendered as

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from privgate.report import assertions, page_one, words
-from privgate.report.blocks import Block, Section, Text, table
+from privgate.report import assertions, page_one
+from privgate.report.page import Block, Section, Text, table
 from privgate.report.people import NAMES
-from privgate.report.report_schema import (
+from privgate.report.schema import (
     COMPARISON,
     Cause,
     ComparedReport,
@@ -32,7 +32,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     report that this version reads.
     """
     a, b = read(old), read(new)
-    before, after = ({f.rule: f for f in words.rules(d)} for d in (a, b))
+    before, after = ({f.rule: f for f in d.rules} for d in (a, b))
     # quantiles of each per-unit figure that both reports hold
     mine, other = (d.units.figures if d.units else {} for d in (a, b))
     found = Comparison(
@@ -48,7 +48,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 def _named(doc: ReportDocument) -> ComparedReport:
     subject = {"name": doc.subject.name, "version": doc.subject.version, "policy": doc.policy.name}
-    return ComparedReport(**subject, outcome=doc.outcome, decision=words.decide(doc).text, decided_at=doc.decided_at)
+    return ComparedReport(**subject, outcome=doc.outcome, decision=doc.decided.text, decided_at=doc.decided_at)
 
 
 def _rule(old: Finding | None, new: Finding | None) -> RuleChange:
@@ -124,7 +124,7 @@ def _brief(cause: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str
         before = other.get(cause) or {}
         told = {k: v for k, v in value.items() if k not in before or before[k] != v} or value
         return plain(", ".join(f"{k} = {v}" for k, v in told.items()), 160) or "none"
-    return words.short(value)
+    return page_one.short(value)
 
 
 def _summary(found: Comparison) -> str:
@@ -141,7 +141,7 @@ def _summary(found: Comparison) -> str:
     return f"{version}: {told}; {'; '.join(ends)}.{moved}"
 
 
-def title(comparison: Comparison) -> str:
+def name_both(comparison: Comparison) -> str:
     """Return what is compared with what."""
     return f"{page_one.subject(comparison.new)} against {page_one.subject(comparison.old)}"
 
@@ -154,10 +154,10 @@ _CHANGED = {True: "changed", False: "same", None: "not known"}
 
 def section(doc: ReportDocument) -> Section | None:
     """Return the comparison stored in the document."""
-    return Section("comparison", "Since the other version", blocks(doc.comparison)) if doc.comparison else None
+    return Section("comparison", "Since the other version", lay_out(doc.comparison)) if doc.comparison else None
 
 
-def blocks(comparison: Comparison) -> list[Block]:
+def lay_out(comparison: Comparison) -> list[Block]:
     """Return a comparison as blocks: summary, causes, rules, shift of the distribution."""
     old, new = versions(comparison.old, comparison.new)
     rows = [(c.cause, _CHANGED[c.changed], c.old, c.new) for c in comparison.causes]
