@@ -385,8 +385,7 @@ def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
     said = f"The record that matters most {changed}; {over}"
     if all(r.pdtp <= r.noise_floor for r in rows):
         said += "; none of this can be told from the noise of training"
-    svg = charts.intervals("worst", title, "Interval plot: one line a person, PDTP as a dot, DTP as a band.",
-                           rows=rows, limit=limit, top=top)  # fmt: skip
+    svg = charts.intervals(title, rows=rows, limit=limit, top=top)
     columns = ("Keyed hash", "PDTP", "DTP at least", "DTP at most", "Numerical error", "Noise floor", "Seeds", "Engine",
                "Status")  # fmt: skip
     cells = [[getattr(w, key) for key in WorstUnit.model_fields] for w in worst]

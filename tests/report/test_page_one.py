@@ -97,7 +97,7 @@ def test_a_range_of_one_figure_is_drawn_all_the_same():
     figures = dict.fromkeys(("pdtp", "dtp_lower", "dtp_upper", "error"), 0.5)
     row = schema.WorstUnit(unit="a", **figures, noise_floor=0.0, seeds=1, engine="e", status="")
 
-    svg = charts.intervals("h", "t", "d", rows=[row], limit=1.0, top=2.0)
+    svg = charts.intervals("t", rows=[row], limit=1.0, top=2.0)
     assert "stroke-width: 5; stroke-linecap: square" in svg
 
 
