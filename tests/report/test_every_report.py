@@ -105,7 +105,8 @@ def test_the_page_runs_nothing_claims_nothing_it_cannot_show_and_its_charts_are_
 
 def poisoned(doc):
     """Replace every text of a document by the hostile one, but where only known words or another type may stand."""
-    made = _hostile(doc)
+    stated = ("data_name", "data_source", "purpose", "owner", "run_by", "run_on")
+    made = _hostile(doc) | {"context": dict.fromkeys(stated, HOSTILE)}
     made["schema"] = doc["schema"]
     while True:
         try:
