@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from privgate.evidence import BehindClaim, Measurement, figures
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import about
 from privgate.report.report_schema import ReportDocument, RuleChange, RuleFigures
 from privgate.report.sentences import known, say
 from privgate.report.text import plain, prose
 from privgate.report.words import capital, is_condition, preconditions, rules
-from privgate.verdict import Finding, Outcome
 
 
 @dataclass(frozen=True, slots=True)

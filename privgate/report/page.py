@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 from privgate.errors import SubjectError
 from privgate.evidence.figures import fold, number
+from privgate.evidence.verdict import Outcome
 from privgate.report import page_one, two_reports, words
 from privgate.report.report_schema import Comparison, ReportDocument, SubjectFacts, read
 from privgate.report.sections import sections
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain
-from privgate.verdict import Outcome
 
 _FOLDER = Path(__file__).parent / "templates"
 

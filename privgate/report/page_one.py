@@ -13,6 +13,7 @@ from typing import Any
 from privgate.evidence import Count, Measurement, NextStep
 from privgate.evidence.figures import figure, fold, number, percent, percent_at_most, sure
 from privgate.evidence.measurement import BehindInfluence, BehindMembership
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import about
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import WAY_OUT
@@ -22,7 +23,6 @@ from privgate.report.report_schema import ComparedReport, ReportDocument, Subjec
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain, prose, whole
 from privgate.report.words import WITHHELD, capital
-from privgate.verdict import Finding, Outcome
 
 #: outcome -> tone; each has a symbol of its own shape, because colour alone tells nothing in print
 TONES: Mapping[str, str] = {

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from xml.etree import ElementTree as ET
 
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.report import assertions, page_one, two_reports, words
 from privgate.report.assertions import Assertion
 from privgate.report.blocks import Chart, List, Section, TableBlock, Text
@@ -11,7 +12,6 @@ from privgate.report.page_one import Tile
 from privgate.report.report_schema import Comparison, ReportDocument
 from privgate.report.sentences import say
 from privgate.report.text import item, markdown, plain, prose
-from privgate.verdict import Finding, Outcome
 
 _MARKS: Mapping[str, str] = {
     Outcome.NOT_NEEDED: "-",

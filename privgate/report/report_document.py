@@ -17,12 +17,12 @@ from privgate import cases
 from privgate.controls.suites import VALIDATION
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, Count, encode
+from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import about
 from privgate.report import words
 from privgate.report.people import Pseudonyms, summary
 from privgate.report.report_schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
 from privgate.report.two_reports import compare
-from privgate.verdict import Verdict
 from privgate.version import __version__
 
 # The report document: the JSON from which every format is rendered.

@@ -11,7 +11,7 @@ from privgate.documents import strict_json
 from privgate.errors import SubjectError
 from privgate.evidence import Evidence, EvidenceDocument, NextStep
 from privgate.evidence.telling import EvidenceModel, Json, Number, Part
-from privgate.verdict import Finding, Outcome, Verdict
+from privgate.evidence.verdict import Finding, Outcome, Verdict
 
 # What a report says of the subject, the policy and who asked: parts of the report document.
 

@@ -7,6 +7,7 @@ from typing import Any
 from privgate.evidence import AttackResult
 from privgate.evidence.figures import figure, number, percent, percent_at_most
 from privgate.evidence.measurement import BehindInfluence
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.outcome import Decision
 from privgate.policy.judging import find_scope, met_for_everybody
 from privgate.policy.rules import about
@@ -15,7 +16,6 @@ from privgate.report.report_schema import ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import moment, plain
 from privgate.run.needs import Need
-from privgate.verdict import Finding, Outcome
 
 #: what a report never shows, whatever it finds
 _NOT_SHOWN = ("limits.attack", "limits.theorem", "limits.others", "limits.legal")

@@ -7,10 +7,10 @@ import pytest
 
 from privgate import report
 from privgate.evidence import Evidence
+from privgate.evidence.verdict import Finding, Outcome, Verdict
 from privgate.report import assertions, words
 from privgate.report import report_document as document
 from privgate.report.report_schema import read
-from privgate.verdict import Finding, Outcome, Verdict
 
 
 def judged(metric, outcome, **kw):
