@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privgate import verdict as verdicts
 from privgate.errors import ExitCode
 from privgate.evidence import (
     BehindInfluence,
@@ -25,7 +24,8 @@ from privgate.evidence import (
     Request,
     RunPart,
 )
-from privgate.verdict import Finding, Outcome, Verdict, worst
+from privgate.evidence import verdict as verdicts
+from privgate.evidence.verdict import Finding, Outcome, Verdict, worst
 from tests import mutants
 
 OUTCOMES = st.sampled_from([o for o in Outcome if o is not Outcome.NOT_NEEDED])

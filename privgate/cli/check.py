@@ -18,9 +18,9 @@ import click
 from privgate.cli import console, options, shared
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, SubjectError, UsageError
+from privgate.evidence.verdict import Verdict
 from privgate.policy import Policy
 from privgate.subject.subject import Subject
-from privgate.verdict import Verdict
 
 #: beside an approved report that was not signed yet
 WAITING = "waiting-for-signature"

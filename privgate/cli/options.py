@@ -14,6 +14,7 @@ from privgate.cli import console
 from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
 from privgate.errors import RegistryError, UsageError
 from privgate.evaluation.context_stated import hash_key
+from privgate.evidence.verdict import Outcome
 from privgate.policy import Policy
 from privgate.report import formats
 from privgate.report.schema import read
@@ -21,7 +22,6 @@ from privgate.run.run import Budget, Precision
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import WAYS
-from privgate.verdict import Outcome
 
 __all__ = [
     "CheckInputs",

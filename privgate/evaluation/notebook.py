@@ -10,8 +10,8 @@ from privgate import report as reports
 from privgate.errors import MeasurementError
 from privgate.evaluation.context_stated import STATED, with_context
 from privgate.evaluation.context_stated import hash_key as own_key
+from privgate.evidence.verdict import Outcome, Verdict
 from privgate.report import assertions, pictures, schema
-from privgate.verdict import Outcome, Verdict
 
 #: the page's colours, for a drawing that stands alone
 _COLORS = (

@@ -18,6 +18,7 @@ from privgate import cases, digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
+from privgate.evidence.verdict import Finding, Outcome, together
 from privgate.guard import lookalikes, statement
 from privgate.guard.checks import EVIDENCE_FILE, TAG, UNBOXED, boxed, row_and_statement, stored_evidence
 from privgate.guard.guard_config import Guard
@@ -29,7 +30,6 @@ from privgate.registry.client import answering, connect, list_pages
 from privgate.registry.load import recomputed
 from privgate.registry.named import named, oddity
 from privgate.registry.stored_files import stored_files
-from privgate.verdict import Finding, Outcome, together
 from privgate.version import __version__
 
 #: without these, no number is about the registered model and its data

@@ -16,13 +16,13 @@ from urllib.parse import quote
 
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
+from privgate.evidence.verdict import Verdict
 from privgate.outcome import SCOPES, Outcome
 from privgate.registry import layout, reports
 from privgate.registry.client import ADDRESSES, answering, connect
 from privgate.registry.named import named
 from privgate.registry.stored_files import stored_files
 from privgate.subject.subject import Subject
-from privgate.verdict import Verdict
 
 _FILES = ("report.json", "report.html", "summary.md", "junit.xml")
 _RECORDS = "records.parquet"

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from privgate.evidence import BehindClaim, Measurement, figures
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import about
 from privgate.report.schema import ReportDocument, RuleChange, RuleFigures, is_condition
 from privgate.report.sentences import known, say
 from privgate.report.text import capital, plain, prose
-from privgate.verdict import Finding, Outcome
 
 
 class Assertion(NamedTuple):

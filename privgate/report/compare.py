@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from privgate.evidence.verdict import Finding
 from privgate.report import assertions, page_one
 from privgate.report.page import Block, Section, Text, table
 from privgate.report.people import NAMES
@@ -22,7 +23,6 @@ from privgate.report.schema import (
 )
 from privgate.report.sentences import say
 from privgate.report.text import plain
-from privgate.verdict import Finding
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

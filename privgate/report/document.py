@@ -17,12 +17,12 @@ from privgate import cases
 from privgate.controls.suites import VALIDATION
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, Count, encode
+from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import about
 from privgate.report.compare import compare
 from privgate.report.page_one import level
 from privgate.report.people import Pseudonyms, summary
 from privgate.report.schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
-from privgate.verdict import Verdict
 from privgate.version import __version__
 
 

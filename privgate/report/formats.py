@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 
 from privgate.errors import SubjectError
 from privgate.evidence.figures import fold, number
+from privgate.evidence.verdict import Outcome
 from privgate.report import assertions, page_one
 from privgate.report.compare import lay_out, name_both
 from privgate.report.page import List, TableBlock, Text, fill
@@ -20,7 +21,6 @@ from privgate.report.schema import Comparison, ReportDocument, SubjectFacts, rea
 from privgate.report.sections import sections
 from privgate.report.sentences import say
 from privgate.report.text import capital, item, markdown, moment, plain, prose
-from privgate.verdict import Outcome
 
 
 def page(doc: ReportDocument | Comparison) -> str:

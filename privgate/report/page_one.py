@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from privgate.evidence import Count, Measurement, NextStep
 from privgate.evidence.figures import figure, fold, number, percent, percent_at_most, sure
 from privgate.evidence.measurement import BehindInfluence, BehindMembership
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.judging import met_for_everybody
 from privgate.policy.rules import about
 from privgate.policy.rules.metric import QUESTIONS
@@ -24,7 +25,6 @@ from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import capital, moment, plain, prose, stop, whole
 from privgate.run.needs import Need
-from privgate.verdict import Finding, Outcome
 
 #: outcome -> tone; each has a symbol of its own shape, because colour alone tells nothing in print
 TONES: Mapping[str, str] = {

@@ -9,9 +9,9 @@ from privgate.documents import strict_json
 from privgate.errors import SubjectError
 from privgate.evidence import AttackResult, Evidence, EvidenceDocument, NextStep
 from privgate.evidence.telling import EvidenceModel, Json, Number, Part
+from privgate.evidence.verdict import Finding, Outcome, Verdict
 from privgate.outcome import Decision
 from privgate.policy.judging import find_scope
-from privgate.verdict import Finding, Outcome, Verdict
 
 
 class NoiseFacts(EvidenceModel):

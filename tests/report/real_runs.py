@@ -25,11 +25,11 @@ import trained_early
 from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, registry, report
 from privgate.evidence import Evidence, encode
 from privgate.evidence.measurement import Behind
+from privgate.evidence.verdict import Finding, Verdict
 from privgate.run.run import Budget
 from privgate.subject.domain import Domain
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
-from privgate.verdict import Finding, Verdict
 
 FOLDER = Path(__file__).with_name("goldens")
 KEY = b"a key for tests, thirty-two byte"

@@ -7,9 +7,9 @@ import pytest
 
 from privgate import report
 from privgate.evidence import Evidence
+from privgate.evidence.verdict import Finding, Outcome, Verdict
 from privgate.report import assertions, page_one
 from privgate.report.schema import read
-from privgate.verdict import Finding, Outcome, Verdict
 
 
 def judged(metric, outcome, **kw):

@@ -15,11 +15,11 @@ from privgate import report
 from privgate.cli import COMMANDS, cli
 from privgate.errors import PrivgateWarning
 from privgate.evidence import BehindClaim, Measurement, Request
+from privgate.evidence.verdict import Outcome
 from privgate.policy.rules import DpEpsilonLowerBound
 from privgate.report import assertions, charts, page_one, pictures, schema, sentences
 from privgate.report.schema import read
 from privgate.report.text import plain
-from privgate.verdict import Outcome
 
 KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
          "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip

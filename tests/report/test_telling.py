@@ -16,12 +16,12 @@ from privgate import report
 from privgate.errors import SubjectError
 from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measurement, Precondition
 from privgate.evidence.telling import SMALL_CELL, Known, nested, share
+from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
 from privgate.report.page_one import accuracy
 from privgate.report.people import Pseudonyms
 from privgate.report.schema import read
-from privgate.verdict import Verdict
 from tests.report.small_counts import sentence
 
 KINDS = ("before", "refuted", "undecided", "attacked", "private", "optional", "waived")

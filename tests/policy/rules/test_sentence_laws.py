@@ -10,11 +10,11 @@ from privgate import report
 from privgate.advice.search import _why_not
 from privgate.evaluation.notebook import overview
 from privgate.evidence import BehindClaim, BehindInfluence, BehindMembership, Evidence, Measurement
+from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
 from privgate.report.assertions import of_rules
 from privgate.report.document import FORMATS
-from privgate.verdict import Outcome, Verdict
 from tests.policy.rules.rule_pages import example
 
 N = 150

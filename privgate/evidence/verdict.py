@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from privgate.errors import ExitCode
-from privgate.evidence import Evidence, Number, encode
+from privgate.evidence.measurement import Evidence
+from privgate.evidence.telling import Number, encode
 from privgate.outcome import Decision, Outcome, approves, together, worst
 
 __all__ = ["Finding", "Outcome", "Verdict", "together", "worst"]
