@@ -100,7 +100,7 @@ def _draw_attack(doc: ReportDocument) -> Picture:
     if not ran:
         return Picture(title, "", say("picture.no_attack"))
     attack, found = max(ran, key=lambda r: [_find_rate(r[1], rate) for rate in (_NAMED_RATE, _LOW_RATES)])
-    caption = say("picture.best", attack=plain(attack.title or attack.name, 40), count=len(ran))
+    caption = say("picture.best", attack=plain(attack.title or attack.name, 80), count=len(ran))
     at, most = _find_rate(found, _NAMED_RATE), _find_rate(found, _LOW_RATES)
     points = [(0.0, 0.0), *((p[0], p[1]) for p in found.roc if p[0] <= _LOW_RATES), (_LOW_RATES, most)]
     with Drawing("low-rates", height=_HEIGHT) as d:
