@@ -45,7 +45,7 @@ def test_nothing_judged_is_inconclusive():
 
 
 def test_no_change_of_one_place_of_the_verdict_approves_what_is_refused(monkeypatch):
-    """What decides stands in privgate/outcome.py, which counts among what a yes by theorem rests on."""
+    """What decides stands in privgate/errors.py, which counts among what a yes by theorem rests on."""
     refused, tried = [Finding("dtp", "judged", o, "") for o in (Outcome.FAILED, Outcome.INCONCLUSIVE)], 0
     for *_, what, source in mutants.possible(Path(verdicts.__file__)):
         changed = types.ModuleType("changed")

@@ -3,16 +3,15 @@
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from privgate.errors import ExitCode
+from privgate.errors import ExitCode, Outcome, approves, together, worst
 from privgate.evidence.measurement import Evidence
 from privgate.evidence.telling import Number, encode
-from privgate.outcome import Decision, Outcome, approves, together, worst
 
 __all__ = ["Finding", "Outcome", "Verdict", "together", "worst"]
 
@@ -87,6 +86,53 @@ class Finding:
         """Return the finding that ``payload`` describes."""
         figures = {name: float(payload[name]) for name in ("value", "low", "high", "limit")}
         return cls(**{**payload, **figures, "outcome": Outcome(payload["outcome"])})
+
+
+#: of which questions an approval speaks: all that rules ask, those at or near people's own records, those at them alone
+SCOPES = ("", "beside", "direct")
+#: the decision in words, which a translator translates
+WORDS: Mapping[str, str] = {
+    "decision.passed": "approved",
+    "decision.warned": "approved",
+    "decision.inconclusive": "undecided",
+    "decision.failed": "refused",
+    "decision.observed": "observed only, nothing enforced (the rules would say {decision})",
+    "covers.direct": "{decision} for questions about a person's own record only",
+    "covers.beside": "{decision} for questions at or beside a person's own record only",
+    "warnings.one": "{decision}, with 1 warning",
+    "warnings.some": "{decision}, with {count} warnings",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided: page, terminal, tag, metrics and summaries print these four facts, and decide nothing."""
+
+    outcome: Outcome
+    #: of ``SCOPES``
+    scope: str
+    #: rules and conditions that warn, waived ones among them
+    warnings: int
+    #: nothing was enforced
+    observed: bool
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding], *, scope: str, observed: bool) -> Self:
+        """Return the decision on findings; only an approval has a scope and warnings."""
+        made = list(findings)
+        outcome = together(made)
+        warnings = sum(f.outcome is Outcome.WARNED for f in made)
+        return cls(outcome, scope, warnings, observed) if outcome.releases else cls(outcome, "", 0, observed)
+
+    @property
+    def text(self) -> str:
+        """The decision in one line, lower case: outcome, scope, warnings, and whether it is enforced."""
+        said = WORDS[f"decision.{self.outcome}"]
+        said = WORDS[f"covers.{self.scope}"].format(decision=said) if self.scope else said
+        if self.warnings:
+            key = "warnings.one" if self.warnings == 1 else "warnings.some"
+            said = WORDS[key].format(decision=said, count=self.warnings)
+        return WORDS["decision.observed"].format(decision=said) if self.observed else said
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -16,8 +16,7 @@ from urllib.parse import quote
 
 from privgate import digest
 from privgate.errors import DigestMismatchError, RegistryError
-from privgate.evidence.verdict import Verdict
-from privgate.outcome import SCOPES, Outcome
+from privgate.evidence.verdict import SCOPES, Outcome, Verdict
 from privgate.registry import layout, reports
 from privgate.registry.client import ADDRESSES, answering, connect
 from privgate.registry.named import named

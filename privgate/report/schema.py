@@ -9,8 +9,7 @@ from privgate.documents import strict_json
 from privgate.errors import SubjectError
 from privgate.evidence import AttackResult, Evidence, EvidenceDocument, NextStep
 from privgate.evidence.telling import EvidenceModel, Json, Number, Part
-from privgate.evidence.verdict import Finding, Outcome, Verdict
-from privgate.outcome import Decision
+from privgate.evidence.verdict import Decision, Finding, Outcome, Verdict
 from privgate.policy.judging import find_scope
 
 

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from privgate import Policy
 from privgate.check.prepare import breaks
-from privgate.errors import PolicyError
+from privgate.errors import Outcome, PolicyError, approves, settled, together
 from privgate.evidence import BehindMembership, Evidence, Measurement
 from privgate.evidence.verdict import Finding
 from privgate.guard.signing import _doubted
-from privgate.outcome import Outcome, approves, settled, together
 from privgate.policy.judging import conditions, judge
 
 HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'

@@ -6,8 +6,8 @@ from html import unescape
 
 import pytest
 
-from privgate import outcome, report
-from privgate.evidence import figures
+from privgate import report
+from privgate.evidence import figures, verdict
 from privgate.report import sentences
 
 KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
@@ -27,7 +27,7 @@ def elsewhere(monkeypatch):
 
     monkeypatch.setattr(sentences, "SENTENCES", {k: foreign(v) for k, v in sentences.SENTENCES.items()})
     monkeypatch.setattr(figures, "WORDS", sentences.SENTENCES)
-    monkeypatch.setattr(outcome, "WORDS", sentences.SENTENCES)
+    monkeypatch.setattr(verdict, "WORDS", sentences.SENTENCES)
 
 
 def strings(value):
@@ -67,7 +67,7 @@ def test_every_sentence_is_used_and_every_used_one_exists():
     from pathlib import Path
 
     folder = Path(sentences.__file__).parent
-    files = [Path(figures.__file__), Path(outcome.__file__), *folder.rglob("*.py"), *folder.rglob("*.html")]
+    files = [Path(figures.__file__), Path(verdict.__file__), *folder.rglob("*.py"), *folder.rglob("*.html")]
     code = "".join(p.read_text(encoding="utf-8") for p in files if p.name != "sentences.py")
     prefixes = ("condition.", "kind.", "release.", "result.", "scope.", "column.", "next.", "decision.", "covers.",
                 "reason.", "question.", "harm.", "bad.", "file.", "sure.")  # fmt: skip

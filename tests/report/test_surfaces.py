@@ -7,8 +7,7 @@ from html import unescape
 import pytest
 
 from privgate import report
-from privgate.evidence.verdict import Outcome
-from privgate.outcome import SCOPES, Decision
+from privgate.evidence.verdict import SCOPES, Decision, Outcome
 from privgate.policy.judging import find_scope
 from privgate.registry import attaching
 
