@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from privgate.errors import ExitCode
 from privgate.evidence import (
@@ -92,8 +93,8 @@ def test_measurements_and_findings_survive_json_with_infinities(number):
     measured = Measurement(request, number, number, number, behind=BehindInfluence(unseen=number), assumptions=("x",))
     found = Finding("r", "t", Outcome.FAILED, "m", value=number, high=number)
 
-    text = json.dumps([measured.payload(), found.payload()], allow_nan=False)
-    again = [Measurement.from_payload(json.loads(text)[0]), Finding.from_payload(json.loads(text)[1])]
+    written = json.loads(json.dumps([measured.payload(), found.payload()], allow_nan=False))
+    again = [TypeAdapter(t).validate_python(p) for t, p in zip((Measurement, Finding), written, strict=True)]
 
     assert again[0].request == request
     assert np.array_equal([again[0].value, again[1].value, again[1].high], [number] * 3, equal_nan=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -88,9 +88,7 @@ class RunPart(EvidenceModel):
     """The run itself; the three questions' parts are beside it."""
 
     earlier = frozenset({"removals", "single_median", "mode"})
-    cannot_conclude: tuple[str, ...] = Field(
-        default=(), description="What the policy can never conclude for this model."
-    )
+    cannot_conclude: tuple[str, ...] = Field(default=(), description="What the policy can never conclude here.")
     plan: TrainingPlan | None = Field(default=None, description="null where a control stopped the run before it.")
     seeds: SeedControl | None = Field(default=None, description="null where the controls ended before it.")
     next_steps: tuple[NextStep, ...] = Field(default=(), description="Cheapest first; empty if no limit is exceeded.")
@@ -135,9 +133,7 @@ class RecheckRow(EvidenceModel):
     checked: int = Field(description="People retrained for the comparison.")
     max_difference: Number = Field(description="Largest difference of a log-probability from a refit, nats.")
     tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
-    notes: Mapping[str, Number] = Field(
-        default_factory=dict, description="What the engine says of the delivered model."
-    )
+    notes: Mapping[str, Number] = Field(default_factory=dict, description="What the engine says of the model.")
 
 
 class EngineShare(EvidenceModel):
@@ -148,9 +144,7 @@ class EngineShare(EvidenceModel):
     answered: Part = Field(description="People it answered.")
     handed_on: Part = Field(description="People handed on to the next engine: asked less answered.")
     why: Mapping[str, Part] = Field(default_factory=dict, description="Reason to number of people handed on.")
-    without_limit: Mapping[str, Part] = Field(
-        default_factory=dict, description="Why answered people leak without limit."
-    )
+    without_limit: Mapping[str, Part] = Field(default_factory=dict, description="Why people leak without limit.")
 
     @classmethod
     def of(
@@ -179,9 +173,7 @@ class CertificateNote(EvidenceModel):
     because: str = Field(default="", description="Why it was silent; empty if it spoke or nothing is known.")
     source: str = Field(default="", description="Where the theorem is stated.")
     assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
-    guarantee: Literal["these data", "every data set"] = Field(
-        default="these data", description="For which data it holds."
-    )
+    guarantee: Literal["these data", "every data set"] = Field(default="these data", description="Where it holds.")
     epsilon: Number | None = Field(default=None, description="On every data set, nats; null: these data only.")
 
 
@@ -313,28 +305,16 @@ class CellAccuracy(EvidenceModel):
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """What an attack achieved where the answer is known.
+    """What an attack achieved where the answer is known: AUC on planted leaks, and without any."""
 
-    Parameters
-    ----------
-    planted, blind : float
-        AUC on a planted leak (must be at least 0.9) and without any (must be 0.5 within ``tolerance``).
-    votes, labels : float
-        AUC on leaks planted in a forest's shares of votes (at least 0.9 for an attack that judges each record by other
-        models' answers on it, else 0.6) and in labels (at least 0.9).
-    tolerance : float
-        Five standard errors of an AUC of one half with 200 records a side. Votes and labels without a leak must be
-        blind too, within five standard errors of their own.
-    problem : str
-        Why the attack is not to be believed; empty if it is.
-    """
-
-    planted: Number
-    blind: Number
-    tolerance: Number
-    problem: str = ""
-    votes: Number = float("nan")
-    labels: Number = float("nan")
+    planted: Annotated[Number, Field(description="On a planted leak; at least 0.9.")]
+    blind: Annotated[Number, Field(description="Without any; 0.5 within the tolerance.")]
+    #: votes and labels without a leak must be blind too, within five standard errors of their own
+    tolerance: Annotated[Number, Field(description="Five standard errors of an AUC of one half, 200 records a side.")]
+    problem: Annotated[str, Field(description="Why the attack is not to be believed; empty if it is.")] = ""
+    #: at least 0.9 for an attack that judges each record by other models' answers on it, else 0.6
+    votes: Annotated[Number, Field(description="On leaks planted in a forest's shares of votes.")] = float("nan")
+    labels: Annotated[Number, Field(description="On leaks planted in labels; at least 0.9.")] = float("nan")
 
 
 class AttackFigures(EvidenceModel):
@@ -419,10 +399,8 @@ class MembershipPart(EvidenceModel):
 
 def _hide_rates(figures: dict[str, Any], members: int, others: int) -> None:
     """Hide where an attack finds few members, or wrongly accuses few others: a rate of a known number is a count."""
-    few = [
-        any(Count(round(v * n), n).hidden for v, n in zip(p, (others, members), strict=True)) for p in figures["roc"]
-    ]
-    figures["roc"] = [point for point, hidden in zip(figures["roc"], few, strict=True) if not hidden]
+    told = [(p, [Count(round(v * n), n) for v, n in zip(p, (others, members), strict=True)]) for p in figures["roc"]]
+    figures["roc"] = [p for p, counts in told if not any(count.hidden for count in counts)]
     for rate in figures["tpr_at_fpr"]:
         if rate["value"] is not None:
             rate["value"] = share(rate["value"], rate["value"], members)[1]
@@ -442,13 +420,9 @@ def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]
         return corners
     low, high = (math.log(max(corners[i][0], 1e-9)) for i in (1, -1))
     step = (high - low) / (most - 2) or 1.0
-    kept, place = [corners[0]], -1
-    for point in corners[1:]:
-        cell = int((math.log(max(point[0], 1e-9)) - low) / step)
-        if cell > place or point is corners[-1]:
-            kept.append(point)
-            place = cell
-    return kept
+    first = {int((math.log(max(p[0], 1e-9)) - low) / step): p for p in reversed(corners[1:])}
+    kept = [corners[0], *reversed(first.values())]
+    return kept if kept[-1] is corners[-1] else [*kept, corners[-1]]
 
 
 # The fourth question: what the model tells about a sensitive feature of somebody whose other features are known.
@@ -518,12 +492,9 @@ class ArtifactPart(EvidenceModel):
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Return JSON values; what was walked says so by saying nothing, as it always did."""
-        made: dict[str, Any] = dump(self)
-        if made.get("how") == "walked":
-            del made["how"]
-        if not made.get("size"):  # of before 0.2.0
-            made = {k: v for k, v in made.items() if k not in ("read", "size")}
-        return made
+        unsaid = {"how"} if self.how == "walked" else set()
+        unsaid |= set() if self.size else {"read", "size"}  # of before 0.2.0
+        return {k: v for k, v in dump(self).items() if k not in unsaid}
 
     @property
     def read_said(self) -> str:
@@ -616,9 +587,7 @@ class GuaranteeBound(EvidenceModel):
     prior: Number | None = Field(default=None, description="Share of members the bound assumes; null for any.")
     fpr: Number | None = Field(default=None, description="Rate of errors the bound is about; null if about none.")
     bound: Number = Field(description="No adversary achieves more; fraction unless the name says otherwise.")
-    measured: Estimate | None = Field(
-        default=None, description="Most that an attack achieved here; null: none comparable."
-    )
+    measured: Estimate | None = Field(default=None, description="Most that an attack achieved; null: none comparable.")
     assumptions: tuple[str, ...] = ()
 
 

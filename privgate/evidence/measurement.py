@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from privgate.evidence.facts import (
     ArtifactPart,
@@ -25,6 +25,7 @@ from privgate.evidence.telling import (
     Json,
     Known,
     Number,
+    OfNoTotal,
     Option,
     Part,
     Sample,
@@ -49,8 +50,6 @@ class Behind(EvidenceModel):
             given = {k: n for k, n in limits.items() if n is not None}
             counts = nested(list(given.values()), total or 2**62)
             made["over_limit"] = dict.fromkeys(limits) | dict(zip(given, counts, strict=True))
-        if removed := made.get("removed_candidates"):
-            made["removed_candidates"] = {k: told(n) for k, n in removed.items()}
         return made
 
     @classmethod
@@ -88,8 +87,7 @@ class BehindInfluence(Behind):
     earlier = frozenset({"registered_worst", "registered_above", "violated", "expectations"})
     claim: str = Field(default="", description="What a sample says about all people, one sentence.")
     beyond: Number | None = Field(
-        default=None,
-        description="Share of people, at most, who were only ranked and may exceed the upper limit; null: nobody.",
+        default=None, description="Share of people, at most, only ranked, who may exceed the upper limit; null: nobody."
     )
     over_limit: Mapping[str, Part] = Field(default_factory=dict, description="Limit, nats, to people above.")
     paired_seeds: int = Field(default=0, description="Runs averaged over, of a recipe that records no seed; else 0.")
@@ -109,7 +107,7 @@ class BehindMembership(Behind):
     cells: int | None = Field(default=None, description="Classes or groups looked at.")
     cells_too_small_to_show: int | None = Field(default=None, description="Of these, judged and never named.")
     did_not_run: Mapping[str, str] = Field(default_factory=dict, description="Attack to why it did not run.")
-    removed_candidates: Mapping[str, Part] = Field(default_factory=dict, description="Why no part in trials.")
+    removed_candidates: Mapping[str, OfNoTotal] = Field(default_factory=dict, description="Why no part in trials.")
     members: Sample | None = Field(default=None, description="Training people of the trials.")
     candidates: Sample | None = Field(default=None, description="Other people of the trials.")
     shadow_models: int = Field(default=0, description="Models on random halves behind the attacks.")
@@ -164,17 +162,15 @@ class Request:
         return {"metric": self.metric, "options": dict(self.options), "key": self.key}
 
     @classmethod
-    def from_payload(cls, payload: Mapping[str, Json]) -> Self:
-        """Return the request that ``payload`` describes; ``ValueError``: it describes none."""
+    def from_payload(cls, payload: Any) -> Any:
+        """Return the request that JSON values describe, or what is one; ``ValueError``: they describe none."""
+        if not isinstance(payload, Mapping):
+            return payload
         stated, metric = payload.get("options"), payload.get("metric")
         if not isinstance(stated, Mapping) or not isinstance(metric, str):
             raise ValueError("a request names its metric and its options")  # noqa: TRY004  what pydantic tells
         made = ((str(k), tuple(v) if isinstance(v, list) else v) for k, v in stated.items())
         return cls(metric, tuple(sorted(made, key=lambda option: option[0])))
-
-
-def _request(value: Any) -> Any:
-    return Request.from_payload(value) if isinstance(value, Mapping) else value
 
 
 def _unstated(value: Any) -> Any:
@@ -192,24 +188,12 @@ _REQUEST = {
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A number, the interval that is certain or confident around it, and where it comes from; fields say the rest.
-
-    Parameters
-    ----------
-    value : float
-        Best single figure; NaN when ``problem`` is set.
-    unit : str
-        "nats", "fraction", "records", …
-    where : str
-        Name of the worst unit, class or attack, if the number belongs to one.
-    assumptions : tuple of str
-        Hypotheses in words.
-    """
+    """A number, the interval that is certain or confident around it, and where it comes from."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    request: Annotated[Request, BeforeValidator(_request), WithJsonSchema(_REQUEST)]
-    value: Number = float("nan")
+    request: Annotated[Request, BeforeValidator(Request.from_payload), WithJsonSchema(_REQUEST)]
+    value: Annotated[Number, Field(description="Best single figure; NaN where there is a problem.")] = float("nan")
     low: Annotated[Number, Field(description="The truth is at least this; inf or -inf: no bound.")] = float("nan")
     high: Annotated[Number, Field(description="The truth is at most this; inf: no bound.")] = float("nan")
     unit: str = ""
@@ -217,9 +201,9 @@ class Measurement:
     confidence: Annotated[Number | None, Field(description="Of the interval; null where it is certain.")] = None
     n: Annotated[int, Field(description="People or trials behind the number.")] = 0
     population: Annotated[int, Field(description="People or trials there are.")] = 0
-    where: str = ""
+    where: Annotated[str, Field(description="The worst person, class or attack, if it belongs to one.")] = ""
     problem: Annotated[str, Field(description="Why there is no number; never an approval.")] = ""
-    assumptions: tuple[str, ...] = ()
+    assumptions: Annotated[tuple[str, ...], Field(description="Hypotheses in words.")] = ()
     applicable: Annotated[bool, Field(description="false: the question has no sense for such a model.")] = True
     stopped_by: Annotated[str, Field(description="Condition that ended the run before this was measured.")] = ""
     behind: BehindInfluence | BehindMembership | BehindClaim | None = None
@@ -268,11 +252,6 @@ class Measurement:
                 value = high  # the interval around it may hide nothing
         return replace(self, value=value if (low, high) == true else high, low=low, high=high)
 
-    @classmethod
-    def from_payload(cls, payload: Mapping[str, Json]) -> Self:
-        """Return the measurement that ``payload`` describes; ``ValueError``: a key or value of it is none of ours."""
-        return TypeAdapter(cls).validate_python(payload)
-
 
 #: keys of a precondition's detail that count no people of a kind: settings, totals, samples
 _NOBODY = frozenset({"labels", "largest", "runs", "version", "checked", "of", "units", "measured", "units_checked",
@@ -281,23 +260,13 @@ _NOBODY = frozenset({"labels", "largest", "runs", "version", "checked", "of", "u
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """One thing that must hold before any number counts: a control, a digest, a data check.
+    """One thing that must hold before any number counts: a control, a digest, a data check."""
 
-    Parameters
-    ----------
-    name : str
-        For example ``"reproduces"``, ``"depends_on_data"``.
-    outcome : {"passed", "warned", "inconclusive", "failed"}
-        What it means for the verdict.
-    message : str
-        One sentence.
-    detail : mapping
-        JSON values.
-    """
-
-    name: str
-    outcome: Annotated[str, Field(pattern="^(passed|warned|inconclusive|failed)$")]
-    message: str
+    name: Annotated[str, Field(description="For example reproduces, or depends_on_data.")]
+    outcome: Annotated[
+        str, Field(pattern="^(passed|warned|inconclusive|failed)$", description="What it means for the verdict.")
+    ]
+    message: Annotated[str, Field(description="One sentence.")]
     detail: Mapping[str, Json] = field(default_factory=dict)
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
@@ -335,17 +304,12 @@ COLUMNS: Mapping[str, str] = {
     "status": "exact, converged, failed or undefined; the last two mean infinite leakage",
 }
 
-#: columns of a regressor's table, with their meaning; with Laplace noise on the answers those of ``COLUMNS`` as well
+#: columns of a regressor's table in place of the changes in nats; with Laplace noise on the answers beside them
 SENSITIVITY_COLUMNS: Mapping[str, str] = {
-    "unit": COLUMNS["unit"],
     "moved": "largest change of the answer at the person's own features, residual deviations; larger is worse",
     "moved_low": "the same less its error or confidence limit",
     "moved_high": "the same and its error or confidence limit",
     "moved_upper": "certificate: the same over all questions of the declared domain; inf where none applies",
-    "noise_floor": "change seen between seeds with nobody removed, residual deviations",
-    "seeds": COLUMNS["seeds"],
-    "engine": COLUMNS["engine"],
-    "status": COLUMNS["status"],
 }
 
 
@@ -396,13 +360,12 @@ class Evidence:
         what is told comes to the same end.
         """
         known = self.known(floors, limits)
-        parts = {n: getattr(self, n) for n in list(EvidenceDocument.model_fields)[3:]}
-        kept = {n: p for n, p in parts.items() if p is not None or EvidenceDocument.model_fields[n].is_required()}
+        parts = [(n, getattr(self, n), f.is_required()) for n, f in EvidenceDocument.model_fields.items()][3:]
         return {
             "subject": encode(self.subject),
             "preconditions": [p.payload(known) for p in self.preconditions],
             "measurements": [m.payload(known) for m in self.measurements.values()],
-            **{name: part and part.payload(known) for name, part in kept.items()},
+            **{name: part and part.payload(known) for name, part, required in parts if part or required},
         }
 
     def known(self, floors: Sequence[int], limits: Mapping[str, Sequence[float]]) -> Known:
@@ -441,5 +404,4 @@ class Evidence:
         except ValidationError as exc:
             first = exc.errors()[0]
             raise ValueError(f"evidence.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
-        parts = {name: getattr(told, name) for name in EvidenceDocument.model_fields}
-        return cls(**{**parts, "measurements": {m.request: m for m in told.measurements}})
+        return cls(**{**dict(told), "measurements": {m.request: m for m in told.measurements}})

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import CategoricalNB
@@ -352,7 +352,7 @@ def verdict(kept):
     measured = {r: replace(m, told_as=None if ends is None else tuple(ends)) for (r, m), ends in made}
     object.__setattr__(evidence, "measurements", measured)
     object.__setattr__(evidence, "records", records)
-    findings = tuple(Finding.from_payload(f) for f in given["findings"])
+    findings = TypeAdapter(tuple[Finding, ...]).validate_python(given["findings"])
     return Verdict(given["policy"], findings, evidence, given["observed"], given["detail"])
 
 

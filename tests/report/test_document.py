@@ -99,7 +99,7 @@ def test_the_evidence_can_be_read_back(runs):
 
     metrics = ["dp_epsilon", "dp_epsilon_lower_bound", "dp_attack_accuracy_bound", "attack_accuracy"]
     assert [m.request.metric for m in Evidence.from_payload(doc["evidence"]).measurements.values()] == metrics
-    assert [Finding.from_payload(f) for f in doc["findings"]][-1].metric == "attack_accuracy"
+    assert read(doc).findings[-1].metric == "attack_accuracy"
 
 
 def test_the_report_says_whether_the_number_of_records_is_public(runs):
@@ -141,7 +141,7 @@ def test_what_was_not_measured_never_looks_measured(runs, value):
     f = judged("dtp", "inconclusive", low=value, high=value, value=value)
 
     doc = told(runs, f)
-    assert not any(c.isdigit() for c in measured(Finding.from_payload(doc["findings"][0])))
+    assert not any(c.isdigit() for c in measured(read(doc).findings[0]))
     for format_ in ("html", "markdown", "junit"):
         report.render(doc, format_)
 
