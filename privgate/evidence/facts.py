@@ -6,7 +6,6 @@ These models are the JSON of a report: each field says what it holds, each ``pay
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self
 
@@ -249,16 +248,14 @@ class InfluencePart(EvidenceModel):
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values: whom an engine answered does not follow from whom it handed on, nor from the next one."""
-        made, coverage = super().payload(known), self.coverage
+        made, known, coverage = super().payload(known), known or Known(), self.coverage
         everybody = self.engines[0].asked if self.engines else None  # or a sample of the people
-        # of a run that stopped: a sample's size, where the coverage tells it
-        sample = (coverage.n_measured, coverage.not_computed) if coverage and coverage.not_computed else ()
-        if sample and known and known.sample(sample[0]) != sample[0]:
-            sample = ()
+        sample = set()  # of a run that stopped: a sample's size, where the coverage tells it
+        if coverage and coverage.not_computed and known.sample(coverage.n_measured) == coverage.n_measured:
+            sample = {0, coverage.n_measured, coverage.not_computed}
         for engine in made["engines"]:
-            if sample and {engine["answered"], engine["handed_on"]} <= {0, *sample} and len(engine["why"]) == 1:
-                continue
-            _hide_counts(engine, known.units if known else None, everybody)
+            if len(engine["why"]) != 1 or not {engine["answered"], engine["handed_on"]} <= sample:
+                _hide_counts(engine, known.units, everybody)
         return made
 
 
@@ -271,7 +268,7 @@ def _hide_counts(engine: dict[str, Any], units: int | None, everybody: int | Non
         parts, count = engine[key], engine[whole]
         engine[whole] = (count and None) if hidden else told(count, asked)
         known = None not in (engine["asked"], engine[whole], *parts.values())
-        engine[key] = dict(zip(parts, cells(parts.values()) if known else repeat(None), strict=False))
+        engine[key] = dict(zip(parts, cells(parts.values()), strict=True)) if known else dict.fromkeys(parts)
 
 
 # The second question: whether an attack tells who was in the training data.

@@ -26,7 +26,6 @@ from privgate.evidence.telling import (
     Known,
     Number,
     OfNoTotal,
-    Option,
     Part,
     Sample,
     beside,
@@ -49,7 +48,7 @@ class Behind(EvidenceModel):
         if limits := made.get("over_limit"):
             given = {k: n for k, n in limits.items() if n is not None}
             counts = nested(list(given.values()), total or 2**62)
-            made["over_limit"] = dict.fromkeys(limits) | dict(zip(given, counts, strict=True))
+            made["over_limit"] = limits | dict(zip(given, counts, strict=True))
         return made
 
     @classmethod
@@ -134,6 +133,9 @@ class BehindClaim(Behind):
 #: how an interval is meant; a "point" estimate alone neither approves nor blocks, and what a "search" did not find is
 #: not certain
 Kind = Literal["exact", "bound", "confidence", "point", "search"]
+
+
+Option = str | float | int | bool | None | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,6 @@ Part = int | None
 
 
 Json = Any
-Option = str | float | int | bool | None | tuple[str, ...]
 #: a float; in JSON a number, or one of the words "inf", "-inf", "nan", which JSON has no number for
 Number = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]})]
 
@@ -204,12 +203,10 @@ class EvidenceModel(BaseModel):
 
 def encode(value: Any) -> Any:
     """Return ``value`` with non-finite floats as the words "inf", "-inf", "nan", and arrays as lists."""
-    if isinstance(value, np.ndarray):
-        return [encode(v) for v in value.tolist()]
-    if isinstance(value, np.generic):
-        return encode(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
-        return "nan" if np.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, np.ndarray | np.generic):
+        return encode(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
