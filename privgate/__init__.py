@@ -9,6 +9,7 @@ from privgate.version import __version__ as __version__
 if TYPE_CHECKING:
     from privgate.advice.search import evaluate
     from privgate.errors import PrivgateError
+    from privgate.evidence.verdict import Finding, Outcome, Verdict
     from privgate.policy import Policy
     from privgate.registry import log_model, log_recipe
     from privgate.run.run import Budget
@@ -19,25 +20,24 @@ if TYPE_CHECKING:
     from privgate.subject.release import Gaussian, Laplace, Release
     from privgate.subject.subject import Subject
     from privgate.training.fleet import Fleet
-    from privgate.verdict import Finding, Outcome, Verdict
 
 # Where each public name lives; imported on first use, because importing privgate must stay cheap.
 _HOME = {
     "Budget": "run.run",
     "Claim": "subject.claim",
     "Domain": "subject.domain",
-    "Finding": "verdict",
+    "Finding": "evidence.verdict",
     "Fleet": "training.fleet",
     "Gaussian": "subject.release",
     "Laplace": "subject.release",
-    "Outcome": "verdict",
+    "Outcome": "evidence.verdict",
     "Policy": "policy",
     "PrivgateError": "errors",
     "Recipe": "subject.recipe",
     "Release": "subject.release",
     "Subject": "subject.subject",
     "TrainingData": "subject.data",
-    "Verdict": "verdict",
+    "Verdict": "evidence.verdict",
     "evaluate": "advice.search",
     "log_model": "registry",
     "log_recipe": "registry",

@@ -1,4 +1,4 @@
-"""Everything privgate raises on purpose, and the exit codes.
+"""How things end: everything privgate raises on purpose, exit codes, how rules end, and what of many decides.
 
 * PrivgateError                 no verdict could be reached            3
   + PolicyError                 the policy file cannot be used         2
@@ -10,10 +10,13 @@
   + MeasurementError            a number asked for has no value here   5
 
 A failed policy is a ``Verdict``, never an exception.
-Messages say what, which, and what to do; lower case, no full stop.
+Messages say what, which, and what to do; lower case, no full stop. Every yes rests on what decides here.
 """
 
-from enum import IntEnum
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import IntEnum, StrEnum
+from typing import Any
 
 
 class ExitCode(IntEnum):
@@ -27,6 +30,81 @@ class ExitCode(IntEnum):
     INCONCLUSIVE = 5
     UNSIGNED = 6
     INTERRUPTED = 130
+
+
+class Outcome(StrEnum):
+    """How a rule, or a whole verdict, ended; ordered not needed < passed < warned < inconclusive < failed.
+
+    ``not needed`` is no yes: the rule is about another kind of model, or another one answered its question.
+    """
+
+    NOT_NEEDED = "not needed"
+    PASSED = "passed"
+    WARNED = "warned"
+    INCONCLUSIVE = "inconclusive"
+    FAILED = "failed"
+
+    @property
+    def word(self) -> str:
+        """The same for people: approved, approved with a warning, undecided, refused or not needed."""
+        return _WORDS.get(self, self.value)
+
+    @property
+    def rank(self) -> int:
+        """0 for passed up to 3 for failed, -1 for not needed; larger is worse."""
+        return list(Outcome).index(self) - 1
+
+    @property
+    def releases(self) -> bool:
+        """Whether a model with this outcome may be promoted."""
+        return self in (Outcome.PASSED, Outcome.WARNED)
+
+
+#: what people read in place of a stored value; docs/reference.md
+_WORDS: Mapping[Outcome, str] = {
+    Outcome.PASSED: "approved",
+    Outcome.WARNED: "approved with a warning",
+    Outcome.INCONCLUSIVE: "undecided",
+    Outcome.FAILED: "refused",
+}
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the worst outcome; nothing at all is inconclusive."""
+    return max(outcomes, key=lambda o: o.rank, default=Outcome.INCONCLUSIVE)
+
+
+def together(findings: Iterable[Any]) -> Outcome:
+    """Return the worst outcome of ``Finding``s; where no rule was judged among them, inconclusive at best."""
+    found = list(findings)
+    judged = any(not f.rule.startswith("precondition:") and f.outcome is not Outcome.NOT_NEEDED for f in found)
+    return worst([*(f.outcome for f in found), *([] if judged else [Outcome.INCONCLUSIVE])])
+
+
+def settled(findings: Iterable[Any], groups: Mapping[str, str]) -> list[Any]:
+    """Return the findings; in a group of rules that ask one question, one that is met is enough.
+
+    ``groups`` names the group of each rule that belongs to one. A group of which none was asked is inconclusive.
+    """
+    found = list(findings)
+    for group in dict.fromkeys(groups.values()):
+        mine = [k for k, f in enumerate(found) if groups.get(f.rule) == group]
+        met = [k for k in mine if found[k].outcome is Outcome.PASSED or (found[k].waiver and found[k].outcome.releases)]
+        if met:
+            by = found[met[0]].rule
+            for k in mine:
+                if not found[k].outcome.releases and found[k].outcome is not Outcome.NOT_NEEDED:
+                    said = f"not needed, because {by} approves; by itself {found[k].outcome.word}: {found[k].message}"
+                    found[k] = replace(found[k], outcome=Outcome.NOT_NEEDED, message=said, advice="")
+        elif mine and all(found[k].outcome is Outcome.NOT_NEEDED for k in mine):
+            said = f"no rule of {group!r} is about this model: undecided"
+            found[mine[-1]] = replace(found[mine[-1]], outcome=Outcome.INCONCLUSIVE, message=said)
+    return found
+
+
+def approves(findings: Iterable[Any], *, observed: bool) -> bool:
+    """Whether a model may be promoted on these findings."""
+    return together(findings).releases and not observed
 
 
 _LONGEST = 10_000  # letters of a message

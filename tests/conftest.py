@@ -306,7 +306,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Fleet"]:
 @pytest.fixture(autouse=True)
 def no_report_tells_a_small_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask it of every report document that any test makes in its own process, the made-up ones of goldens aside."""
-    document = sys.modules.get("privgate.report.report_document")
+    document = sys.modules.get("privgate.report.document")
     if document is None:
         return
     from tests.report.small_counts import told_by

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
-from privgate import verdict as verdicts
 from privgate.errors import ExitCode
 from privgate.evidence import (
     BehindInfluence,
@@ -25,7 +25,8 @@ from privgate.evidence import (
     Request,
     RunPart,
 )
-from privgate.verdict import Finding, Outcome, Verdict, worst
+from privgate.evidence import verdict as verdicts
+from privgate.evidence.verdict import Finding, Outcome, Verdict, worst
 from tests import mutants
 
 OUTCOMES = st.sampled_from([o for o in Outcome if o is not Outcome.NOT_NEEDED])
@@ -45,7 +46,7 @@ def test_nothing_judged_is_inconclusive():
 
 
 def test_no_change_of_one_place_of_the_verdict_approves_what_is_refused(monkeypatch):
-    """What decides stands in privgate/outcome.py, which counts among what a yes by theorem rests on."""
+    """What decides stands in privgate/errors.py, which counts among what a yes by theorem rests on."""
     refused, tried = [Finding("dtp", "judged", o, "") for o in (Outcome.FAILED, Outcome.INCONCLUSIVE)], 0
     for *_, what, source in mutants.possible(Path(verdicts.__file__)):
         changed = types.ModuleType("changed")
@@ -92,8 +93,8 @@ def test_measurements_and_findings_survive_json_with_infinities(number):
     measured = Measurement(request, number, number, number, behind=BehindInfluence(unseen=number), assumptions=("x",))
     found = Finding("r", "t", Outcome.FAILED, "m", value=number, high=number)
 
-    text = json.dumps([measured.payload(), found.payload()], allow_nan=False)
-    again = [Measurement.from_payload(json.loads(text)[0]), Finding.from_payload(json.loads(text)[1])]
+    written = json.loads(json.dumps([measured.payload(), found.payload()], allow_nan=False))
+    again = [TypeAdapter(t).validate_python(p) for t, p in zip((Measurement, Finding), written, strict=True)]
 
     assert again[0].request == request
     assert np.array_equal([again[0].value, again[1].value, again[1].high], [number] * 3, equal_nan=True)

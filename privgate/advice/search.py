@@ -23,13 +23,13 @@ from privgate.arrays import Index
 from privgate.check import beforehand, gate, prepare
 from privgate.errors import MeasurementError, PrivgateError, UsageError
 from privgate.evidence import NextStep
+from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy import Policy, problems
 from privgate.policy.rules.rule_base import step_before_advice
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
-from privgate.verdict import Outcome, Verdict
 
 #: seconds of a search if nobody says
 SECONDS = 1800.0

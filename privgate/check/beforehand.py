@@ -10,6 +10,7 @@ from privgate.controls import depends, opened, reproduces, seeds, served, strang
 from privgate.controls.data_checks import check_data
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Measurement, Precondition, Request, SeedControl
+from privgate.evidence.verdict import Outcome
 from privgate.file import measure as file
 from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
@@ -19,7 +20,6 @@ from privgate.run.run import Run
 from privgate.subject import tasks
 from privgate.subject.data import TrainingData
 from privgate.subject.subject import Subject
-from privgate.verdict import Outcome
 
 #: preconditions without which no number about the model counts
 STOPPERS = frozenset(

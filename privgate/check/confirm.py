@@ -19,8 +19,8 @@ from privgate import cases
 from privgate.arrays import Float, Index
 from privgate.cases import Kept, Yes
 from privgate.documents import strict_json
+from privgate.errors import Outcome
 from privgate.kernel import Case, Refused
-from privgate.outcome import Outcome
 from privgate.subject.subject import Subject
 from privgate.theorems import catalogue, pipelines
 from privgate.theorems.hypotheses import ODD, vanishing

@@ -35,6 +35,7 @@ from privgate.evidence import (
     RunTrace,
     TrainingPlan,
 )
+from privgate.evidence.verdict import Finding, Verdict
 from privgate.file import measure as file
 from privgate.influence import left_out, person_table, published
 from privgate.membership import attack_measures, distance, rotated, sensitive
@@ -49,7 +50,6 @@ from privgate.theorems import catalogue
 from privgate.theorems.pipelines import seen
 from privgate.training import budget, isolation
 from privgate.training.fleet import Fleet
-from privgate.verdict import Finding, Verdict
 from privgate.version import __version__
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from privgate.controls import served
 from privgate.errors import SubjectError, UsageError
 from privgate.evidence import Measurement, Request
+from privgate.evidence.verdict import Outcome
 from privgate.influence.left_out import SEEDS
 from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
@@ -22,7 +23,6 @@ from privgate.subject.subject import Subject
 from privgate.theorems import catalogue
 from privgate.theorems.least_squares import not_over_domain
 from privgate.training.fleet import Fleet
-from privgate.verdict import Outcome
 
 
 def breaks(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], bool]]]:

@@ -18,9 +18,9 @@ import click
 from privgate.cli import console, options, shared
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, SubjectError, UsageError
+from privgate.evidence.verdict import Verdict
 from privgate.policy import Policy
 from privgate.subject.subject import Subject
-from privgate.verdict import Verdict
 
 #: beside an approved report that was not signed yet
 WAITING = "waiting-for-signature"
@@ -198,14 +198,14 @@ def _waiting(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
     A note is good for one more try: whoever signs may refuse, and then a check is due.
     """
     from privgate import registry
-    from privgate.report import report_schema
+    from privgate.report import schema
 
     folder = Path(settings["report_dir"]).expanduser()
     try:
         noted = (folder / WAITING).read_text(encoding="utf-8")
         subject = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
         mine = hmac.compare_digest(noted, _mac(_exact(subject), alias, settings, folder))
-        found = report_schema.read(strict_json.read(folder / "report.json", LARGE))
+        found = schema.read(strict_json.read(folder / "report.json", LARGE))
         fresh = datetime.now(UTC) - datetime.fromisoformat(found.decided_at) < timedelta(days=1)
     except (OSError, PrivgateError, ValueError, TypeError):
         return None

@@ -12,7 +12,7 @@ import click
 
 from privgate.cli import console, options, outputs
 from privgate.errors import ExitCode
-from privgate.verdict import Verdict
+from privgate.evidence.verdict import Verdict
 
 #: what page one says of the demonstration
 STATED = {

@@ -14,14 +14,14 @@ from privgate.cli import console
 from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
 from privgate.errors import RegistryError, UsageError
 from privgate.evaluation.context_stated import hash_key
+from privgate.evidence.verdict import Outcome
 from privgate.policy import Policy
-from privgate.report import plain_formats
-from privgate.report.report_schema import read
+from privgate.report import formats
+from privgate.report.schema import read
 from privgate.run.run import Budget, Precision
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import WAYS
-from privgate.verdict import Outcome
 
 __all__ = [
     "CheckInputs",
@@ -305,7 +305,7 @@ def print_decision(document: Mapping[str, Any], where: Path) -> None:
     Everything comes from the report document, in which people are keyed hashes: a CI log is read by many.
     """
     found = read(document)
-    click.secho(console.wrapped(console.plain(plain_formats.headline(found))), fg=_COLORS[found.outcome], bold=True)
-    for line in plain_formats.lines(found):
+    click.secho(console.wrapped(console.plain(formats.headline(found))), fg=_COLORS[found.outcome], bold=True)
+    for line in formats.lines(found):
         console.say(line)
     click.echo(f"  report: {where}")

@@ -66,13 +66,13 @@ def index(*, alias: str, html: Path, tracking_uri: str | None) -> int:
     from privgate import registry
     from privgate import report as rendering
     from privgate.cli.console import plain
-    from privgate.report import report_schema
+    from privgate.report import schema
 
     outputs.file(html, "--html")
     rows = list(registry.in_use(alias, tracking_uri=tracking_uri))
     for row in rows:
         try:
-            _ = row.get("document") and report_schema.read(row["document"])
+            _ = row.get("document") and schema.read(row["document"])
         except SubjectError as exc:
             row["problem"] = str(exc)
     broken = [row for row in rows if "problem" in row]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from privgate.errors import UsageError
+from privgate.evidence.verdict import Verdict
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
-from privgate.verdict import Verdict
 
 # The key of the keyed hashes that stand for people: it stays with the controller and is made on first use.
 

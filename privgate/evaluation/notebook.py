@@ -10,8 +10,8 @@ from privgate import report as reports
 from privgate.errors import MeasurementError
 from privgate.evaluation.context_stated import STATED, with_context
 from privgate.evaluation.context_stated import hash_key as own_key
-from privgate.report import assertions, pictures, report_schema, words
-from privgate.verdict import Outcome, Verdict
+from privgate.evidence.verdict import Outcome, Verdict
+from privgate.report import assertions, pictures, schema
 
 #: the page's colours, for a drawing that stands alone
 _COLORS = (
@@ -46,9 +46,9 @@ class Picture:
 
 def overview(verdict: Verdict) -> str:
     """Return one row a rule and one a condition that does not hold, in HTML, in the words of the report."""
-    told = sorted(map(verdict.said, verdict.findings), key=words.badness)
-    rules = assertions.of_rules([f for f in told if not words.is_condition(f)], verdict.evidence.measurements.values())
-    unheld = [f for f in told if words.is_condition(f) and f.outcome is not Outcome.PASSED]
+    told = sorted(map(verdict.said, verdict.findings), key=schema.badness)
+    rules = assertions.of_rules([f for f in told if not schema.is_condition(f)], verdict.evidence.measurements.values())
+    unheld = [f for f in told if schema.is_condition(f) and f.outcome is not Outcome.PASSED]
     # no message: it may name a person, and notebooks travel
     rows = [(f.outcome.word, f.title or f.rule, "", "") for f in unheld]
     rows += [(a.outcome.word, a.asked, a.value if a.measured else "", a.threshold) for a in rules]
@@ -92,7 +92,7 @@ def _stated(verdict: Verdict, stated: Mapping[str, Any]) -> Verdict:
 
 def plot(verdict: Verdict) -> Picture:
     """Return everybody's influence, largest first, or the worst ones where not everybody was measured."""
-    doc = report_schema.read(reports.document(verdict, hash_key=own_key()))
+    doc = schema.read(reports.document(verdict, hash_key=own_key()))
     drawn = pictures.draw_influence(doc)
     if not drawn.svg:
         raise MeasurementError(f"there is nothing to draw: {drawn.caption}")

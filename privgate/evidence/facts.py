@@ -1,17 +1,16 @@
-"""What was found out beside the numbers of the run itself, of each person's influence, and of a claim of privacy.
+"""What was found out beside the numbers: of the run, and one part a question.
 
 These models are the JSON of a report: each field says what it holds, each ``payload`` what may be told of it.
 """
 
 import math
-from collections.abc import Mapping
-from itertools import repeat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from privgate.evidence.attack_facts import Estimate
 from privgate.evidence.telling import (
     SMALL_CELL,
     Count,
@@ -19,10 +18,12 @@ from privgate.evidence.telling import (
     Json,
     Known,
     Number,
+    OfRecords,
     OfUnits,
     Part,
     Sample,
     cells,
+    share,
     told,
 )
 
@@ -86,9 +87,7 @@ class RunPart(EvidenceModel):
     """The run itself; the three questions' parts are beside it."""
 
     earlier = frozenset({"removals", "single_median", "mode"})
-    cannot_conclude: tuple[str, ...] = Field(
-        default=(), description="What the policy can never conclude for this model."
-    )
+    cannot_conclude: tuple[str, ...] = Field(default=(), description="What the policy can never conclude here.")
     plan: TrainingPlan | None = Field(default=None, description="null where a control stopped the run before it.")
     seeds: SeedControl | None = Field(default=None, description="null where the controls ended before it.")
     next_steps: tuple[NextStep, ...] = Field(default=(), description="Cheapest first; empty if no limit is exceeded.")
@@ -133,9 +132,7 @@ class RecheckRow(EvidenceModel):
     checked: int = Field(description="People retrained for the comparison.")
     max_difference: Number = Field(description="Largest difference of a log-probability from a refit, nats.")
     tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
-    notes: Mapping[str, Number] = Field(
-        default_factory=dict, description="What the engine says of the delivered model."
-    )
+    notes: Mapping[str, Number] = Field(default_factory=dict, description="What the engine says of the model.")
 
 
 class EngineShare(EvidenceModel):
@@ -146,9 +143,7 @@ class EngineShare(EvidenceModel):
     answered: Part = Field(description="People it answered.")
     handed_on: Part = Field(description="People handed on to the next engine: asked less answered.")
     why: Mapping[str, Part] = Field(default_factory=dict, description="Reason to number of people handed on.")
-    without_limit: Mapping[str, Part] = Field(
-        default_factory=dict, description="Why answered people leak without limit."
-    )
+    without_limit: Mapping[str, Part] = Field(default_factory=dict, description="Why people leak without limit.")
 
     @classmethod
     def of(
@@ -177,9 +172,7 @@ class CertificateNote(EvidenceModel):
     because: str = Field(default="", description="Why it was silent; empty if it spoke or nothing is known.")
     source: str = Field(default="", description="Where the theorem is stated.")
     assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
-    guarantee: Literal["these data", "every data set"] = Field(
-        default="these data", description="For which data it holds."
-    )
+    guarantee: Literal["these data", "every data set"] = Field(default="these data", description="Where it holds.")
     epsilon: Number | None = Field(default=None, description="On every data set, nats; null: these data only.")
 
 
@@ -255,16 +248,14 @@ class InfluencePart(EvidenceModel):
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values: whom an engine answered does not follow from whom it handed on, nor from the next one."""
-        made, coverage = super().payload(known), self.coverage
+        made, known, coverage = super().payload(known), known or Known(), self.coverage
         everybody = self.engines[0].asked if self.engines else None  # or a sample of the people
-        # of a run that stopped: a sample's size, where the coverage tells it
-        sample = (coverage.n_measured, coverage.not_computed) if coverage and coverage.not_computed else ()
-        if sample and known and known.sample(sample[0]) != sample[0]:
-            sample = ()
+        sample = set()  # of a run that stopped: a sample's size, where the coverage tells it
+        if coverage and coverage.not_computed and known.sample(coverage.n_measured) == coverage.n_measured:
+            sample = {0, coverage.n_measured, coverage.not_computed}
         for engine in made["engines"]:
-            if sample and {engine["answered"], engine["handed_on"]} <= {0, *sample} and len(engine["why"]) == 1:
-                continue
-            _hide_counts(engine, known.units if known else None, everybody)
+            if len(engine["why"]) != 1 or not {engine["answered"], engine["handed_on"]} <= sample:
+                _hide_counts(engine, known.units, everybody)
         return made
 
 
@@ -277,7 +268,274 @@ def _hide_counts(engine: dict[str, Any], units: int | None, everybody: int | Non
         parts, count = engine[key], engine[whole]
         engine[whole] = (count and None) if hidden else told(count, asked)
         known = None not in (engine["asked"], engine[whole], *parts.values())
-        engine[key] = dict(zip(parts, cells(parts.values()) if known else repeat(None), strict=False))
+        engine[key] = dict(zip(parts, cells(parts.values()), strict=True)) if known else dict.fromkeys(parts)
+
+
+# The second question: whether an attack tells who was in the training data.
+
+
+class Estimate(EvidenceModel):
+    """A figure with its interval."""
+
+    value: Number | None = Field(description="null where the sample cannot resolve it.")
+    low: Number | None = Field(default=None, description="Lower limit; null where none can be given.")
+    high: Number | None = Field(default=None, description="Upper limit; null where none can be given.")
+    problem: str = Field(default="", description="Why there is no figure; empty if there is one.")
+
+
+class RateAtFpr(Estimate):
+    """The share of members found at one rate of false accusations; fractions, larger is worse."""
+
+    fpr: Number = Field(description="False-positive rate, fraction.")
+
+
+class CellAccuracy(EvidenceModel):
+    """An attack's balanced accuracy in one class or group that is large enough to be shown; larger is worse."""
+
+    name: str
+    value: Number = Field(description="Fraction; 0.5 is guessing.")
+    low: Number
+    high: Number
+    members: Part = Field(description="Training people of the cell.")
+    candidates: Part = Field(description="Other people of the cell.")
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """What an attack achieved where the answer is known: AUC on planted leaks, and without any."""
+
+    planted: Annotated[Number, Field(description="On a planted leak; at least 0.9.")]
+    blind: Annotated[Number, Field(description="Without any; 0.5 within the tolerance.")]
+    #: votes and labels without a leak must be blind too, within five standard errors of their own
+    tolerance: Annotated[Number, Field(description="Five standard errors of an AUC of one half, 200 records a side.")]
+    problem: Annotated[str, Field(description="Why the attack is not to be believed; empty if it is.")] = ""
+    #: at least 0.9 for an attack that judges each record by other models' answers on it, else 0.6
+    votes: Annotated[Number, Field(description="On leaks planted in a forest's shares of votes.")] = float("nan")
+    labels: Annotated[Number, Field(description="On leaks planted in labels; at least 0.9.")] = float("nan")
+
+
+class AttackFigures(EvidenceModel):
+    """What one attack achieved; limits are for this attack alone, not corrected for others."""
+
+    auc: Number = Field(description="Area under the ROC; 0.5 is guessing.")
+    auc_error: Number = Field(description="Its standard error.")
+    accuracy: Estimate = Field(description="Balanced accuracy at the threshold fixed beforehand, fraction.")
+    advantage: Number = Field(description="TPR less FPR at that threshold.")
+    precision: Number = Field(description="Share of members among those called members.")
+    recall: Number = Field(description="Share of members called members.")
+    tpr_at_fpr: tuple[RateAtFpr, ...] = Field(description="Falling in fpr.")
+    roc: tuple[tuple[Number, Number], ...] = Field(description="Points (fpr, tpr), ascending in fpr; fractions.")
+    classes: tuple[CellAccuracy, ...] = Field(default=(), description="One a label large enough to be shown.")
+    groups: tuple[CellAccuracy, ...] = Field(default=(), description="One a group large enough to be shown.")
+    seconds: Number = Field(default=0.0, description="Wall-clock seconds.")
+
+
+class AttackResult(EvidenceModel):
+    """One attack that was tried."""
+
+    name: str = Field(description="Catalogue key.")
+    title: str = Field(description="Plain name.")
+    kind: str = Field(default="membership inference", description="What the attack is after.")
+    scope: str = Field(default="model", description="model: over all people of the trials.")
+    threat_model: str = Field(default="", description="What the adversary sees and knows.")
+    source: str = ""
+    self_test: SelfTest
+    problem: str = Field(default="", description="Why it did not run; it then counts as not tested.")
+    figures: AttackFigures | None = Field(default=None, description="null where it did not run.")
+
+
+class NullRuns(EvidenceModel):
+    """How often the limits rise above guessing where everybody was outside, so that every alarm is false."""
+
+    attacks: int = Field(description="Attacks searched together.")
+    runs: int = Field(description="Runs with labels that mean nothing.")
+    alarms: int = Field(description="Of these, with an alarm.")
+    nominal: Number = Field(description="Share of alarms that is allowed, fraction.")
+    low: Number = Field(description="Lower 95 % limit of the share of alarms.")
+    high: Number = Field(description="Upper 95 % limit of the share of alarms.")
+
+
+class AgainstPdtp(EvidenceModel):
+    """The best attack's accuracy on single records over their PDTP: point estimates from rotated targets, no limits."""
+
+    problem: str = Field(default="", description="Why there are no figures; empty if there are.")
+    attacks: tuple[str, ...] = Field(default=(), description="Whose best accuracy on each record is taken.")
+    kind: str = ""
+    targets: int = Field(default=0, description="Shadow models that took turns as the target.")
+    pearson: Number | None = Field(default=None, description="Correlation; null where it has no value.")
+    p_value: Number | None = None
+    n: Sample = Field(default=0, description="Records.")
+    records_above_1: Part = Field(default=0, description="Records with a PDTP above 1 nat.")
+    share_above_1_found: Number | None = Field(default=None, description="Of these, share with accuracy above 0.8.")
+    points: tuple[tuple[Number, Number], ...] = Field(default=(), description="(mean PDTP, nats; mean accuracy).")
+
+
+class MembershipPart(EvidenceModel):
+    """All attacks that were tried, and how far their figures can be believed."""
+
+    attacks: tuple[AttackResult, ...] = Field(default=(), description="Each once, those that did not run too.")
+    null_runs: NullRuns | None = Field(default=None, description="null where no attack ran.")
+    against_pdtp: AgainstPdtp | None = Field(default=None, description="null where not both are known of everybody.")
+
+    def payload(self, known: Known | None = None) -> dict[str, Json]:
+        """Return JSON values: no rate of few members or few others, no cell that tells how many are in small ones."""
+        made, known = super().payload(known), known or Known()
+        against = made["against_pdtp"]
+        if against and (above := told(against["records_above_1"], against["n"])) is None:
+            against |= {"records_above_1": above, "share_above_1_found": None}
+        for attack in made["attacks"]:
+            if figures := attack["figures"]:
+                figures["roc"] = thin(figures["roc"])
+                if attack["scope"] == "model" and known.members and known.candidates:
+                    _hide_rates(figures, known.members, known.candidates)
+                for name in ("classes", "groups"):
+                    for side, total in (("members", known.members), ("candidates", known.candidates)):
+                        _hide_rest(figures[name], side, total)
+        return made
+
+
+def _hide_rates(figures: dict[str, Any], members: int, others: int) -> None:
+    """Hide where an attack finds few members, or wrongly accuses few others: a rate of a known number is a count."""
+    told = [(p, [Count(round(v * n), n) for v, n in zip(p, (others, members), strict=True)]) for p in figures["roc"]]
+    figures["roc"] = [p for p, counts in told if not any(count.hidden for count in counts)]
+    for rate in figures["tpr_at_fpr"]:
+        if rate["value"] is not None:
+            rate["value"] = share(rate["value"], rate["value"], members)[1]
+
+
+def _hide_rest(shown: Sequence[dict[str, Any]], side: str, total: int) -> None:
+    """Hide the smallest count where all together would leave a small rest: that of the cells too small to show."""
+    given = [c for c in shown if c[side] is not None]
+    if given and Count(total - sum(c[side] for c in given)).hidden:
+        min(given, key=lambda c: c[side])[side] = None
+
+
+def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]:
+    """Return at most ``most`` points of a curve: the last one at each rate, at evenly spaced logarithms of the rate."""
+    corners = [p for p, q in zip(curve, [*curve[1:], [None]], strict=True) if p[0] != q[0]]
+    if len(corners) <= most:
+        return corners
+    low, high = (math.log(max(corners[i][0], 1e-9)) for i in (1, -1))
+    step = (high - low) / (most - 2) or 1.0
+    first = {int((math.log(max(p[0], 1e-9)) - low) / step): p for p in reversed(corners[1:])}
+    kept = [corners[0], *reversed(first.values())]
+    return kept if kept[-1] is corners[-1] else [*kept, corners[-1]]
+
+
+# The fourth question: what the model tells about a sensitive feature of somebody whose other features are known.
+
+
+class AttributeGuesses(EvidenceModel):
+    """How often one adversary guesses a feature."""
+
+    name: str
+    title: str
+    source: str = ""
+    inside: Number | None = Field(description="Share of members whose feature is guessed; null where it tells a few.")
+    outside: Number | None = Field(description="Share of candidates whose feature is guessed: the baseline.")
+    members: Part = Field(description="Members asked about.")
+    others: Part = Field(description="Candidates asked about.")
+    advantage: Estimate = Field(description="inside less outside, fraction; 0: the model tells nothing.")
+
+
+class AttributeResult(EvidenceModel):
+    """What was found about one sensitive feature."""
+
+    name: str
+    values: int = Field(description="Values that were put in.")
+    adversaries: tuple[AttributeGuesses, ...]
+    without_model: AttributeGuesses = Field(description="The same guess without any answer of the model.")
+    prior_guess: Number | None = Field(description="Right by the most frequent value; null where it tells a few.")
+    influence: Number = Field(description="How far the feature alone moves an answer, mean over people.")
+    influence_in: str = Field(description="Its unit.")
+    theorem: Number | None = Field(default=None, description="Advantage by Theorem 5; null where it has no sense.")
+    by_value: tuple[AttributeGuesses, ...] = Field(default=(), description="Inversion, by the true value; large cells.")
+
+
+class AttributesPart(EvidenceModel):
+    """Every sensitive feature that was inferred."""
+
+    attributes: tuple[AttributeResult, ...]
+
+
+# The fifth question: what the stored file itself carries about single records.
+
+
+class CarriedTrace(EvidenceModel):
+    """One kind of trace of single records in one part of a model."""
+
+    kind: str = Field(description="Key of what it is.")
+    what: str = Field(description="What it is, in words.")
+    where: str = Field(description="Class and attribute, or file.")
+    least: OfRecords = Field(description="Records of which it carries a trace, at least.")
+    most: OfRecords = Field(description="Records, at most.")
+    beside: OfRecords = Field(default=0, description="Records that share it with fewer than five; not counted.")
+
+
+class ArtifactPart(EvidenceModel):
+    """What was found in the file, or in the model that the recipe trains where no file is stored."""
+
+    judged: Literal["file", "model"] = Field(description="What was walked.")
+    how: Literal["walked", "bytes"] = Field(default="walked", description="Opened and walked, or read as bytes.")
+    records: int = Field(description="Training records that it was compared with.")
+    least: OfRecords = Field(description="Records of which a trace was found.")
+    most: OfRecords = Field(description="Records of which it may carry a trace: all where a part is unknown.")
+    carried: tuple[CarriedTrace, ...] = ()
+    unknown: tuple[str, ...] = Field(default=(), description="Parts that could not be walked; never taken for nothing.")
+    problem: str = Field(default="", description="Why it was not walked at all.")
+    read: int = Field(default=0, description="Bytes that could be read.")
+    size: int = Field(default=0, description="Bytes that there are.")
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return JSON values; what was walked says so by saying nothing, as it always did."""
+        unsaid = {"how"} if self.how == "walked" else set()
+        unsaid |= set() if self.size else {"read", "size"}  # of before 0.2.0
+        return {k: v for k, v in dump(self).items() if k not in unsaid}
+
+    @property
+    def read_said(self) -> str:
+        """How much of the file was searched."""
+        return f"{self.read:,} of {self.size:,} bytes"
+
+    @property
+    def bytes_said(self) -> str:
+        """What a look at a file's bytes showed, the end of a sentence."""
+        if self.problem:
+            return f"could not be looked at: {self.problem}; it may hold every record"
+        if self.least:
+            first = f" ({self.carried[0].where})" if self.carried else ""
+            return f"holds {Count(self.least, self.records)} of {self.records} records of the training data{first}"
+        unread = self.unknown[0] if self.unknown and self.most else ""
+        if self.size:
+            more = f"; it may hold some: {unread}" if unread else ""
+            return f"holds no record that was found in what could be read ({self.read_said}){more}"
+        if self.most:
+            return f"was not read whole, and no record was found in the rest{f': {unread}' if unread else ''}"
+        return "holds no record of the training data that could be found"
+
+
+# Membership by robustness: what the distance to the nearest wrong answer tells.
+
+
+class RobustAdversary(EvidenceModel):
+    """How many people one adversary calls members."""
+
+    name: str
+    title: str
+    inside: Number = Field(description="Share of members called members.")
+    outside: Number = Field(description="Share of candidates called members.")
+    members: int = Field(description="Members asked about.")
+    others: int = Field(description="Candidates asked about.")
+    radius: Number | None = Field(default=None, description="Largest change of a feature; null where there is none.")
+    advantage: Estimate = Field(description="inside less outside, fraction; 0 is guessing.")
+
+
+class RobustPart(EvidenceModel):
+    """Adversaries 1, 8 and 9 of Yeom et al. (2020) on one model."""
+
+    how: str = Field(description="How distances to the nearest wrong answer were measured.")
+    adversaries: tuple[RobustAdversary, ...]
 
 
 # What a claim of differential privacy is worth, given what a rerun of its recipe was seen to do.
@@ -326,9 +584,7 @@ class GuaranteeBound(EvidenceModel):
     prior: Number | None = Field(default=None, description="Share of members the bound assumes; null for any.")
     fpr: Number | None = Field(default=None, description="Rate of errors the bound is about; null if about none.")
     bound: Number = Field(description="No adversary achieves more; fraction unless the name says otherwise.")
-    measured: Estimate | None = Field(
-        default=None, description="Most that an attack achieved here; null: none comparable."
-    )
+    measured: Estimate | None = Field(default=None, description="Most that an attack achieved; null: none comparable.")
     assumptions: tuple[str, ...] = ()
 
 

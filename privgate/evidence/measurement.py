@@ -1,19 +1,31 @@
 """What was asked, what was measured, and what must hold before any number counts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from privgate.evidence.facts import AuditRuns
+from privgate.evidence.facts import (
+    ArtifactPart,
+    AttributesPart,
+    AuditRuns,
+    ClaimsPart,
+    InfluencePart,
+    MembershipPart,
+    RobustPart,
+    RunPart,
+)
 from privgate.evidence.telling import (
     Count,
     EvidenceModel,
     Json,
     Known,
     Number,
-    Option,
+    OfNoTotal,
     Part,
     Sample,
     beside,
@@ -36,9 +48,7 @@ class Behind(EvidenceModel):
         if limits := made.get("over_limit"):
             given = {k: n for k, n in limits.items() if n is not None}
             counts = nested(list(given.values()), total or 2**62)
-            made["over_limit"] = dict.fromkeys(limits) | dict(zip(given, counts, strict=True))
-        if removed := made.get("removed_candidates"):
-            made["removed_candidates"] = {k: told(n) for k, n in removed.items()}
+            made["over_limit"] = limits | dict(zip(given, counts, strict=True))
         return made
 
     @classmethod
@@ -76,8 +86,7 @@ class BehindInfluence(Behind):
     earlier = frozenset({"registered_worst", "registered_above", "violated", "expectations"})
     claim: str = Field(default="", description="What a sample says about all people, one sentence.")
     beyond: Number | None = Field(
-        default=None,
-        description="Share of people, at most, who were only ranked and may exceed the upper limit; null: nobody.",
+        default=None, description="Share of people, at most, only ranked, who may exceed the upper limit; null: nobody."
     )
     over_limit: Mapping[str, Part] = Field(default_factory=dict, description="Limit, nats, to people above.")
     paired_seeds: int = Field(default=0, description="Runs averaged over, of a recipe that records no seed; else 0.")
@@ -97,7 +106,7 @@ class BehindMembership(Behind):
     cells: int | None = Field(default=None, description="Classes or groups looked at.")
     cells_too_small_to_show: int | None = Field(default=None, description="Of these, judged and never named.")
     did_not_run: Mapping[str, str] = Field(default_factory=dict, description="Attack to why it did not run.")
-    removed_candidates: Mapping[str, Part] = Field(default_factory=dict, description="Why no part in trials.")
+    removed_candidates: Mapping[str, OfNoTotal] = Field(default_factory=dict, description="Why no part in trials.")
     members: Sample | None = Field(default=None, description="Training people of the trials.")
     candidates: Sample | None = Field(default=None, description="Other people of the trials.")
     shadow_models: int = Field(default=0, description="Models on random halves behind the attacks.")
@@ -126,6 +135,9 @@ class BehindClaim(Behind):
 Kind = Literal["exact", "bound", "confidence", "point", "search"]
 
 
+Option = str | float | int | bool | None | tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A measurement that a rule asks for: a metric's key, and options by name; equal requests are measured once."""
@@ -152,17 +164,15 @@ class Request:
         return {"metric": self.metric, "options": dict(self.options), "key": self.key}
 
     @classmethod
-    def from_payload(cls, payload: Mapping[str, Json]) -> Self:
-        """Return the request that ``payload`` describes; ``ValueError``: it describes none."""
+    def from_payload(cls, payload: Any) -> Any:
+        """Return the request that JSON values describe, or what is one; ``ValueError``: they describe none."""
+        if not isinstance(payload, Mapping):
+            return payload
         stated, metric = payload.get("options"), payload.get("metric")
         if not isinstance(stated, Mapping) or not isinstance(metric, str):
             raise ValueError("a request names its metric and its options")  # noqa: TRY004  what pydantic tells
         made = ((str(k), tuple(v) if isinstance(v, list) else v) for k, v in stated.items())
         return cls(metric, tuple(sorted(made, key=lambda option: option[0])))
-
-
-def _request(value: Any) -> Any:
-    return Request.from_payload(value) if isinstance(value, Mapping) else value
 
 
 def _unstated(value: Any) -> Any:
@@ -180,24 +190,12 @@ _REQUEST = {
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A number, the interval that is certain or confident around it, and where it comes from; fields say the rest.
-
-    Parameters
-    ----------
-    value : float
-        Best single figure; NaN when ``problem`` is set.
-    unit : str
-        "nats", "fraction", "records", …
-    where : str
-        Name of the worst unit, class or attack, if the number belongs to one.
-    assumptions : tuple of str
-        Hypotheses in words.
-    """
+    """A number, the interval that is certain or confident around it, and where it comes from."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    request: Annotated[Request, BeforeValidator(_request), WithJsonSchema(_REQUEST)]
-    value: Number = float("nan")
+    request: Annotated[Request, BeforeValidator(Request.from_payload), WithJsonSchema(_REQUEST)]
+    value: Annotated[Number, Field(description="Best single figure; NaN where there is a problem.")] = float("nan")
     low: Annotated[Number, Field(description="The truth is at least this; inf or -inf: no bound.")] = float("nan")
     high: Annotated[Number, Field(description="The truth is at most this; inf: no bound.")] = float("nan")
     unit: str = ""
@@ -205,9 +203,9 @@ class Measurement:
     confidence: Annotated[Number | None, Field(description="Of the interval; null where it is certain.")] = None
     n: Annotated[int, Field(description="People or trials behind the number.")] = 0
     population: Annotated[int, Field(description="People or trials there are.")] = 0
-    where: str = ""
+    where: Annotated[str, Field(description="The worst person, class or attack, if it belongs to one.")] = ""
     problem: Annotated[str, Field(description="Why there is no number; never an approval.")] = ""
-    assumptions: tuple[str, ...] = ()
+    assumptions: Annotated[tuple[str, ...], Field(description="Hypotheses in words.")] = ()
     applicable: Annotated[bool, Field(description="false: the question has no sense for such a model.")] = True
     stopped_by: Annotated[str, Field(description="Condition that ended the run before this was measured.")] = ""
     behind: BehindInfluence | BehindMembership | BehindClaim | None = None
@@ -256,11 +254,6 @@ class Measurement:
                 value = high  # the interval around it may hide nothing
         return replace(self, value=value if (low, high) == true else high, low=low, high=high)
 
-    @classmethod
-    def from_payload(cls, payload: Mapping[str, Json]) -> Self:
-        """Return the measurement that ``payload`` describes; ``ValueError``: a key or value of it is none of ours."""
-        return TypeAdapter(cls).validate_python(payload)
-
 
 #: keys of a precondition's detail that count no people of a kind: settings, totals, samples
 _NOBODY = frozenset({"labels", "largest", "runs", "version", "checked", "of", "units", "measured", "units_checked",
@@ -269,23 +262,13 @@ _NOBODY = frozenset({"labels", "largest", "runs", "version", "checked", "of", "u
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """One thing that must hold before any number counts: a control, a digest, a data check.
+    """One thing that must hold before any number counts: a control, a digest, a data check."""
 
-    Parameters
-    ----------
-    name : str
-        For example ``"reproduces"``, ``"depends_on_data"``.
-    outcome : {"passed", "warned", "inconclusive", "failed"}
-        What it means for the verdict.
-    message : str
-        One sentence.
-    detail : mapping
-        JSON values.
-    """
-
-    name: str
-    outcome: Annotated[str, Field(pattern="^(passed|warned|inconclusive|failed)$")]
-    message: str
+    name: Annotated[str, Field(description="For example reproduces, or depends_on_data.")]
+    outcome: Annotated[
+        str, Field(pattern="^(passed|warned|inconclusive|failed)$", description="What it means for the verdict.")
+    ]
+    message: Annotated[str, Field(description="One sentence.")]
     detail: Mapping[str, Json] = field(default_factory=dict)
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
@@ -307,3 +290,120 @@ class Precondition:
         """Return one number of the detail; None where it has none of that name."""
         found = self.detail.get(name)
         return None if found is None else float(found)
+
+
+#: columns of the per-person table that always exist, with their meaning
+COLUMNS: Mapping[str, str] = {
+    "unit": "name of the person (a record, or several)",
+    "label": "its label; text, 'mixed' if its records differ",
+    "pdtp": "largest change of any label's log-probability at the person's own features, nats; larger is worse",
+    "dtp_lower": "the same at the worst query actually evaluated, nats",
+    "dtp_upper": "certificate: the same over all queries of the domain, nats; inf where none applies",
+    "error": "bound on the numerical error of pdtp, nats; 0 where exact",
+    "noise_floor": "change seen between seeds with nobody removed, nats; 0 for training without randomness",
+    "seeds": "number of paired seeds behind the figures",
+    "engine": "how the retrained model was obtained",
+    "status": "exact, converged, failed or undefined; the last two mean infinite leakage",
+}
+
+#: columns of a regressor's table in place of the changes in nats; with Laplace noise on the answers beside them
+SENSITIVITY_COLUMNS: Mapping[str, str] = {
+    "moved": "largest change of the answer at the person's own features, residual deviations; larger is worse",
+    "moved_low": "the same less its error or confidence limit",
+    "moved_high": "the same and its error or confidence limit",
+    "moved_upper": "certificate: the same over all questions of the declared domain; inf where none applies",
+}
+
+
+class EvidenceDocument(EvidenceModel):
+    """Evidence as a report holds it: everything but the per-person table."""
+
+    earlier = frozenset({"collusion"})
+    subject: Mapping[str, Json] = Field(description="Names, digests and counts of what was judged.")
+    preconditions: tuple[Precondition, ...] = Field(description="In the order in which they were checked.")
+    measurements: tuple[Measurement, ...] = Field(description="One a request, in the order of the policy.")
+    run: RunPart
+    influence: InfluencePart | None = Field(description="null where no rule asked, or stopped before.")
+    membership: MembershipPart | None = Field(description="null where no rule asked, or stopped before.")
+    claims: ClaimsPart | None = Field(description="null where no rule asked, or stopped before.")
+    attributes: AttributesPart | None = Field(default=None, description="Absent if unasked, or stopped before.")
+    artifact: ArtifactPart | None = Field(default=None, description="Absent if nothing is stored and unasked.")
+    robust: RobustPart | None = Field(default=None, description="Absent if unasked, or stopped before.")
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All that was found out about one subject; judging needs nothing else. ``EvidenceDocument`` says what is what.
+
+    ``measurements`` has one for each request, no exceptions. ``records`` has a column of shape (n_units,) for each of
+    ``COLUMNS`` and possibly more; it is empty when no rule needed leave-one-out. ``cases`` (of ``cases.Kept``) are what
+    theorems' limits rest on: personal data, which stay beside the per-person table.
+    """
+
+    subject: Mapping[str, Json]
+    preconditions: tuple[Precondition, ...]
+    measurements: Mapping[Request, Measurement]
+    records: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    cases: tuple[Any, ...] = ()
+    run: RunPart = field(default_factory=RunPart)
+    influence: InfluencePart | None = None
+    membership: MembershipPart | None = None
+    claims: ClaimsPart | None = None
+    attributes: AttributesPart | None = None
+    artifact: ArtifactPart | None = None
+    robust: RobustPart | None = None
+
+    def payload(
+        self, floors: Sequence[int] = (), limits: Mapping[str, Sequence[float]] = MappingProxyType({})
+    ) -> dict[str, Json]:
+        """Return JSON values as they may be told, without the per-person table (that is ``records.parquet``).
+
+        ``floors`` are sample sizes that the policy asks for, ``limits`` are those of a request's rules: whoever judges
+        what is told comes to the same end.
+        """
+        known = self.known(floors, limits)
+        parts = [(n, getattr(self, n), f.is_required()) for n, f in EvidenceDocument.model_fields.items()][3:]
+        return {
+            "subject": encode(self.subject),
+            "preconditions": [p.payload(known) for p in self.preconditions],
+            "measurements": [m.payload(known) for m in self.measurements.values()],
+            **{name: part and part.payload(known) for name, part, required in parts if part or required},
+        }
+
+    def known(self, floors: Sequence[int], limits: Mapping[str, Sequence[float]]) -> Known:
+        """Return what every reader knows.
+
+        Who knows how many candidates there are, and how many of them were left out for one reason, knows how many were
+        left out for another: what is left of a total without those whose number is told is a total too.
+        """
+        records, units, outside = (int(self.subject.get(k) or 0) for k in ("n_records", "n_units", "n_candidates"))
+        totals = (records, units, outside, records + outside)
+        trials = [BehindMembership.of(m.behind) for m in self.measurements.values()]
+        removed = [[told(n) or 0 for n in b.removed_candidates.values()] for b in trials]
+        sums = {sum(some) for counts in removed for k in range(len(counts) + 1) for some in combinations(counts, k)}
+        engines = self.influence.engines if self.influence else ()
+        return Known(
+            units=units or None,
+            records=records or None,
+            totals=tuple(dict.fromkeys([*totals, *(t - s for t in totals for s in sums if 0 < s < t)])),
+            floors=tuple(floors),
+            limits=limits,
+            members=max((b.members or 0 for b in trials), default=0),
+            candidates=max((b.candidates or 0 for b in trials), default=0),
+            retrained=next((e.asked or 0 for e in engines if e.engine == "refit"), 0),
+        )
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Json]) -> Self:
+        """Return evidence without its per-person table.
+
+        ``ValueError``: a key is unknown, missing or of the wrong kind, or an earlier version of privgate wrote it.
+        """
+        if "run" not in payload:
+            raise ValueError("an earlier version of privgate wrote this evidence; check the model again")
+        try:
+            told = EvidenceDocument.model_validate(payload)
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            raise ValueError(f"evidence.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
+        return cls(**{**dict(told), "measurements": {m.request: m for m in told.measurements}})

@@ -102,15 +102,6 @@ def at_least(count: int, totals: Iterable[int], floors: Iterable[int] = ()) -> i
     return count
 
 
-def part_of(count: int, n: int, of: int) -> tuple[Range, Range]:
-    """Return where a count of ``n`` people and ``n`` itself are said to lie; readers know that ``of`` were asked.
-
-    >>> part_of(40, 100, 100), part_of(4, 98, 100)
-    (((40, 40), (100, 100)), ((1, 9), (91, 99)))
-    """
-    return Count(count, n).ends, (at_least(n, [of]), of - 1 if Count(of - n).hidden else n)
-
-
 def sampled(n: int, of: int) -> str:
     """Return in words how many of how many were looked at.
 
@@ -180,6 +171,7 @@ def _of(total: str) -> PlainSerializer:
 #: fields that count people: true in a run; in a report null where they are hidden, by the total that the name says
 OfUnits = Annotated[int | None, _of("units")]
 OfRecords = Annotated[int | None, _of("records")]
+OfNoTotal = Annotated[int | None, _of("")]
 #: how many of them were looked at
 Sample = Annotated[int, PlainSerializer(lambda n, info: (info.context or Known()).sample(n), return_type=int)]
 #: told by the part that it stands in, which knows what it adds up to
@@ -187,7 +179,6 @@ Part = int | None
 
 
 Json = Any
-Option = str | float | int | bool | None | tuple[str, ...]
 #: a float; in JSON a number, or one of the words "inf", "-inf", "nan", which JSON has no number for
 Number = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]})]
 
@@ -212,12 +203,10 @@ class EvidenceModel(BaseModel):
 
 def encode(value: Any) -> Any:
     """Return ``value`` with non-finite floats as the words "inf", "-inf", "nan", and arrays as lists."""
-    if isinstance(value, np.ndarray):
-        return [encode(v) for v in value.tolist()]
-    if isinstance(value, np.generic):
-        return encode(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
-        return "nan" if np.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, np.ndarray | np.generic):
+        return encode(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
     if isinstance(value, list | tuple):

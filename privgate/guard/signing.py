@@ -18,6 +18,7 @@ from privgate import cases, digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
+from privgate.evidence.verdict import Finding, Outcome, together
 from privgate.guard import statement
 from privgate.guard.checks import EVIDENCE_FILE, TAG, check_terms, row_and_statement, stored_evidence
 from privgate.guard.config import Guard, Terms, refuse_name
@@ -28,7 +29,6 @@ from privgate.registry import reports
 from privgate.registry.client import answering, connect, list_pages, stored_files
 from privgate.registry.load import recomputed
 from privgate.registry.named import named
-from privgate.verdict import Finding, Outcome, together
 from privgate.version import __version__
 
 #: without these, no number is about the registered model and its data

@@ -26,7 +26,7 @@ from privgate.evidence import (
     Measurement,
     Request,
 )
-from privgate.evidence.telling import SMALL_CELL, Range, part_of
+from privgate.evidence.telling import SMALL_CELL, Range, at_least
 from privgate.kernel.sample import difference
 from privgate.membership.board import ask_model, residuals
 from privgate.membership.limits import Interval, find_worst
@@ -400,8 +400,13 @@ def _show(named: dict[str, str], counts: Counts, totals: Range | None, alpha: fl
 
 
 def _tell_counts(counts: Counts, totals: Range) -> list[tuple[Range, Range]]:
-    """Return, of members and of others, where right guesses and all guesses are said to lie."""
-    return [part_of(*c) for c in zip(counts[::2], counts[1::2], totals, strict=True)]
+    """Return, of members and of others, where right guesses and all guesses are said to lie: readers know ``totals``.
+
+    >>> _tell_counts((40, 100, 4, 98), (100, 100))
+    [((40, 40), (100, 100)), ((1, 9), (91, 99))]
+    """
+    sides = zip(counts[::2], counts[1::2], totals, strict=True)
+    return [(Count(k, n).ends, (at_least(n, [of]), of - 1 if Count(of - n).hidden else n)) for k, n, of in sides]
 
 
 def _tell_limits(sides: list[tuple[Range, Range]], *, low_alpha: float, high_alpha: float) -> tuple[float, float]:

@@ -21,10 +21,10 @@ from privgate.evidence import (
     RunPart,
     SeedControl,
 )
+from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy.problems import read
 from privgate.policy.resolved_policy import Policy
 from privgate.policy.rules.rule_base import Part
-from privgate.verdict import Outcome, Verdict
 
 Word = Literal["passed", "warned", "inconclusive", "failed"]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from privgate.evidence import BehindMembership, Count, Evidence, Measurement, Precondition, RunPart
 from privgate.evidence.telling import sampled
+from privgate.evidence.verdict import Finding, Outcome, worst
 from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
 from privgate.policy.rules import about
 from privgate.policy.rules.rule_base import Audit, Rule, next_step
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING
-from privgate.verdict import Finding, Outcome, worst
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,13 @@ from pydantic import PrivateAttr
 from privgate import digest
 from privgate.controls import suites
 from privgate.controls.suites import Data
-from privgate.errors import PrivgateWarning
+from privgate.errors import PrivgateWarning, settled
 from privgate.evidence import Evidence, Precondition
-from privgate.outcome import settled
+from privgate.evidence.verdict import Finding
 from privgate.policy import problems, read
 from privgate.policy.document_shape import Document
 from privgate.policy.judging import Judged, judge
 from privgate.policy.problems import Mark, PolicyFileError, Problem
-from privgate.verdict import Finding
 
 Confirm = Callable[[Sequence[Finding]], Sequence[Finding]]
 

@@ -15,14 +15,13 @@ from typing import Any
 from urllib.parse import quote
 
 from privgate import digest
-from privgate.errors import DigestMismatchError, RegistryError
-from privgate.outcome import SCOPES, Outcome
+from privgate.errors import DigestMismatchError, Outcome, RegistryError
+from privgate.evidence.verdict import SCOPES, Verdict
 from privgate.registry import reports
 from privgate.registry.client import ADDRESSES, answering, connect, stored_files
 from privgate.registry.files import path_part
 from privgate.registry.named import named
 from privgate.subject.subject import Subject
-from privgate.verdict import Verdict
 
 _FILES = ("report.json", "report.html", "summary.md", "junit.xml")
 _RECORDS = "records.parquet"

@@ -8,9 +8,9 @@ Names of units are replaced by keyed hashes wherever they stand, and the keys qu
 features and rows are left out, because a query may be a person's own features.
 """
 
-from privgate.report.page import index
-from privgate.report.report_document import PERSONAL, document, render, write
-from privgate.report.report_schema import SCHEMA
-from privgate.report.two_reports import compare
+from privgate.report.compare import compare
+from privgate.report.document import PERSONAL, document, render, write
+from privgate.report.formats import index
+from privgate.report.schema import SCHEMA
 
 __all__ = ["PERSONAL", "SCHEMA", "compare", "document", "index", "render", "write"]

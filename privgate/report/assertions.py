@@ -1,37 +1,34 @@
-"""One assertion a finding: who, asked what, threshold, value, how sure, outcome, consequence.
+"""One assertion a finding: who, asked what, threshold, value, how sure, outcome.
 
 Page one, table, terminal, JUnit and notebooks show these same words.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from privgate.evidence import BehindClaim, Measurement, figures
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import about
-from privgate.report.report_schema import ReportDocument, RuleChange, RuleFigures
+from privgate.report.schema import ReportDocument, RuleChange, RuleFigures, is_condition
 from privgate.report.sentences import known, say
-from privgate.report.text import plain, prose
-from privgate.report.words import capital, is_condition, preconditions, rules
-from privgate.verdict import Finding, Outcome
+from privgate.report.text import capital, plain, prose
 
 
-@dataclass(frozen=True, slots=True)
-class Assertion:
-    """What a report says of one finding."""
+class Assertion(NamedTuple):
+    """What a report says of one finding, whose message is the whole assertion as a sentence."""
 
-    #: its numbers and the whole assertion as a sentence, which whoever judged made: of how many, how sure
     finding: Finding
     #: what was asked; where several rules ask the same, with what tells them apart
     asked: str
     #: what is allowed, and what was measured with its interval
-    threshold: str
-    value: str
-    #: how it ended, in a word or two
-    result: str
-    #: what it means for a person; its own message where there is no figure
-    consequence: str
+    threshold: str = ""
+    value: str = ""
+
+    @property
+    def result(self) -> str:
+        """How it ended, in a word or two."""
+        return say(f"result.{self.finding.outcome}")
 
     @property
     def outcome(self) -> Outcome:
@@ -42,6 +39,11 @@ class Assertion:
     def condition(self) -> bool:
         """Whether it is something that must hold before any figure counts."""
         return is_condition(self.finding)
+
+    @property
+    def named(self) -> str:
+        """What was asked, in a sentence that names conditions beside rules."""
+        return say("row.title", title=self.asked) if self.condition else self.asked
 
     @property
     def measured(self) -> bool:
@@ -57,30 +59,41 @@ class Assertion:
 
 def of(doc: ReportDocument) -> list[Assertion]:
     """Return one a finding: what must hold first, then rules, each worst first."""
-    held = preconditions(doc)
-    told = [Assertion(f, title(f), "", "", say(f"result.{f.outcome}"), capital(prose(f.message))) for f in held]
-    return [*told, *of_rules(rules(doc), doc.evidence.measurements)]
+    return [*(Assertion(f, title(f)) for f in doc.conditions), *of_rules(doc.rules, doc.evidence.measurements)]
 
 
 def of_rules(findings: Iterable[Finding], measurements: Iterable[Measurement]) -> list[Assertion]:
     """Return one a rule's finding."""
-    told, found = {m.request.key: m for m in measurements}, list(findings)
-    named = _titles(found, {key: dict(m.request.options) for key, m in told.items()})
-    return [_of_rule(f, named[f.rule], told.get(f.request)) for f in found]
+    measured, rules = {m.request.key: m for m in measurements}, list(findings)
+    # what was not asked takes no name from what was
+    titles = [(title(f), f.outcome is Outcome.NOT_NEEDED) for f in rules]
+    made = []
+    for f, mine in zip(rules, titles, strict=True):
+        same = [other for other, its in zip(rules, titles, strict=True) if its == mine]
+        m = measured.get(f.request)
+        options = [dict(measured[o.request].request.options) if o.request in measured else {} for o in same]
+        apart = next((o for o in _APART if len({str(given.get(o)) for given in options}) == len(same)), "")
+        value = dict(m.request.options).get(apart) if m else None
+        other = say("scope.other", option=apart.replace("_", " "), value=plain(value, 30))
+        said = (known(f"scope.{value}") or other) if apart else plain(f.rule, 40)
+        made.append(Assertion(f, mine[0] if len(same) == 1 else f"{mine[0]}, {said}", *_figures(f, m)))
+    return made
 
 
-def _of_rule(f: Finding, asked: str, m: Measurement | None) -> Assertion:
+#: options of a request that may tell two rules of one metric apart
+_APART = ("scope", "attack", "aggregate", "q", "threshold", "at_fpr", "prior", "delta", "rho", "confidence", "loss")
+
+
+def _figures(f: Finding, m: Measurement | None) -> tuple[str, str]:
+    """Return threshold and value in words."""
     value = interval(f, unit(f), f.direction)
     if _audit(f) and not math.isnan(f.low):  # it shows a leak, and never that there is no more
         value = say("at_least", figure=figures.figure(f.low, unit(f), against=f.limit))
-    quiet = value == say("not_measured") or (_audit(f) and f.outcome is Outcome.INCONCLUSIVE)
     behind = BehindClaim.of(m.behind if m else None)
     delta = behind.audit.delta if behind.audit else behind.delta
     delta = m.request.option("delta", delta) if m else delta
     named = delta and unit(f) == "epsilon" and not math.isnan(f.limit)
-    at = say("at_delta", delta=figures.number(delta)) if named else ""
-    told = capital(prose(f.message if quiet else f.meaning or f.message))
-    return Assertion(f, asked, limit(f) + at, value, say(f"result.{f.outcome}"), told)
+    return limit(f) + (say("at_delta", delta=figures.number(delta)) if named else ""), value
 
 
 def _audit(f: Finding) -> bool:
@@ -120,23 +133,3 @@ def title(finding: Finding | RuleChange) -> str:
     if finding.rule.startswith("precondition:"):
         return condition(finding.rule.removeprefix("precondition:"))
     return capital(plain(finding.title or finding.rule, 120) or say("rule.unnamed"))
-
-
-#: options of a request that may tell two rules of one metric apart
-_APART = ("scope", "attack", "aggregate", "q", "threshold", "at_fpr", "prior", "delta", "rho", "confidence", "loss")
-
-
-def _titles(findings: Iterable[Finding], asked: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return rule -> title; where several rules share one, what tells them apart stands behind it."""
-    by_title: dict[tuple[str, bool], list[Finding]] = {}
-    for f in findings:  # what was not asked takes no name from what was
-        by_title.setdefault((title(f), f.outcome is Outcome.NOT_NEEDED), []).append(f)
-    made: dict[str, str] = {}
-    for (shared, _), found in by_title.items():
-        options = [asked.get(f.request, {}) for f in found]
-        apart = next((o for o in _APART if len({str(given.get(o)) for given in options}) == len(found)), "")
-        for f, value in zip(found, [given.get(apart) for given in options], strict=True):
-            other = say("scope.other", option=apart.replace("_", " "), value=plain(value, 30))
-            said = (known(f"scope.{value}") or other) if apart else plain(f.rule, 40)
-            made[f.rule] = shared if len(found) == 1 else f"{shared}, {said}"
-    return made

@@ -12,11 +12,11 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
 from privgate.evidence.figures import number
+from privgate.report.schema import WorstUnit
 from privgate.report.text import plain
 
 # what matplotlib draws with
@@ -25,7 +25,7 @@ SERIES = ("#0a0a01", "#0a0a02")
 #: what the page shows instead: its custom properties
 _SHOWN = {INK: "ink", SOFT: "chart-soft", GRID: "chart-grid", LIMIT: "chart-limit",
           SERIES[0]: "chart-a", SERIES[1]: "chart-b"}  # fmt: skip
-DOTTED = (0, (1, 1.5))
+DOTTED, DASHED = (0, (1, 1.5)), (0, (6, 2))
 _SETTINGS: Mapping[str, Any] = {
     "svg.hashsalt": "privgate",
     "svg.fonttype": "none",
@@ -46,78 +46,66 @@ _SETTINGS: Mapping[str, Any] = {
 class Drawing:
     """One chart in the making; ``with Drawing(…) as d`` keeps matplotlib's settings local, ``d.svg`` holds it after.
 
-    ``name`` is the prefix of every id on the page, ``title`` and ``desc`` are for screen readers, ``height`` is in
-    inches at a width of 7.6.
+    ``name`` is the prefix of every id on the page, ``height`` is in inches at a width of 7.6. ``title`` and ``desc``
+    are for screen readers; without them the page's heading and caption say all that is drawn, and it is read once.
     """
 
-    def __init__(self, name: str, title: str, desc: str, *, height: float = 3.2) -> None:
+    def __init__(self, name: str, title: str = "", desc: str = "", *, height: float) -> None:
+        self.name, self.title, self.desc, self.height = name, title, desc, height
+        self.svg = ""
+
+    def __enter__(self) -> Self:
         import matplotlib as mpl
-        from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
 
         # names in scripts the metrics font lacks are drawn by the reader's own fonts
         logging.getLogger("matplotlib").setLevel(logging.ERROR)
-        self.name, self.title, self.desc = name, title, desc
-        self.svg = ""
-        self._stack = ExitStack()
-        with self._stack:
-            self._stack.enter_context(mpl.rc_context(dict(_SETTINGS)))
-            self.figure = Figure(figsize=(7.6, height), layout="constrained")
-            self.canvas = FigureCanvasSVG(self.figure)
-            self.axes: Any = self.figure.add_subplot()
-            self._stack = self._stack.pop_all()
-
-    def __enter__(self) -> Self:
+        self._settings = mpl.rc_context(dict(_SETTINGS))
+        self._settings.__enter__()
+        self.figure = Figure(figsize=(7.6, self.height), layout="constrained")
+        self.axes: Any = self.figure.add_subplot()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        with self._stack, warnings.catch_warnings():
+        with ExitStack() as stack:
+            stack.push(self._settings)
+            stack.enter_context(warnings.catch_warnings())
             if exc[0] is None:
                 warnings.filterwarnings("ignore", message="Glyph")
                 out = io.StringIO()
                 self.figure.patch.set_visible(False)
                 self.axes.patch.set_visible(False)
-                self.canvas.print_svg(out, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+                nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+                self.figure.savefig(out, format="svg", metadata=nothing)
                 self.svg = self._inline(out.getvalue())
 
     def _inline(self, svg: str) -> str:
         """Return the drawing with ids of its own and the page's colours, its title and description before it."""
-        body, name = svg[svg.index("<svg") :], self.name
-        box = re.search(r'viewBox="([^"]+)"', body)
-        inner = body[body.index(">") + 1 : body.rindex("</svg>")]
+        name, box = self.name, re.search(r'viewBox="([^"]+)"', svg)
+        inner = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
         inner = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->\s*", "", inner, flags=re.DOTALL)
-        inner = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', inner)
-        inner = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', inner)
-        inner = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", inner)
+        inner = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{name}-", inner)
         for placeholder, colour in _SHOWN.items():
             inner = inner.replace(placeholder, f"var(--{colour})")
         inner = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", inner)
-        inner = inner.replace("xlink:href", "href").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
+        inner = inner.replace("xlink:href", "href").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").strip()
         title, desc = (escape(plain(text)) for text in (self.title, self.desc))
-        return (
-            f'<svg class="chart" viewBox="{box[1] if box else "0 0 547 230"}" role="img" '
-            f'aria-labelledby="{name}-title {name}-desc">'
-            f'<title id="{name}-title">{title}</title><desc id="{name}-desc">{desc}</desc>{inner.strip()}</svg>'
+        read = (
+            f'role="img" aria-labelledby="{name}-title {name}-desc">'
+            f'<title id="{name}-title">{title}</title><desc id="{name}-desc">{desc}</desc>'
         )
+        if not title:
+            read, inner = 'aria-hidden="true">', re.sub(r"<style.*?</style>", "", inner, flags=re.DOTALL)
+        return f'<svg class="chart" viewBox="{box[1] if box else "0 0 547 230"}" {read}{inner}</svg>'
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One person in the interval plot, nats; ``high`` may be infinite."""
-
-    unit: str
-    pdtp: float
-    low: float
-    high: float
-    noise: float
-
-
-def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: float, top: float) -> str:
+def intervals(title: str, *, rows: Sequence[WorstUnit], limit: float, top: float) -> str:
     """Return one horizontal line a person: PDTP, the certain range of DTP, the noise floor, the limit.
 
     ``top`` is the right end of what is finite, nats; infinite figures have a lane of their own beyond it.
     """
-    with Drawing(name, title, desc, height=1.5 + 0.3 * len(rows)) as d:
+    desc = "Interval plot: one line a person, PDTP as a dot, DTP as a band."
+    with Drawing("worst", title, desc, height=1.5 + 0.3 * len(rows)) as d:
         ax, lane = d.axes, 1.05 * top  # the lane of what is unlimited lies beyond everything finite
         named: set[str] = set()
 
@@ -126,33 +114,34 @@ def intervals(name: str, title: str, desc: str, *, rows: Sequence[Line], limit: 
             named.add(label)
 
         alone: dict[str, Any] = {"linestyle": "none"}
+        band: dict[str, Any] = {"color": SERIES[0], "alpha": 0.45}
         for y, r in zip(range(len(rows), 0, -1), rows, strict=True):
-            if math.isinf(r.low):
-                mark("DTP is unlimited", [lane], [y], marker="s", markersize=13, color=SERIES[0], alpha=0.45, **alone)
+            low, high = r.dtp_lower, r.dtp_upper
+            if math.isinf(low):
+                mark("DTP is unlimited", [lane], [y], marker="s", markersize=13, **band, **alone)
             else:
-                mark("DTP lies in this range", [r.low, min(r.high, lane)], [y, y], color=SERIES[0], linewidth=5,
-                     alpha=0.45, solid_capstyle="projecting")  # fmt: skip
-                if math.isinf(r.high):
+                style = {**band, "linewidth": 5, "solid_capstyle": "projecting"}
+                mark("DTP lies in this range", [low, min(high, lane)], [y, y], **style)
+                if math.isinf(high):
                     mark("no upper limit known", [lane], [y], marker=">", markersize=9, color=SERIES[0], **alone)
             mark("PDTP, direct queries", [min(r.pdtp, lane)], [y], marker="o", markersize=7, color=INK, **alone)
-            if r.noise > 0:
-                mark("noise floor", [min(r.noise, lane)] * 2, [y - 0.3, y + 0.3], color=SERIES[1], linestyle=DOTTED,
-                     linewidth=2.5)  # fmt: skip
-        ax.set_yticks(range(len(rows), 0, -1), [str(r.unit) for r in rows], fontfamily="monospace")
+            if r.noise_floor > 0:
+                style = {"color": SERIES[1], "linestyle": DOTTED, "linewidth": 2.5}
+                mark("noise floor", [min(r.noise_floor, lane)] * 2, [y - 0.3, y + 0.3], **style)
+        ax.set_yticks(range(len(rows), 0, -1), [plain(r.unit, 20)[:8] for r in rows], fontfamily="monospace")
         ax.set_ylim(0.3, len(rows) + 0.7)
         ax.grid(axis="x")
         ax.set_xlim(0, top)
-        if any(math.isinf(v) for r in rows for v in (r.pdtp, r.low, r.high)):
+        if any(math.isinf(v) for r in rows for v in (r.pdtp, r.dtp_lower, r.dtp_upper)):
             ticks = [t for t in ax.get_xticks() if 0 <= t < 0.97 * top]
             ax.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
             ax.axvline(top, color=SOFT, linestyle=DOTTED, linewidth=1.2)
             ax.set_xlim(0, 1.1 * top)
         ax.set_xlabel("nats (0 is no change)")
         if math.isfinite(limit):
-            ax.axvline(limit, color=LIMIT, linestyle=(0, (6, 2)), linewidth=2)
-            ax.annotate(
-                f"limit {number(limit)}", (limit, 1), xycoords=("data", "axes fraction"), xytext=(4, 4),
-                textcoords="offset points", ha="left", va="bottom", color=LIMIT, annotation_clip=False,
-            )  # fmt: skip
+            ax.axvline(limit, color=LIMIT, linestyle=DASHED, linewidth=2)
+            where = {"xycoords": ("data", "axes fraction"), "xytext": (4, 4), "textcoords": "offset points",
+                     "va": "bottom"}  # fmt: skip
+            ax.annotate(f"limit {number(limit)}", (limit, 1), **where, color=LIMIT, annotation_clip=False)
         d.figure.legend(loc="outside lower center", ncols=2, fontsize=10)
     return d.svg

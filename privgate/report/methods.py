@@ -7,8 +7,8 @@ from decimal import ROUND_CEILING, Context
 from privgate.evidence import CertificateNote, EngineShare, InfluencePart, Measurement, SeedControl, SeedNoise
 from privgate.evidence.figures import fold, number, percent, sure
 from privgate.evidence.telling import Part
-from privgate.report.blocks import Block, Section, Text, table
-from privgate.report.report_schema import ReportDocument
+from privgate.report.page import Block, Section, Text, table
+from privgate.report.schema import ReportDocument
 from privgate.report.text import plain, prose, shown
 
 _SOURCES = (

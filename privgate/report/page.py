@@ -1,28 +1,102 @@
-"""The HTML report, and the overview of every production model: one file each, no scripts, nothing fetched."""
+"""A page: the blocks that it is made of, and the templates that lay them out; no scripts, nothing fetched."""
 
-import math
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
-from privgate.errors import SubjectError
-from privgate.evidence.figures import fold, number
-from privgate.report import page_one, two_reports, words
-from privgate.report.report_schema import Comparison, ReportDocument, SubjectFacts, read
-from privgate.report.sections import sections
+from privgate.evidence.figures import number
 from privgate.report.sentences import say
-from privgate.report.text import moment, plain
-from privgate.verdict import Outcome
+from privgate.report.text import LONGEST, plain
 
 _FOLDER = Path(__file__).parent / "templates"
+#: how a cell that is set flush right begins
+_FIGURE = re.compile(r"(?!\d{4}-)[−\d]|unlimited|not measured|suppressed")
+
+
+class Text(NamedTuple):
+    """A paragraph; of tone "note" a remark in small print, of tone "heading" a heading within a section."""
+
+    text: str
+    tone: str = ""
+
+
+class Facts(NamedTuple):
+    """Names with values, in order; ``wide`` for long values."""
+
+    items: Sequence[tuple[str, str]]
+    wide: bool = False
+
+
+class TableBlock(NamedTuple):
+    """A table with a caption; the first column names the row, and each row is as long as ``columns``."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    #: if set, the table opens on request under this label, and is not printed
+    folded: str = ""
+
+    @property
+    def numeric(self) -> list[int]:
+        """Columns that hold figures alone, which are set flush right."""
+        return [i for i in range(1, len(self.columns)) if all(_FIGURE.match(row[i]) for row in self.rows)]
+
+
+class Chart(NamedTuple):
+    """A drawing by ``privgate.report.charts``, what it says here in one sentence, and the numbers behind it."""
+
+    title: str
+    reading: str
+    #: the only text that reaches the page unescaped
+    svg: str
+    table: TableBlock
+
+
+class Code(NamedTuple):
+    """Text to copy: a command, a digest."""
+
+    label: str
+    text: str
+
+
+class List(NamedTuple):
+    """A list of sentences."""
+
+    items: Sequence[str]
+
+
+Block = Text | Facts | TableBlock | Chart | Code | List
+
+
+class Section(NamedTuple):
+    """A numbered section of the evidence by its anchor; one without data is not shown."""
+
+    name: str
+    title: str
+    blocks: Sequence[Block]
+
+
+def cell(value: Any) -> str:
+    """Return a value as a table shows it: text cut, numbers short, and None, a hidden count, as suppressed."""
+    if value is None:
+        return "suppressed"
+    return plain(value, 2 * LONGEST) if isinstance(value, str) else number(value)
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], folded: str = "") -> TableBlock:
+    """Return a table of raw values."""
+    return TableBlock(caption, columns, [[cell(value) for value in row] for row in rows], folded)
+
+
+def facts(items: Iterable[tuple[str, Any]], *, wide: bool = False) -> Facts:
+    """Return names with raw values; what is empty is left out."""
+    return Facts([(name, cell(value)) for name, value in items if value != ""], wide)
 
 
 @cache
-def environment() -> Any:
-    """Return the templates' environment: everything shown passes ``plain`` and is escaped."""
+def _environment() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -39,89 +113,6 @@ def environment() -> Any:
     return env
 
 
-def render(doc: ReportDocument | Comparison) -> str:
-    """Return the report, or the comparison of two, as a self-contained HTML page."""
-    if isinstance(doc, Comparison):
-        page = environment().get_template("comparison.html")
-        return str(page.render(title=two_reports.title(doc), parts=two_reports.blocks(doc)))
-    told = {"front": page_one.view(doc), "sections": [*words.particulars(doc), *sections(doc)], "doc": doc}
-    return str(environment().get_template("report.html").render(**told))
-
-
-def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
-    """Return one self-contained HTML page over many models, those that need attention first.
-
-    Parameters
-    ----------
-    rows : iterable of mappings
-        One a model version: ``document`` (its report, None without), ``name``, ``version``, ``alias``,
-        ``href`` (relative address of its HTML report), ``problem`` (why its report could not be read, or does
-        not belong to it). A report document by itself is a row too.
-    now : str
-        RFC 3339; what expires before it is marked. Without it nothing is marked and the page says so.
-    """
-    lines = sorted((_line(r, now) for r in rows), key=lambda r: (r["order"], r["model"], sorted(map(str, r.items()))))
-    attention, models = sum(r["order"] < 2 for r in lines), "model version" if len(lines) == 1 else "model versions"
-    state = f"; {number(attention)} not approved, expired or never checked" if attention else ", all approved"
-    said = f"{number(len(lines))} {models}{state}." if lines else "No model version was found."
-    told = {"lines": lines, "now": moment(now), "summary": said}
-    return str(environment().get_template("index.html").render(**told))
-
-
-def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
-    alone = "schema" in row
-    given, problem, doc = row if alone else row.get("document"), plain(row.get("problem"), 200), None
-    if given and not problem:
-        try:
-            doc = read(given)
-        except SubjectError as exc:
-            problem = plain(exc, 200)
-    called = {k: str(row[k]) for k in ("name", "version") if row.get(k) and not alone}
-    named = (doc.subject if doc else SubjectFacts()).model_copy(update=called)
-    line = {"model": page_one.subject(named), "alias": plain(row.get("alias"), 40), "href": _href(row.get("href"))}
-    if doc is None:
-        state = "Report unusable" if problem else "Never checked"
-        told = {"tone": "bad", "verdict": state, "note": problem, "order": 0}
-        return {**line, **told, **dict.fromkeys(("policy", "expires", "worst", "checked"), "")}
-    late = _late(doc.expires, now)
-    released = doc.approved and not late
-    return {
-        **line,
-        "tone": "bad" if late else "watch" if doc.observed else page_one.TONES[doc.outcome],
-        "verdict": words.capital(words.decide(doc).text) + (", expired" if late else ""),
-        "note": "",
-        "order": 1 + released + (released and doc.outcome is Outcome.PASSED),
-        "policy": plain(doc.policy.name, 40),
-        "expires": moment(doc.expires) or "no statement",
-        "worst": _worst(doc),
-        "checked": moment(doc.decided_at) or "not recorded",
-    }
-
-
-def _worst(doc: ReportDocument) -> str:
-    if not doc.units or not doc.units.worst:
-        return "not measured"
-    first = doc.units.worst[0]
-    # what has no figure is the worst
-    change = max((first.pdtp, first.dtp_lower), key=lambda v: math.inf if math.isnan(v) else v)
-    return f"{plain(first.unit, 16)[:8]}: {fold(change)} ({number(change)} nats)"
-
-
-def _late(expires: str, now: str) -> bool:
-    """Whether a report's time is over; a date that cannot be read is over."""
-    if not expires or not now:
-        return False
-    try:
-        end, today = (datetime.fromisoformat(text) for text in (expires, now))
-    except ValueError:
-        return True
-    end, today = (when if when.tzinfo else when.replace(tzinfo=UTC) for when in (end, today))
-    return end <= today
-
-
-def _href(value: Any) -> str:
-    """Return a relative address, percent-encoded; anything with a scheme, host or way up is dropped."""
-    text = str(value or "")
-    if ":" in text or text.startswith(("/", "\\")) or ".." in text.split("/"):
-        return ""
-    return quote(text)
+def fill(template: str, **told: Any) -> str:
+    """Return a page of a template: everything shown passes ``plain`` and is escaped."""
+    return str(_environment().get_template(template).render(**told))

@@ -1,6 +1,7 @@
 """The per-person table as a reader may see it: counts, quantiles and the worst people under keyed hashes.
 
-No name, no label and no feature value is written; the key of the hashes stays with the controller.
+No name, no label and no feature value is written; the key of the hashes stays with the controller. From the histograms
+no small count of people follows: bins are joined until each holds nobody or ten.
 """
 
 import hashlib
@@ -8,20 +9,22 @@ import hmac
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Float
 from privgate.errors import UsageError
 from privgate.evidence import Count, SensitivityFigures, encode
 from privgate.evidence.figures import fold, number, percent
 from privgate.evidence.telling import SMALL_CELL
 from privgate.policy.rules import about
-from privgate.report import charts, histograms, words
-from privgate.report.blocks import Block, Chart, Section, TableBlock, Text, facts, table
-from privgate.report.report_schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
+from privgate.report import charts
+from privgate.report.page import Block, Chart, Section, TableBlock, Text, facts, table
+from privgate.report.schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
 from privgate.report.text import plain, shown
 
 Records = Mapping[str, NDArray[Any]]
@@ -131,9 +134,7 @@ def summary(
     limits = tuple(dict.fromkeys(limits))
     told: dict[str, Any] = {"n": len(records["unit"]), "key_id": names.key_id, "small_cell": SMALL_CELL}
     if everybody:
-        made = _histograms(records, limits)
-        told["figures"] = {c: _figure(made[c]) for c in _FIGURES if c in made}
-        told["above"] = [_above(c, limit, made[c]) for c, limit in limits if c in made]
+        told |= _summarise(records, limits)
         by, listed = _decides(records, limits), np.ones(told["n"], dtype=bool)
     else:
         error = np.nan_to_num(np.asarray(records["error"], dtype=float), nan=np.inf)
@@ -148,37 +149,26 @@ def summary(
     return told
 
 
-def _histograms(records: Records, limits: Sequence[tuple[str, float]]) -> Mapping[str, histograms.Histogram]:
-    """Return a histogram of each figure; that of the limits first, so that the others give way."""
+def _summarise(records: Records, limits: Sequence[tuple[str, float]]) -> dict[str, Any]:
+    """Return the histogram and quantiles of each figure, and how many people lie above each limit."""
     columns = {c: np.asarray(records[c], dtype=float) for c in reversed(_FIGURES) if c in records}
     values = np.concatenate([*columns.values()])
-    top = float(values[np.isfinite(values)].max(initial=0.0)) or 1.0
-    edges = list(np.linspace(0.0, top, _BINS + 1))
-    return histograms.apart({
-        c: histograms.histogram(values, edges, [limit for name, limit in limits if name == c])
+    edges = list(np.linspace(0.0, float(values[np.isfinite(values)].max(initial=0.0)) or 1.0, _BINS + 1))
+    made = apart({  # that of the limits first, so that the others give way
+        c: histogram(values, edges, [limit for name, limit in limits if name == c])
         for c, values in sorted(columns.items(), key=lambda given: not any(name == given[0] for name, _ in limits))
     })  # fmt: skip
+    figures = {c: made[c].payload() for c in _FIGURES if c in made}
+    return {"figures": figures, "above": [_above(c, limit, made[c]) for c, limit in limits if c in made]}
 
 
-def _figure(made: histograms.Histogram) -> dict[str, Any]:
-    counts, unbounded = made.counts()
-    n = len(made.values)
-    ranked = np.sort(np.where(np.isnan(made.values), np.inf, made.values))
-    at = {q: min(n, int(np.ceil(q * n))) - 1 for q in _QUANTILES}
-    # beyond a quantile lie so many people: a few of them would be counted by it
-    told = {q: float(ranked[i]) if q in (0.5, 1.0) or n - 1 - i >= SMALL_CELL else np.nan for q, i in at.items()}
-    quantiles = {str(q): encode(v) for q, v in told.items()}
-    edges = [float(e) for e in made.edges]
-    return {"edges": edges, "counts": counts, "unbounded": unbounded, "quantiles": quantiles}
-
-
-def _above(column: str, limit: float, made: histograms.Histogram) -> dict[str, Any]:
+def _above(column: str, limit: float, made: "Histogram") -> dict[str, Any]:
     """Return how many lie above a limit: only what gives no small count away, by itself or beside the others."""
     count, n = made.above(limit), len(made.values)
-    shown_ = count if limit in made.cuts or count in (0, n) else None
+    told = count if limit in made.cuts or count in (0, n) else None
     low, high = Count(count, n).ends
-    between = None if shown_ is not None or low == high else [low, high]
-    return {"figure": column, "limit": limit, "count": shown_, "between": between}
+    between = [low, high] if told is None and low < high else None
+    return {"figure": column, "limit": limit, "count": told, "between": between}
 
 
 def _worst(
@@ -209,6 +199,107 @@ def _decides(records: Records, limits: Sequence[tuple[str, float]]) -> str:
     return "dtp_upper" if "dtp_upper" in columns else "dtp_lower"
 
 
+# Histograms from which no small count follows.
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts of people in bins ``(edge, next edge]``, the first with its lower edge.
+
+    Counts above the limits of rules are sums of the same bins, so that no difference of two of them is small either.
+    Where a few people have no finite figure, the highest bin that holds people is hidden with them, and holds enough
+    that any number of them from 1 to 9 is possible.
+    """
+
+    #: everybody's figure, nats; what is not finite lies above everything
+    values: Float
+    #: ascending
+    edges: tuple[float, ...]
+    #: limits at which the count above may be told
+    cuts: frozenset[float]
+    #: how many have no finite figure is hidden, whatever it is: that of another figure differs by a few
+    open_end: bool = False
+
+    def above(self, edge: float) -> int:
+        """Return how many lie above ``edge``; NaN lies above everything."""
+        return int((~(self.values <= edge)).sum())
+
+    def payload(self) -> dict[str, Any]:
+        """Return what the document holds of it, with the quantiles that count no few people."""
+        counts, unbounded = self.counts()
+        n = len(self.values)
+        ranked = np.sort(np.where(np.isnan(self.values), np.inf, self.values))
+        at = {q: min(n, int(np.ceil(q * n))) - 1 for q in _QUANTILES}
+        # beyond a quantile lie so many people: a few of them would be counted by it
+        told = {q: float(ranked[i]) if q in (0.5, 1.0) or n - 1 - i >= SMALL_CELL else np.nan for q, i in at.items()}
+        quantiles = {str(q): encode(v) for q, v in told.items()}
+        return {"edges": [*self.edges], "counts": counts, "unbounded": unbounded, "quantiles": quantiles}
+
+    @property
+    def unbounded(self) -> int:
+        """How many have no finite figure."""
+        return int((~np.isfinite(self.values)).sum())
+
+    def counts(self) -> tuple[list[int | None], int | None]:
+        """Return the count of each bin and of who has no finite figure; None where the two would tell a few."""
+        over = [len(self.values), *(self.above(e) for e in self.edges[1:-1]), self.unbounded]
+        told: list[int | None] = [a - b for a, b in pairwise(over)]
+        finite = len(self.values) - self.unbounded
+        hide = self.open_end or _few(self.unbounded) or (_few(finite) and self.unbounded)
+        if not hide or not finite:
+            return told, self.unbounded
+        top = max(i for i, c in enumerate(told) if c)
+        return [None if i == top else c for i, c in enumerate(told)], None
+
+    def without(self, edges: Iterable[float]) -> "Histogram":
+        """Return it with the bins beside each of ``edges`` joined; its two ends stay."""
+        gone = set(edges)
+        inner = (e for e in self.edges[1:-1] if e not in gone)
+        return replace(self, edges=(self.edges[0], *inner, self.edges[-1]), cuts=self.cuts - gone)
+
+
+def _few(count: int) -> bool:
+    return 0 < count < SMALL_CELL
+
+
+def histogram(values: Float, edges: Sequence[float], limits: Iterable[float]) -> Histogram:
+    """Return the histogram of one figure, its bins joined."""
+    whole = Histogram(values, tuple(edges), frozenset())
+    unbounded = whole.unbounded
+    #: so many in the bin hidden beside a few without a finite figure that they may be any number of a few
+    beside = 2 * SMALL_CELL - 1 if _few(unbounded) else SMALL_CELL
+    cuts: list[float] = []
+    for cut in sorted(set(limits), reverse=True):
+        here = whole.above(cut) - (whole.above(cuts[-1]) if cuts else unbounded)
+        if here >= (SMALL_CELL if cuts else beside) or (here == 0 and (cuts or not _few(unbounded))):
+            cuts.append(cut)
+    while cuts and _few(len(values) - whole.above(cuts[-1])):
+        cuts.pop()
+    kept, need = [edges[-1]], beside
+    inner = sorted({*edges[1:-1], *(c for c in cuts if edges[0] < c < edges[-1])}, reverse=True)
+    last = unbounded  # how many lie above the edge kept last
+    ends = [c for c in cuts if edges[0] < c < edges[-1]] + [edges[0]]
+    for edge in inner:
+        here = whole.above(edge) - last
+        end = next(e for e in ends if e <= edge)  # where this stretch between two limits ends
+        rest = (whole.above(end) if end > edges[0] else len(values)) - whole.above(edge)
+        if edge in ends or ((here == 0 or here >= need) and not _few(rest)):
+            kept.append(edge)
+            need, last = (SMALL_CELL if here else need), whole.above(edge)
+    return Histogram(values, tuple(float(e) for e in [*kept, edges[0]][::-1]), frozenset(cuts))
+
+
+def apart(figures: Mapping[str, Histogram]) -> dict[str, Histogram]:
+    """Return histograms of several figures of the same people, of which no two differ by a few at an edge of both."""
+    made: dict[str, Histogram] = {}
+    for name, mine in figures.items():
+        close = {e for other in made.values() for e in {*mine.edges, *mine.cuts} & {*other.edges, *other.cuts}
+                 if _few(abs(mine.above(e) - other.above(e)))}  # fmt: skip
+        few = any(_few(abs(mine.unbounded - other.unbounded)) for other in made.values())
+        made[name] = replace(mine.without(close), open_end=few)
+    return made
+
+
 # What the page shows of it.
 
 
@@ -235,7 +326,7 @@ def limit_of(doc: ReportDocument) -> tuple[float, FigureName]:
     """Return the limit that rules set on single people, nats, and the figure to draw it on; NaN without one."""
     upper = doc.units and doc.units.figures.get("dtp_upper")
     everywhere: FigureName = "dtp_upper" if upper and any(upper.counts) else "dtp_lower"
-    found = [f for f in words.rules(doc) if f.unit == "nats" and math.isfinite(f.limit) and about(f.metric).per_unit]
+    found = [f for f in doc.rules if f.unit == "nats" and math.isfinite(f.limit) and about(f.metric).per_unit]
     for f in sorted(found, key=lambda f: about(f.metric).direct_only):
         return f.limit, "pdtp" if about(f.metric).direct_only else everywhere
     return math.nan, "pdtp"
@@ -278,40 +369,27 @@ def _listed(units: UnitsSummary, limit: float) -> list[Block]:
 
 
 def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
-    finite = [v for w in worst for v in (w.pdtp, w.dtp_lower, w.dtp_upper) if math.isfinite(v)]
+    # what has no figure is drawn at the far end, never at 0
+    rows = [w.model_copy(update={c: math.inf for c in _FIGURES if math.isnan(getattr(w, c))}) for w in worst]
+    finite = [v for w in rows for v in (w.pdtp, w.dtp_lower, w.dtp_upper) if math.isfinite(v)]
     top = 1.12 * max([*finite, limit] if math.isfinite(limit) else finite, default=1.0) or 1.0
-    rows = []
-    for w in worst:  # what has no figure is drawn at the far end, never at 0
-        pdtp, low, high = (math.inf if math.isnan(v) else v for v in (w.pdtp, w.dtp_lower, w.dtp_upper))
-        rows.append(charts.Line(plain(w.unit, 20)[:8], pdtp, low, high, w.noise_floor))
     several = len(rows) > 1
     title = f"The {len(rows)} people whose records matter most" if several else "The person whose record matters most"
     most, each = max(r.pdtp for r in rows), "each of these" if several else "it"
     changed = f"changes a direct answer {fold(most)}" if math.isfinite(most) else "makes a direct answer impossible"
     # all that are listed lie on one side of infinity: of a mixture only the first is listed
-    theorem = "no theorem limits" if math.isinf(rows[0].high) else "a theorem limits"
+    theorem = "no theorem limits" if math.isinf(rows[0].dtp_upper) else "a theorem limits"
     over = f"for {each} {theorem} the change over all questions"
-    if all(math.isinf(r.low) for r in rows):
+    if all(math.isinf(r.dtp_lower) for r in rows):
         over = f"over all questions the change has no limit for {each}"
     said = f"The record that matters most {changed}; {over}"
-    if all(r.pdtp <= r.noise for r in rows):
+    if all(r.pdtp <= r.noise_floor for r in rows):
         said += "; none of this can be told from the noise of training"
-    svg = charts.intervals("worst", title, "Interval plot: one line a person, PDTP as a dot, DTP as a band.",
-                           rows=rows, limit=limit, top=top)  # fmt: skip
+    svg = charts.intervals(title, rows=rows, limit=limit, top=top)
     columns = ("Keyed hash", "PDTP", "DTP at least", "DTP at most", "Numerical error", "Noise floor", "Seeds", "Engine",
                "Status")  # fmt: skip
-    cells = [
-        (w.unit, w.pdtp, w.dtp_lower, w.dtp_upper, w.error, w.noise_floor, w.seeds, w.engine, w.status) for w in worst
-    ]
-    return Chart(
-        "worst", title, f"{said}.", svg, table(f"{title}, figures in nats", columns, cells, "Numbers of this chart")
-    )
-
-
-NOT_DTP = (
-    "Sensitivity is not DTP: it says how far an answer moves when one person is left out, as a share of what the model "
-    "usually errs by. It bounds no probability and stops no attack by itself."
-)
+    cells = [[getattr(w, key) for key in WorstUnit.model_fields] for w in worst]
+    return Chart(title, f"{said}.", svg, table(f"{title}, figures in nats", columns, cells, "Numbers of this chart"))
 
 
 def _sensitivity(figures: SensitivityFigures) -> list[Block]:
@@ -332,4 +410,8 @@ def _sensitivity(figures: SensitivityFigures) -> list[Block]:
         ("Released", figures.noise),
         ("Advantage of anybody on one noisy answer about the person, at most", advantage),
     ]  # fmt: skip
-    return [Text(NOT_DTP, "note"), facts(items, wide=True)]
+    note = (
+        "Sensitivity is not DTP: it says how far an answer moves when one person is left out, as a share of what the "
+        "model usually errs by. It bounds no probability and stops no attack by itself."
+    )
+    return [Text(note, "note"), facts(items, wide=True)]

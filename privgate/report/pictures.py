@@ -1,18 +1,16 @@
 """The two pictures of page one: everybody's influence beside its limit, and members found at low rates of error."""
 
 import math
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from privgate.evidence import AttackFigures
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report import people, words
-from privgate.report.charts import LIMIT, SERIES, SOFT, Drawing
-from privgate.report.report_schema import FigureName, ReportDocument, UnitsSummary
+from privgate.report import people
+from privgate.report.charts import DASHED, DOTTED, LIMIT, SERIES, SOFT, Drawing
+from privgate.report.schema import FigureName, ReportDocument, UnitsSummary
 from privgate.report.sentences import say
 from privgate.report.text import plain
 
@@ -24,8 +22,7 @@ _HEIGHT = 2.3
 _LETTERS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(NamedTuple):
     """A drawing under its question, and what it shows in one sentence."""
 
     title: str
@@ -48,31 +45,28 @@ def draw_influence(doc: ReportDocument) -> Picture:
     if units is None or not units.worst:
         numbers = doc.evidence.influence is not None and doc.evidence.influence.sensitivity is not None
         return Picture(title, "", say("picture.numbers" if numbers else "picture.no_people"))
-    if not units.everybody:
-        shown = [getattr(w, figure) for w in units.worst]
-        steps = [(float(k), v) for k, v in enumerate([*shown, shown[-1]])]
-        caption = say("picture.worst")
-    else:
-        steps = _rank(units, figure)
-        drawn = units.n < doc.subject.n_units
-        caption = say("picture.drawn" if drawn else "picture.everybody", total=number(units.n))
+    shown, key = [getattr(w, figure) for w in units.worst], "picture.worst"
+    steps = [(float(k), v) for k, v in enumerate([*shown, shown[-1]])]
+    if units.everybody:
+        steps, key = _rank(units, figure), "picture.drawn" if units.n < doc.subject.n_units else "picture.everybody"
+    caption = say(key, total=number(units.n))
     caption += f" {say('picture.limit')}" if math.isfinite(limit) else ""
     finite = [v for _, v in steps if math.isfinite(v)]
     if not finite:
         return Picture(title, "", say("picture.unlimited"))
     top = 1.15 * max([*finite, limit] if math.isfinite(limit) else finite) or 1.0
-    with Drawing("everybody", title, caption, height=_HEIGHT) as d:
+    with Drawing("everybody", height=_HEIGHT) as d:
         x, y = [k for k, _ in steps], [min(v, top) for _, v in steps]
         d.axes.fill_between(x, y, step="post", color=SERIES[0], alpha=0.15, linewidth=0)
         d.axes.step(x, y, where="post", color=SERIES[0])
         d.axes.set_xlim(0, x[-1])
         d.axes.set_ylim(0, top)
         if math.isfinite(limit):
-            d.axes.axhline(limit, color=LIMIT, linestyle=(0, (6, 2)))
+            d.axes.axhline(limit, color=LIMIT, linestyle=DASHED)
         named = limit if math.isfinite(limit) else max(finite)
         _ticks(d.axes.yaxis, {0.0: fold(0.0), named: fold(named)})
         _ticks(d.axes.xaxis, {})
-    return Picture(title, _without_words(d.svg), caption)
+    return Picture(title, d.svg, caption)
 
 
 def _high_influence(doc: ReportDocument) -> Iterator[float]:
@@ -102,37 +96,29 @@ def _rank(units: UnitsSummary, figure: FigureName) -> list[tuple[float, float]]:
 
 def _draw_attack(doc: ReportDocument) -> Picture:
     title = say("picture.attack")
-    ran = [(a, a.figures) for a in words.attacks(doc) if a.figures is not None and a.figures.roc]
+    ran = [(a, a.figures) for a in doc.attacks if a.figures is not None and a.figures.roc]
     if not ran:
         return Picture(title, "", say("picture.no_attack"))
     attack, found = max(ran, key=lambda r: [_find_rate(r[1], rate) for rate in (_NAMED_RATE, _LOW_RATES)])
-    caption = say("picture.best", attack=plain(attack.title or attack.name, 40), count=len(ran))
-    with Drawing("low-rates", title, caption, height=_HEIGHT) as d:
-        points = [(0.0, 0.0), *((p[0], p[1]) for p in found.roc if p[0] <= _LOW_RATES)]
-        points.append((_LOW_RATES, _find_rate(found, _LOW_RATES)))
-        at = _find_rate(found, _NAMED_RATE)
-        d.axes.plot([0, _LOW_RATES], [0, _LOW_RATES], color=SOFT, linestyle=(0, (1, 1.5)))
+    caption = say("picture.best", attack=plain(attack.title or attack.name, 80), count=len(ran))
+    at, most = _find_rate(found, _NAMED_RATE), _find_rate(found, _LOW_RATES)
+    points = [(0.0, 0.0), *((p[0], p[1]) for p in found.roc if p[0] <= _LOW_RATES), (_LOW_RATES, most)]
+    with Drawing("low-rates", height=_HEIGHT) as d:
+        d.axes.plot([0, _LOW_RATES], [0, _LOW_RATES], color=SOFT, linestyle=DOTTED)
         d.axes.step([p[0] for p in points], [p[1] for p in points], where="post", color=SERIES[0])
         if any(0 < false <= _NAMED_RATE for false, _ in points):  # finer rates than a sample's would tell few people
             d.axes.plot([_NAMED_RATE], [at], marker="o", color=SERIES[0], clip_on=False)
-            d.axes.annotate(
-                percent(at), (_NAMED_RATE, at), xytext=(6, 5), textcoords="offset points", fontsize=_LETTERS
-            )
+            away = {"xytext": (6, 5), "textcoords": "offset points", "fontsize": _LETTERS}
+            d.axes.annotate(percent(at), (_NAMED_RATE, at), **away)
         d.axes.set_xlim(0, _LOW_RATES)
-        d.axes.set_ylim(0, min(max(0.2, 1.1 * points[-1][1]), 1.02))
+        d.axes.set_ylim(0, min(max(0.2, 1.1 * most), 1.02))
         _ticks(d.axes.xaxis, {rate: percent(rate) for rate in (_NAMED_RATE, _LOW_RATES)})
-        _ticks(d.axes.yaxis, {points[-1][1]: percent(points[-1][1])})
-    return Picture(title, _without_words(d.svg), caption)
+        _ticks(d.axes.yaxis, {most: percent(most)})
+    return Picture(title, d.svg, caption)
 
 
 def _find_rate(figures: AttackFigures, fpr: float) -> float:
     return max((tpr for false, tpr in figures.roc if false <= fpr), default=0.0)
-
-
-def _without_words(svg: str) -> str:
-    """Return a drawing that is read by its heading and caption on the page, not a second time by words of its own."""
-    svg = re.sub(r'role="img".*?</desc>', 'aria-hidden="true">', svg, count=1, flags=re.DOTALL)
-    return re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
 
 
 def _ticks(axis: Any, named: dict[float, str]) -> None:

@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from privgate import evidence, vocabulary
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report import assertions, methods, page_one, people, two_reports, words
-from privgate.report.blocks import Block, Code, List, Section, Text, facts, table
-from privgate.report.report_schema import SCHEMA, DomainFacts, ReportDocument, SubjectFacts
+from privgate.report import assertions, methods, page_one, people
+from privgate.report.compare import section as comparison
+from privgate.report.page import Block, Code, List, Section, Text, facts, table
+from privgate.report.schema import SCHEMA, DomainFacts, ReportDocument
 from privgate.report.sentences import say
-from privgate.report.text import moment, plain, prose, shown
+from privgate.report.text import capital, moment, plain, prose, shown
 from privgate.run.needs import Need
 
 #: points (rate of false accusations, share of members found), ascending
 Curve = Sequence[tuple[float, ...]]
 #: an attack that ran, with what it achieved
 Ran = tuple[evidence.AttackResult, evidence.AttackFigures]
+#: rates of false accusations at which a table tells points of curves, fractions
+_RATES = (0.001, 0.01, 0.1, 0.5)
 
 
 def findings(doc: ReportDocument) -> Section:
@@ -25,18 +28,16 @@ def findings(doc: ReportDocument) -> Section:
     told = [a for a in assertions.of(doc) if not a.condition]
     named = {a.finding.rule: a.asked for a in told}
     rows = [
-        (a.asked, a.result, a.sentence, words.capital(prose(a.finding.meaning)), a.finding.rule, a.finding.mode)
-        for a in told
+        (a.asked, a.result, a.sentence, capital(prose(a.finding.meaning)), a.finding.rule, a.finding.mode) for a in told
     ]
     columns = ("Rule", "Result", "What was found", "What it means", "Id in the policy", "Mode")
     blocks: list[Block] = [table("Rules, worst first", columns, rows) if rows else Text("No rule was judged.")]
     if doc.waivers:
-        listed = [
+        heads = ("Rule", "Status", "Reason", "Up to", "Asked by", "Approved by", "Until")
+        blocks.append(table("All waivers", heads, [
             (named.get(w.rule) or w.rule, w.status, w.reason, w.ceiling, w.requester, w.approver, moment(w.expires))
             for w in doc.waivers
-        ]
-        heads = ("Rule", "Status", "Reason", "Up to", "Asked by", "Approved by", "Until")
-        blocks.append(table("All waivers", heads, listed))
+        ]))  # fmt: skip
     if len(full := page_one.steps(doc)) > 1 or not doc.approved:
         blocks += [Text("What to do next, in full", "heading"), List(full)]
     return Section("findings", "All findings", blocks)
@@ -44,39 +45,36 @@ def findings(doc: ReportDocument) -> Section:
 
 def model(doc: ReportDocument) -> Section:
     """Return the model's facts and what the deployed model hands out."""
-    s = doc.subject
-    counts = {"Records": s.n_records, "People": s.n_units, "Labels": s.n_classes}
-    counts |= {"Candidates outside the data": s.n_candidates}
-    items = [(name, number(count)) for name, count in counts.items() if count]
+    s, release = doc.subject, doc.subject.release
+    counts = (("Records", s.n_records), ("People", s.n_units), ("Labels", s.n_classes),
+              ("Candidates outside the data", s.n_candidates))  # fmt: skip
+    items = [(name, number(count)) for name, count in counts if count]
     items += [("Answers", "numbers, one a question")] if s.task == "regression" else []
     if (recipe := s.recipe) is not None:
         settings = ", ".join(f"{k} = {v}" for k, v in recipe.settings.items())
         seed = "none recorded" if recipe.seed is None else str(recipe.seed)
         items += [("Trained by", recipe.trained_by), ("Parameters", settings), ("Seed", seed if recipe.kind else "")]
-    blocks: list[Block] = [facts([*items, *_released(s), ("Questions that may be asked", _domain(s.domain))])]
-    if s.release.form != "probabilities" or s.release.temperature != 1:
-        blocks.append(
-            Text("Measured, attacks included, on what is released and on exact probabilities; the worse counts.")
-        )
+    items += [
+        ("One query returns", page_one.released(s)),
+        ("Step", number(release.step) if release.form in ("rounded", "binned") else ""),
+        ("Labels listed", number(release.k) if release.form == "top_k" else ""),
+        ("Temperature", number(release.temperature) if release.temperature != 1 else ""),
+        ("Questions that may be asked", _domain(s.domain)),
+    ]
+    blocks: list[Block] = [facts(items)]
+    if release.form != "probabilities" or release.temperature != 1:
+        said = "Measured, attacks included, on what is released and on exact probabilities; the worse counts."
+        blocks.append(Text(said))
     return Section("model", "Model and release", [*blocks, *_file(doc)])
-
-
-def _released(s: SubjectFacts) -> list[tuple[str, str]]:
-    release = s.release
-    told = [("One query returns", words.released(s))]
-    told += [("Step", number(release.step))] if release.form in ("rounded", "binned") else []
-    told += [("Labels listed", number(release.k))] if release.form == "top_k" else []
-    return [*told, *([("Temperature", number(release.temperature))] if release.temperature != 1 else [])]
 
 
 def _domain(domain: DomainFacts | None) -> str:
     if domain is None:
         return "no domain was declared"
-    columns = domain.columns or ()
     kinds = {
         f"{len(domain.categories or ())} categorical features": domain.categories,
-        f"{len(columns)} columns, each with its range or its categories": columns,
-        f"{len(domain.box or ())} features with a range each": domain.box and not columns,
+        f"{len(domain.columns or ())} columns, each with its range or its categories": domain.columns,
+        f"{len(domain.box or ())} features with a range each": domain.box and not domain.columns,
         f"{domain.queries} listed questions, each asked": domain.queries,
         plain(domain.withheld, 80): domain.withheld,
         f"documents up to {number(domain.max_length)} words": domain.max_length,
@@ -119,8 +117,8 @@ def _carried(part: evidence.ArtifactPart, ruled: str) -> str:
 
 def data(doc: ReportDocument) -> Section | None:
     """Return the preconditions in the order in which they were checked."""
-    checked = doc.evidence.preconditions
-    rows = [(assertions.condition(p.name), say(f"result.{p.outcome}"), prose(p.message)) for p in checked]
+    rows = [(assertions.condition(p.name), say(f"result.{p.outcome}"), prose(p.message))
+            for p in doc.evidence.preconditions]  # fmt: skip
     caption = "What must hold before any figure counts, in the order checked"
     made = table(caption, ("Condition", "Result", "What was found"), rows)
     return Section("data", "Data and conditions", [made]) if rows else None
@@ -132,8 +130,8 @@ def attacks(doc: ReportDocument) -> Section | None:
     blocks = [*_membership(part), *_features(doc.evidence.attributes), *_robustness(doc.evidence.robust)]
     if not blocks:
         return None
-    tested = words.kinds_tested(doc)
-    rows = [(words.capital(say(f"kind.{k}")), "tested" if k in tested else "not tested") for k in words.ATTACK_KINDS]
+    tested = page_one.kinds_tested(doc)
+    rows = [(capital(say(f"kind.{k}")), "tested" if k in tested else "not tested") for k in page_one.ATTACK_KINDS]
     return Section("attacks", "Attacks", [*blocks, table("Kinds of attack", ("Kind", "In this run"), rows)])
 
 
@@ -172,16 +170,17 @@ def title(attack: evidence.AttackResult) -> str:
 
 
 def _achieved(ranked: Sequence[Ran]) -> Block:
-    rates = sorted({r.fpr for _, f in ranked for r in f.tpr_at_fpr})[:3]
-    told = [p for p in rates if any(r.fpr == p and not r.problem for _, f in ranked for r in f.tpr_at_fpr)]
+    every = [r for _, f in ranked for r in f.tpr_at_fpr]
+    rates, resolved = sorted({r.fpr for r in every})[:3], {r.fpr for r in every if not r.problem}
+    told = [p for p in rates if p in resolved]
     rows = []
     for a, f in ranked:
         found = {r.fpr: _estimate(r) for r in f.tpr_at_fpr}
         rows.append((title(a), a.scope, f.auc, _estimate(f.accuracy), *(found.get(p, "not measured") for p in told)))
-    columns = ("Attack", "Against", "AUC (0.5 is guessing)", "Accuracy (50 % is guessing)")
     coarse = " or ".join(percent(p) for p in rates if p not in told)
     why = f"; too few people to resolve {coarse} false accusations" if coarse else ""
-    heads = (*columns, *(f"Found at {percent(p)} false accusations" for p in told))
+    heads = ("Attack", "Against", "AUC (0.5 is guessing)", "Accuracy (50 % is guessing)",
+             *(f"Found at {percent(p)} false accusations" for p in told))  # fmt: skip
     return table(f"What each attack achieved, strongest first{why}", heads, rows)
 
 
@@ -202,10 +201,6 @@ def _tested(test: evidence.SelfTest) -> str:
     kinds = {"in probabilities": test.planted, "in shares of votes": test.votes, "in labels": test.labels}
     told = [f"{number(v)} {w}" for w, v in kinds.items() if not math.isnan(v)]
     return f"AUC on a planted leak {', '.join(told)}; {number(test.blind)} on none"
-
-
-#: rates of false accusations at which a table tells points of curves, fractions
-_RATES = (0.001, 0.01, 0.1, 0.5)
 
 
 def trace_curves(ranked: Sequence[Ran]) -> list[Block]:
@@ -236,11 +231,8 @@ def _at(curve: Curve, rate: float) -> str:
 
 def accuracy_by_cell(ranked: Sequence[Ran]) -> list[Block]:
     """Return the attacks' accuracy for each label and group; a column that has only a number is called one."""
-    found = [(title(a), c) for a, f in ranked for c in (*f.classes, *f.groups)[:12]]
-    rows = [
-        (attack, re.sub(r"^(\d+) = ", r"column \1 = ", c.name), *map(percent, (c.value, c.low, c.high)))
-        for attack, c in found
-    ]
+    rows = [(title(a), re.sub(r"^(\d+) = ", r"column \1 = ", c.name), *map(percent, (c.value, c.low, c.high)))
+            for a, f in ranked for c in (*f.classes, *f.groups)[:12]]  # fmt: skip
     name = "Accuracy by label and group"
     return [table(name, ("Attack", "Label or group", "Accuracy", "Low", "High"), rows, name)] if rows else []
 
@@ -258,11 +250,8 @@ def accuracy_over_pdtp(found: evidence.AgainstPdtp) -> list[Block]:
         easier = "easier" if found.pearson > 0 else "no easier"
         over = f"correlation {number(found.pearson)} over {number(found.n)} records"
         said = f"Records that matter more are {easier} to guess: {over}"
-    name = "Attack accuracy on single records over their PDTP"
-    return [
-        Text(f"{said}."),
-        table(f"{name}; {plain(found.kind, 120)}", ("Mean PDTP, nats", "Mean accuracy"), rows, name),
-    ]
+    name, heads = "Attack accuracy on single records over their PDTP", ("Mean PDTP, nats", "Mean accuracy")
+    return [Text(f"{said}."), table(f"{name}; {plain(found.kind, 120)}", heads, rows, name)]
 
 
 _DIFFERENCE = "Difference, with its interval"
@@ -276,10 +265,8 @@ def _robustness(part: evidence.RobustPart | None) -> list[Block]:
         (a.title, "" if a.radius is None else a.radius, percent(a.inside), percent(a.outside), _estimate(a.advantage))
         for a in part.adversaries
     ]
-    return [
-        Text("Robustness", "heading"),
-        table(f"Distance to the nearest wrong answer, {plain(part.how, 60)}", columns, rows),
-    ]
+    caption = f"Distance to the nearest wrong answer, {plain(part.how, 60)}"
+    return [Text("Robustness", "heading"), table(caption, columns, rows)]
 
 
 def _features(part: evidence.AttributesPart | None) -> list[Block]:
@@ -294,10 +281,8 @@ def _features(part: evidence.AttributesPart | None) -> list[Block]:
         )
         caption = f"{name}: who knows everything else about somebody and asks the model with every value"
         moved = f"{number(found.influence)} {plain(found.influence_in, 30)}"
-        said = (
-            f"Saying the most frequent of its {found.values} values is right for {shown(found.prior_guess, percent)}. "
-            f"The feature alone moves an answer by {moved} on average."
-        )
+        guessed = f"most frequent of its {found.values} values is right for {shown(found.prior_guess, percent)}"
+        said = f"Saying the {guessed}. The feature alone moves an answer by {moved} on average."
         if found.theorem is not None:
             said += f" Normal errors of these sizes would give inversion a difference of {percent(found.theorem)}."
         made += [table(caption, columns, told), Text(said)]
@@ -324,7 +309,7 @@ _WORDS = {
 
 def dp(doc: ReportDocument) -> Section | None:
     """Return the claim, the bounds that follow with their hypotheses, and the measurements beside them."""
-    part, claim = doc.evidence.claims or evidence.ClaimsPart(), doc.subject.recipe and doc.subject.recipe.dp
+    part, claim = doc.evidence.claims or evidence.ClaimsPart(), doc.subject.claim
     if not part.bounds and not claim:
         return None
     stated = {label: getattr(claim, key, None) for key, label in _CLAIM.items()}
@@ -338,10 +323,9 @@ def dp(doc: ReportDocument) -> Section | None:
     if broken:
         why = "the measurement exceeds the bound, so the claim or its conditions do not hold"
         blocks.append(Text(f"{', '.join(broken)}: {why}."))
-    alone = (
-        "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named, under the"
-    )
-    return Section("dp", "Differential privacy", [*blocks, *_tradeoff(doc, part), Text(f"{alone} conditions listed.")])
+    alone = "Epsilon alone is not the guarantee: it holds for the neighbours, the unit and the sampling named"
+    last = Text(f"{alone}, under the conditions listed.")
+    return Section("dp", "Differential privacy", [*blocks, *_tradeoff(doc, part), last])
 
 
 def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
@@ -356,7 +340,7 @@ def _tradeoff(doc: ReportDocument, part: evidence.ClaimsPart) -> list[Block]:
     if part.curve is None:
         return []
     limit: Curve = [*zip(part.curve.fpr, part.curve.tpr, strict=True)]
-    curves = [(title(a), f.roc) for a, f in rank_attacks(words.attacks(doc)) if f.roc]
+    curves = [(title(a), f.roc) for a, f in rank_attacks(doc.attacks) if f.roc]
     # a point is held against the bound at the next larger rate for which that was computed
     over = [name for name, curve in curves
             if any(tpr > min((t for f, t in limit if f >= fpr), default=1.0) for fpr, tpr in curve)]  # fmt: skip
@@ -374,12 +358,10 @@ def deletion(doc: ReportDocument) -> Section | None:
         return None
     most, failure = held[-1], max(r.failure for r in held)
     missing = f", except with probability {number(failure)} over the training's randomness" if failure > 0 else ""
-    said = (
-        f"At the stated prior of {percent(max(p.prior for p in held))} and the stated chance of {percent(most.rho)} "
-        f"that none of them was used, {number(most.capacity)} people can be erased{missing}."
-    )
-    rows = [(percent(r.rho), r.capacity) for r in held]
-    told = table("People who can be erased before a full retraining", ("Required chance", "People"), rows)
+    stated = f"the stated prior of {percent(max(p.prior for p in held))} and the stated chance of {percent(most.rho)}"
+    said = f"At {stated} that none of them was used, {number(most.capacity)} people can be erased{missing}."
+    rows, heads = [(percent(r.rho), r.capacity) for r in held], ("Required chance", "People")
+    told = table("People who can be erased before a full retraining", heads, rows)
     return Section("deletion", "Deletion capacity", [Text(said), told])
 
 
@@ -407,8 +389,7 @@ def coverage(doc: ReportDocument) -> Section | None:
         ]
     if told := [item for item in items if item[1] or item[1] is None]:  # a zero says nothing
         blocks.append(facts(told))
-    if run.cannot_conclude:
-        never = [prose(n, 400) for n in run.cannot_conclude]
+    if never := [prose(n, 400) for n in run.cannot_conclude]:
         blocks += [Text("Said before training: what this policy can never conclude for this model."), List(never)]
     return Section("coverage", "Coverage and limits", blocks) if blocks else None
 
@@ -426,30 +407,26 @@ def _covered(influence: evidence.InfluencePart) -> list[Block]:
 def trace(doc: ReportDocument) -> Section:
     """Return everything needed to check or repeat this run."""
     found, policy = doc.evidence.run.trace or evidence.RunTrace(), doc.policy
-    digests = {**doc.subject.digests, **found.digests}
-    named = [(f"Digest of the {plain(k, 40)}", v) for k, v in digests.items()]
-    seeds = ", ".join("none" if v is None else str(v) for v in found.seeds)
+    named = [(f"Digest of the {plain(k, 40)}", v) for k, v in {**doc.subject.digests, **found.digests}.items()]
     run = [
         ("privgate", doc.privgate),
         ("report schema", SCHEMA),
         ("versions", ", ".join(f"{k} {v}" for k, v in found.versions.items())),
         ("system", found.system),
         ("isolation of training code", doc.evidence.run.isolation),
-        ("seeds", seeds),
+        ("seeds", ", ".join("none" if v is None else str(v) for v in found.seeds)),
         ("training calls", number(found.training_calls) if found.training_calls else ""),
     ]
     blocks = [facts([*named, (f"Digest of policy {plain(policy.name, 40)}", policy.digest)], wide=True), facts(run)]
-    commands = {
-        "To run this check again": plain(found.command, 500),
-        "To verify the statement attached to this version": page_one.verify(doc),
-    }
-    return Section("trace", "Trace", [*blocks, *(Code(label, text) for label, text in commands.items() if text)])
+    commands = [Code("To run this check again", plain(found.command, 500)),
+                Code("To verify the statement attached to this version", page_one.verify(doc))]  # fmt: skip
+    return Section("trace", "Trace", [*blocks, *(command for command in commands if command.text)])
 
 
 def glossary(doc: ReportDocument) -> Section:
     """Return the words of this report in plain language."""
     more = (vocabulary.SENSITIVITY,) if doc.subject.task == "regression" else ()
-    rows = [(words.capital(w.name), w.meaning) for w in (*vocabulary.WORDS, *vocabulary.TERMS, *more)]
+    rows = [(capital(w.name), w.meaning) for w in (*vocabulary.WORDS, *vocabulary.TERMS, *more)]
     told = table("Words of this report", ("Word", "Meaning"), rows, f"{len(rows)} words of this report")
     return Section("glossary", "Glossary", [told])
 
@@ -464,7 +441,7 @@ CATALOGUE: Mapping[str, Callable[[ReportDocument], Section | None]] = {
     "dp": dp,
     "deletion": deletion,
     "coverage": coverage,
-    "comparison": two_reports.section,
+    "comparison": comparison,
     "methods": methods.section,
     "trace": trace,
     "glossary": glossary,

@@ -7,12 +7,12 @@ carries as text. ``tests/report/test_sentences.py`` renders page one in another 
 
 from collections.abc import Mapping
 
-from privgate import outcome
+from privgate.evidence import verdict
 from privgate.evidence.figures import WORDS
 
 SENTENCES: Mapping[str, str] = {
     **WORDS,
-    **outcome.WORDS,
+    **verdict.WORDS,
     # headings and labels
     "masthead": "privgate · release check",
     "skip": "Skip to the evidence",

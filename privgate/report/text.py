@@ -17,7 +17,6 @@ from privgate.evidence.figures import number
 #: longest foreign text shown anywhere; the JSON keeps all of it
 LONGEST = 600
 
-_WHITE = re.compile(r"\s+")
 # marks that change how neighbouring text is shown or that show nothing: Cc, Cf, Cs, Co, Cn, Zl, Zp
 _UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~!&@$^]|:(?=[:/])|(?<=:):|(?<=www)\.", re.IGNORECASE)
@@ -36,23 +35,10 @@ def plain(value: Any, limit: int = LONGEST) -> str:
     if value is None:
         return ""
     length = len(str(value))
-    text = str(value)[:limit]
-    text = _WHITE.sub(" ", text).strip()
+    text = " ".join(str(value)[:limit].split())
     if not text.isprintable():  # nearly all text is
         text = "".join(f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in _UNSEEN else c for c in text)
     return text if length <= limit else f"{text}… [{length:,} characters]"
-
-
-def clip(text: str, limit: int) -> str:
-    """Return our own sentence cut at a word, for page one; the evidence holds it in full.
-
-    >>> clip("one two three", 9)
-    'one two…'
-    """
-    if len(text) <= limit:
-        return text
-    head, space, _ = text[:limit].rpartition(" ")
-    return f"{(head if space else text[:limit]).rstrip(' ,;:(')}…"
 
 
 def whole(text: str, limit: int) -> str:
@@ -66,9 +52,22 @@ def whole(text: str, limit: int) -> str:
     ends = [m.start() for m in _CLAUSE.finditer(text)]
     ends = [e for e in [*ends, len(text)] if text.count("(", 0, e) == text.count(")", 0, e)]
     fitting = [e for e in ends if e <= limit] or [e for e in ends[:1] if e <= 2 * limit]
-    if not fitting:
-        return clip(text, limit)
+    if not fitting:  # cut at a word
+        head, space, _ = text[:limit].rpartition(" ")
+        return f"{(head if space else text[:limit]).rstrip(' ,;:(')}…"
     return text if fitting[-1] == len(text) else f"{text[: fitting[-1]]}."
+
+
+def stop(text: str) -> str:
+    """Return a sentence with its full stop."""
+    text = text.rstrip()
+    return text if not text or text[-1] in ".!?…]" else f"{text}."
+
+
+def capital(text: str) -> str:
+    """Return a text with its first letter as a capital; a name of code stays as it is written."""
+    named = "_" in text.split(" ", 1)[0] or text.startswith("privgate ")
+    return text if named else text[:1].upper() + text[1:]
 
 
 def prose(value: Any, limit: int = LONGEST) -> str:
@@ -97,18 +96,15 @@ def markdown(value: Any, limit: int = LONGEST) -> str:
     return _MARKDOWN.sub(lambda m: "".join(f"&#{ord(c)};" for c in m.group()), plain(value, limit))
 
 
-def people(count: int) -> str:
-    """Return a count of people; one that was never told is a range."""
-    return " to ".join(number(end) for end in dict.fromkeys(Count(count).ends))
-
-
-def shown(value: Any, write: Callable[[Any], str] = people) -> str:
-    """Return a number, or that it would tell a small count of people.
+def shown(value: Any, write: Callable[[Any], str] | None = None) -> str:
+    """Return a count of people, a range where it is small, or that it was never told; ``write`` for other numbers.
 
     >>> shown(1234), shown(4), shown(None)
     ('1,234', '1 to 9', 'suppressed')
     """
-    return "suppressed" if value is None else write(value)
+    if value is None:
+        return "suppressed"
+    return write(value) if write else " to ".join(number(end) for end in dict.fromkeys(Count(value).ends))
 
 
 def moment(value: Any) -> str:

@@ -14,9 +14,9 @@ from privgate.advice import search as searching
 from privgate.advice.search import Rehearsal, advise, cross_validate, search_command
 from privgate.check import gate
 from privgate.errors import MeasurementError, UsageError
+from privgate.evidence.verdict import Outcome
 from privgate.subject.release import Laplace, Release
 from privgate.training.fleet import Fleet
-from privgate.verdict import Outcome
 
 SIZES = [3, 4, 2]
 

@@ -1,7 +1,6 @@
 """Every page, in a real browser: what it fetches, says to a screen reader, prints and how it fits."""
 
 import importlib.util
-import itertools
 import json
 import re
 from pathlib import Path
@@ -145,22 +144,6 @@ def test_a_folded_table_opens_by_keyboard_and_the_skip_link_leads_past_page_one(
     assert page.locator("details").first.get_attribute("open") is not None
 
 
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("name", PAGES)
-def test_reads_the_same_without_javascript_and_in_a_sandboxed_frame(browser, pages, name):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(pages[name].as_uri())
-    heading = page.locator("h1").inner_text()
-    context.close()
-
-    page = browser.new_page()
-    page.set_content("<iframe sandbox style='width:900px;height:900px'></iframe>")
-    page.evaluate("html => document.querySelector('iframe').srcdoc = html", pages[name].read_text(encoding="utf-8"))
-    assert page.frame_locator("iframe").locator("h1").inner_text() == heading
-    page.close()
-
-
 def test_light_dark_and_print_differ_where_they_should(opened):
     colour = "getComputedStyle(document.body).backgroundColor"
     page = opened("attacked", color_scheme="dark")
@@ -171,23 +154,6 @@ def test_light_dark_and_print_differ_where_they_should(opened):
 
     assert page.evaluate(colour) == printed == "rgb(255, 255, 255)"
     assert dark == "rgb(20, 23, 27)"
-
-
-@pytest.mark.quick(2)
-@pytest.mark.parametrize("name", REPORTS)
-def test_the_verdict_needs_no_colour(opened, name):
-    page = opened(name, forced_colors="active")
-
-    assert page.locator("h1").is_visible()
-    for row in page.locator("table.rules:not(.harms) tbody tr").all():
-        assert re.match("Approved|Warning|Undecided|Refused", row.locator(".result").inner_text().strip())
-
-
-def test_headings_descend_one_step_at_a_time(opened):
-    levels = opened("attacked").evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
-
-    assert levels[0] == levels.count(1) == 1
-    assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
 
 
 def test_hostile_names_run_nothing_in_the_browser(browser, tmp_path):

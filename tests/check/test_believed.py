@@ -11,6 +11,7 @@ from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases, repor
 from privgate.check import confirm, gate
 from privgate.errors import DigestMismatchError, ExitCode, SubjectError
 from privgate.evidence import Precondition, Request
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.kernel.sample import plan_looks
 from privgate.models import SmoothedNeighbors
 from privgate.theorems import catalogue
@@ -18,7 +19,6 @@ from privgate.theorems.certificate import Units
 from privgate.theorems.closed_form import REFIT
 from privgate.theorems.newton import Newton
 from privgate.training.fleet import Fleet
-from privgate.verdict import Finding, Outcome
 from tests.check.test_confirm import APPROVED, evidence, numbers, subject
 
 BOX = Domain(box=[(-1, 1)] * 3)

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases
 from privgate.cases import Kept
 from privgate.check import confirm, gate
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.influence import aggregate, person_table
 from privgate.kernel import Case
 from privgate.policy.rules.people import Dtp
@@ -19,7 +20,6 @@ from privgate.policy.rules.rule_base import Rule
 from privgate.run.run import Budget
 from privgate.theorems import catalogue
 from privgate.training.fleet import Fleet
-from privgate.verdict import Finding, Outcome
 from tests.theorems.families import FAMILIES
 
 GOLDENS = Path(__file__).resolve().parents[1] / "goldens" / "data" / "certificates.jsonl"

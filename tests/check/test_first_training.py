@@ -5,7 +5,7 @@ import pytest
 from sklearn.svm import LinearSVC
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.verdict import Outcome
+from privgate.evidence.verdict import Outcome
 
 
 def deaf(X, y, *, seed):

@@ -14,11 +14,11 @@ from privgate.check import beforehand
 from privgate.check import plan as planning
 from privgate.check.plan import costs
 from privgate.check.prepare import prepare
+from privgate.evidence.verdict import Outcome
 from privgate.influence.riskiest import FOLDS
 from privgate.run.run import Budget
 from privgate.subject.libraries import providing
 from privgate.training.fleet import Fleet
-from privgate.verdict import Outcome
 
 N = 40
 RNG = np.random.default_rng(4)

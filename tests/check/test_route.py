@@ -8,10 +8,10 @@ from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check.beforehand import too_few
 from privgate.check.prepare import prepare
 from privgate.evidence import COLUMNS
+from privgate.evidence.verdict import Outcome
 from privgate.run.run import Budget
 from privgate.subject.domain import Domain
 from privgate.training.fleet import Fleet
-from privgate.verdict import Outcome
 
 SIZES = [3, 4]
 RNG = np.random.default_rng(9)

@@ -8,8 +8,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData
 from privgate.check.gate import evaluate
+from privgate.evidence.verdict import Outcome
 from privgate.run.run import Budget
-from privgate.verdict import Outcome
 
 N, OTHERS = 120, 150
 

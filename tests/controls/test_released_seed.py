@@ -12,9 +12,9 @@ from sklearn.naive_bayes import GaussianNB
 from privgate import Policy, Recipe, Subject, TrainingData
 from privgate.check.gate import evaluate
 from privgate.controls import seeds
+from privgate.evidence.verdict import Outcome
 from privgate.influence import per_person
 from privgate.run.run import Budget
-from privgate.verdict import Outcome
 
 N = 40
 RNG = np.random.default_rng(3)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from privgate import report, vocabulary
 from privgate.cli import cli
-from privgate.outcome import Outcome
+from privgate.errors import Outcome
 from privgate.report.sentences import SENTENCES
 
 PAGE = Path(__file__).parents[2] / "docs/reference.md"

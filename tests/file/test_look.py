@@ -50,10 +50,10 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
 from privgate.evidence import Measurement
+from privgate.evidence.verdict import Outcome
 from privgate.file import look, readers
 from privgate.policy.rules.file_records import FileRecords
 from privgate.registry.files import OLD_REPORTS, REPORTS
-from privgate.verdict import Outcome
 
 RNG = np.random.default_rng(0)
 TABLES = {

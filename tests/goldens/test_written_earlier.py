@@ -18,7 +18,7 @@ from privgate.__main__ import run
 from privgate.errors import PrivgateWarning
 from privgate.guard import statement
 from privgate.registry import reports
-from privgate.report.report_schema import read
+from privgate.report.schema import read
 from privgate.training.ledger import VARIABLE
 
 KEPT = Path(__file__).parent / "data" / "earlier.tar.xz"

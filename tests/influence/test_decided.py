@@ -5,16 +5,16 @@ import pytest
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
+from privgate import report as rendering
 from privgate.check import prepare
 from privgate.evidence import Measurement, Request
+from privgate.evidence.verdict import Outcome
 from privgate.influence import aggregate, left_out, per_person
 from privgate.influence.left_out import DECIDED
 from privgate.linear_scores import softmax_scores
-from privgate.report import report_document as rendering
 from privgate.run.run import Budget
 from privgate.subject.release import Release
 from privgate.theorems.closed_form import Retrained, Status
-from privgate.verdict import Outcome
 
 N = 60
 RNG = np.random.default_rng(5)

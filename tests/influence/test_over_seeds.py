@@ -6,11 +6,11 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Recipe, Release, Subject, TrainingData
 from privgate.check.gate import evaluate
+from privgate.evidence.verdict import Outcome
 from privgate.influence.per_person import measure_influence
 from privgate.run.run import Budget
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
 from privgate.theorems.closed_form import Retrained, Status
-from privgate.verdict import Outcome
 
 N = 24
 RNG = np.random.default_rng(3)

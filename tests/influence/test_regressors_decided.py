@@ -8,9 +8,9 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from privgate import Recipe, Subject, TrainingData, evaluate
+from privgate.evidence.verdict import Outcome
 from privgate.influence import per_person
 from privgate.training.fleet import Fleet
-from privgate.verdict import Outcome
 
 
 @pytest.fixture(scope="module")

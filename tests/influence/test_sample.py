@@ -8,12 +8,12 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check.prepare import prepare
+from privgate.evidence.verdict import Outcome
 from privgate.influence import left_out
 from privgate.run.run import Budget
 from privgate.theorems import least_squares
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
-from privgate.verdict import Outcome
 
 N = 320
 RNG = np.random.default_rng(8)

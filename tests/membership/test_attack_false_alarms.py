@@ -9,6 +9,7 @@ from sklearn.naive_bayes import BernoulliNB
 from privgate.check import questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Request
+from privgate.evidence.verdict import Outcome
 from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import attack_measures, attacks
 from privgate.membership import board as boards
@@ -20,7 +21,6 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer
-from privgate.verdict import Outcome
 from tests.in_process import InProcess
 
 SUBJECTS, FEATURES = 400, 9

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 from sklearn.dummy import DummyClassifier
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.tree import DecisionTreeClassifier
@@ -120,7 +121,7 @@ def test_a_recipe_measured_twice_gives_the_same_numbers():
     one, other = (measure(start(), attack="any") for _ in range(2))
 
     assert one == other
-    assert Measurement.from_payload(one.payload()) == one
+    assert TypeAdapter(Measurement).validate_python(one.payload()) == one
 
 
 class Silent(LabelGap):

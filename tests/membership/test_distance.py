@@ -12,11 +12,11 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.errors import MeasurementError
+from privgate.evidence.verdict import Outcome
 from privgate.kernel.sample import difference
 from privgate.membership import distance
 from privgate.run.run import Run
 from privgate.training.fleet import Fleet
-from privgate.verdict import Outcome
 
 
 def blobs(n, seed, classes=3, d=3):

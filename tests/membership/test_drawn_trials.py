@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Policy
+from privgate import Policy, report
 from privgate.check import prepare as preparing
 from privgate.check import questions
 from privgate.check.gate import evaluate
@@ -12,7 +12,8 @@ from privgate.check.prepare import prepare
 from privgate.evidence import Request
 from privgate.membership import board as boards
 from privgate.policy.rules.rule_base import Audit
-from privgate.report import page_one, report_document
+from privgate.report import page_one
+from privgate.report.schema import read
 from privgate.run import pool as pools
 from privgate.run.run import TRIALS, Budget, Run
 from privgate.subject.data import TrainingData
@@ -126,7 +127,7 @@ def test_no_page_says_that_all_were_tried_where_a_part_was_drawn(monkeypatch):
     for most in (MOST, N):
         monkeypatch.setattr(preparing, "TRIALS", most)
         verdict = evaluate(policy, attacked().subject, fleet=InProcess(), limits=Budget(shadow_models=16))
-        document = report_document.read(report_document.document(verdict, hash_key=b"k" * 32))
+        document = read(report.document(verdict, hash_key=b"k" * 32))
         said.append(next(t.text for t in page_one.tiles(document) if t.question == "membership"))
 
     assert f"tried on {MOST} members, {MOST} others, drawn at random" in said[0]

@@ -12,6 +12,7 @@ from privgate.check import beforehand
 from privgate.check.prepare import attacked, prepare
 from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import BehindMembership, Measurement
+from privgate.evidence.verdict import Outcome
 from privgate.membership import attack_measures
 from privgate.membership import board as boards
 from privgate.membership.attack_measures import join_looks
@@ -20,7 +21,6 @@ from privgate.membership.board import Attempt
 from privgate.membership.limits import Figure
 from privgate.run.run import Budget, Run
 from privgate.statistics.roc import APPROVING
-from privgate.verdict import Outcome
 from tests.in_process import InProcess
 from tests.membership.test_looks import ACCURACY, DATA, POLICY, X, Y, growing, signal_for, simulated
 

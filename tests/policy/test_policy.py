@@ -21,11 +21,11 @@ from privgate import Policy, TrainingData
 from privgate.check import gate
 from privgate.errors import PolicyError
 from privgate.evidence import BehindMembership, Evidence, Measurement, Precondition, RunPart, RunTrace, SeedControl
+from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy import document_shape, problems
 from privgate.policy import resolved_policy as policies
 from privgate.policy.document_shape import Document
 from privgate.policy.judging import judge
-from privgate.verdict import Outcome, Verdict
 
 EXAMPLE = Path(__file__).parent / "example" / "privgate.yaml"
 HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'

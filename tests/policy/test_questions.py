@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 
 from privgate import Policy
 from privgate.check.prepare import breaks
-from privgate.errors import PolicyError
+from privgate.errors import Outcome, PolicyError, approves, settled, together
 from privgate.evidence import BehindMembership, Evidence, Measurement
+from privgate.evidence.verdict import Finding
 from privgate.guard.signing import _doubted
-from privgate.outcome import Outcome, approves, settled, together
 from privgate.policy.judging import conditions, judge
-from privgate.verdict import Finding
 
 HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'
 DAY = date(2026, 11, 26)

@@ -16,9 +16,9 @@ import pytest
 from privgate import Subject, log_model
 from privgate.errors import DigestMismatchError, ExitCode, RegistryError
 from privgate.evidence import Evidence
+from privgate.evidence.verdict import Finding, Outcome, Verdict
 from privgate.registry import attach, promote
 from privgate.registry.attaching import LARGEST_NATS, headline
-from privgate.verdict import Finding, Outcome, Verdict
 
 
 def verdict(outcome=Outcome.PASSED, **detail):

@@ -15,8 +15,8 @@ from privgate import log_model
 from privgate.errors import PolicyError
 from privgate.evaluation import context_stated
 from privgate.evidence import Evidence
+from privgate.evidence.verdict import Verdict
 from privgate.training.fleet import Fleet
-from privgate.verdict import Verdict
 
 #: what keeps a check of forty people quick
 QUICK = {"policy": "dtp-1", "jobs": 1, "ledger": "none"}

@@ -10,8 +10,8 @@ from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
 from privgate import Subject, log_model
 from privgate.__main__ import run
+from privgate.evidence.verdict import Verdict
 from privgate.registry import attach
-from privgate.verdict import Verdict
 
 NAMES = ("broken", "zeta")
 

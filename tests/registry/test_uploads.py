@@ -17,6 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 import privgate.registry as ours
 from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, log_model, report
 from privgate.advice.search import evaluate
+from privgate.report.document import FORMATS
 
 BOX = [(-1, 1)] * 3
 RULES = """schema: privgate/policy/v1
@@ -107,7 +108,7 @@ def test_nothing_that_is_uploaded_tells_who_was_in_the_data(kind, registry, tmp_
             evaluator_config=settings,
         )  # fmt: skip
     document = json.loads((tmp_path / "out" / "report.json").read_text())
-    for name, (_, file) in report.report_document.FORMATS.items():
+    for name, (_, file) in FORMATS.items():
         (tmp_path / "artifacts" / f"rendered-{file or name}").write_text(report.render(document, name))
 
     uploaded = [tmp_path / "registry.db", *(p for p in (tmp_path / "artifacts").rglob("*") if p.is_file())]

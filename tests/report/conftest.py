@@ -1,7 +1,5 @@
 """The real runs, as fixtures."""
 
-import inspect
-
 import pytest
 
 from privgate.report import charts
@@ -28,14 +26,11 @@ def draws_anew():
 @pytest.fixture(autouse=True)
 def _draws_each_chart_once(drawn, request, monkeypatch):
     """Remember each chart: the same few reports are rendered hundreds of times, and a third of it is drawing."""
+    draw = charts.intervals
 
-    def remembering(draw):
-        def chart(*args, **kw):
-            key = draw.__name__, repr(args), repr(kw)
-            return drawn[key] if key in drawn else drawn.setdefault(key, draw(*args, **kw))
+    def chart(*args, **kw):
+        key = repr((args, kw))
+        return drawn[key] if key in drawn else drawn.setdefault(key, draw(*args, **kw))
 
-        return chart
-
-    for name, draw in [] if "draws_anew" in request.fixturenames else inspect.getmembers(charts, inspect.isfunction):
-        if draw.__module__ == charts.__name__ and not name.startswith("_"):
-            monkeypatch.setattr(charts, name, remembering(draw))
+    if "draws_anew" not in request.fixturenames:
+        monkeypatch.setattr(charts, "intervals", chart)

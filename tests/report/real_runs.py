@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import CategoricalNB
@@ -25,11 +25,11 @@ import trained_early
 from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, registry, report
 from privgate.evidence import Evidence, encode
 from privgate.evidence.measurement import Behind
+from privgate.evidence.verdict import Finding, Verdict
 from privgate.run.run import Budget
 from privgate.subject.domain import Domain
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
-from privgate.verdict import Finding, Verdict
 
 FOLDER = Path(__file__).with_name("goldens")
 KEY = b"a key for tests, thirty-two byte"
@@ -352,7 +352,7 @@ def verdict(kept):
     measured = {r: replace(m, told_as=None if ends is None else tuple(ends)) for (r, m), ends in made}
     object.__setattr__(evidence, "measurements", measured)
     object.__setattr__(evidence, "records", records)
-    findings = tuple(Finding.from_payload(f) for f in given["findings"])
+    findings = TypeAdapter(tuple[Finding, ...]).validate_python(given["findings"])
     return Verdict(given["policy"], findings, evidence, given["observed"], given["detail"])
 
 

@@ -7,10 +7,9 @@ import pytest
 
 from privgate import report
 from privgate.evidence import Evidence
-from privgate.report import assertions, words
-from privgate.report import report_document as document
-from privgate.report.report_schema import read
-from privgate.verdict import Finding, Outcome, Verdict
+from privgate.evidence.verdict import Finding, Outcome, Verdict
+from privgate.report import assertions, page_one
+from privgate.report.schema import read
 
 
 def judged(metric, outcome, **kw):
@@ -74,26 +73,25 @@ def test_observing_decides_nothing(runs):
     assert (doc["level"], doc["approved"]) == ("", False)
 
 
-@pytest.mark.parametrize("inferred", [True, False])
-def test_declared_ranges_of_features_stay_and_inferred_ones_stay_out(runs, inferred):
+BOX = [[17.0, 90.0], [0.0, 99999.0]]
+
+
+@pytest.mark.parametrize(
+    ("domain", "told", "said"),
+    [
+        ({"box": BOX, "inferred": False}, {"box": BOX}, "2 features with a range each"),
+        ({"box": BOX, "inferred": True}, {"box": None}, "inferred ranges of 2 features"),
+        ({"box": BOX, "queries": [[99999.0], [3.0]]}, {"box": None, "queries": 2}, "2 listed questions, each asked"),
+    ],
+)
+def test_declared_ranges_stay_inferred_ones_stay_out_and_of_questions_the_number_is_told(runs, domain, told, said):
     kept = runs.golden("certified")
-    box = {"categories": None, "box": [[17.0, 90.0], [0.0, 99999.0]], "inferred": inferred}
-    kept["evidence"]["subject"]["domain"] = box
+    kept["evidence"]["subject"]["domain"] = domain
     doc = report.document(runs.verdict(kept), hash_key=runs.KEY)
 
-    assert ("99999" not in json.dumps(doc)) is inferred
-    assert ("inferred ranges of 2 features" in report.render(doc, "html")) is inferred
-    assert inferred or doc["subject"]["domain"] == box
-
-
-def test_of_listed_questions_only_their_number_is_told(runs):
-    kept = runs.golden("certified")
-    kept["evidence"]["subject"]["domain"] = {"box": [[17.0, 90.0]], "queries": [[99999.0], [3.0]]}
-    doc = report.document(runs.verdict(kept), hash_key=runs.KEY)
-
-    assert (doc["subject"]["domain"]["box"], doc["subject"]["domain"]["queries"]) == (None, 2)
-    assert "99999" not in json.dumps(doc)
-    assert "2 listed questions, each asked" in report.render(doc, "html")
+    assert told.items() <= doc["subject"]["domain"].items()
+    assert ("99999" in json.dumps(doc)) is (told["box"] is not None)
+    assert said in report.render(doc, "html")
 
 
 def test_the_evidence_can_be_read_back(runs):
@@ -101,18 +99,18 @@ def test_the_evidence_can_be_read_back(runs):
 
     metrics = ["dp_epsilon", "dp_epsilon_lower_bound", "dp_attack_accuracy_bound", "attack_accuracy"]
     assert [m.request.metric for m in Evidence.from_payload(doc["evidence"]).measurements.values()] == metrics
-    assert [Finding.from_payload(f) for f in doc["findings"]][-1].metric == "attack_accuracy"
+    assert read(doc).findings[-1].metric == "attack_accuracy"
 
 
 def test_the_report_says_whether_the_number_of_records_is_public(runs):
     doc = runs.document("private")
-    public = dict(words.facts(read(doc)))
+    public = dict(page_one.facts(read(doc)))
     doc["subject"]["recipe"]["dp"]["adjacency"] = "add_remove"
-    secret = dict(words.facts(read(doc)))["Number of records"]
+    secret = dict(page_one.facts(read(doc)))["Number of records"]
 
     assert "taken as public" in public["Number of records"]
     assert secret == "secret by the claim of differential privacy, but not looked at"
-    assert "Number of records" not in dict(words.facts(read(runs.document("certified"))))
+    assert "Number of records" not in dict(page_one.facts(read(runs.document("certified"))))
 
 
 def test_curves_are_cut_to_what_a_chart_shows_and_keep_their_ends(runs):
@@ -143,8 +141,7 @@ def test_what_was_not_measured_never_looks_measured(runs, value):
     f = judged("dtp", "inconclusive", low=value, high=value, value=value)
 
     doc = told(runs, f)
-
-    assert not any(c.isdigit() for c in measured(Finding.from_payload(doc["findings"][0])))
+    assert not any(c.isdigit() for c in measured(read(doc).findings[0]))
     for format_ in ("html", "markdown", "junit"):
         report.render(doc, format_)
 
@@ -162,7 +159,6 @@ def test_fifty_thousand_units_stay_below_a_megabyte(runs, tmp_path):
     assert sizes["report.html"] < 1_000_000
     assert sizes["report.json"] < 1_000_000
     assert sizes["summary.md"] < 200 * 1024
-    assert np.isin("report.html", list(sizes))
 
 
 def test_rows_of_the_data_stay_out_of_preconditions(runs):
@@ -188,7 +184,7 @@ def test_methods_say_who_answered_what_was_handed_on_and_how_loud_the_seeds_are(
                      "notes": {"distance": 2e-7, "allowed": 0.01, "gradient": 3e-9}}],
         "noise": {"median": 0.3, "floor": 1.2, "units_above": 21},
     }  # fmt: skip
-    page = document.render(doc, "html")
+    page = report.render(doc, "html")
 
     for said in (
         "34 (39.5 %)",

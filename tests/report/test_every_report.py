@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from privgate import report
 from privgate.errors import SubjectError
-from privgate.report import assertions, report_schema
+from privgate.report import assertions, schema
 from privgate.report.text import plain, prose
 
 KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
@@ -66,7 +66,7 @@ def test_every_finding_is_told_with_its_message(documents, rendered, kind):
     html = rendered(kind)
     junit = ET.fromstring(rendered(kind, "junit"))
 
-    for asserted in assertions.of(report_schema.read(documents[kind])):
+    for asserted in assertions.of(schema.read(documents[kind])):
         told, finding = asserted.sentence, asserted.finding
         assert told.replace("'", "&#39;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&#34;") in html
         assert plain(finding.message).replace("`", "") in told
@@ -105,18 +105,19 @@ def test_the_page_runs_nothing_claims_nothing_it_cannot_show_and_its_charts_are_
 
 def poisoned(doc):
     """Replace every text of a document by the hostile one, but where only known words or another type may stand."""
-    made = _hostile(doc)
+    stated = ("data_name", "data_source", "purpose", "owner", "run_by", "run_on")
+    made = _hostile(doc) | {"context": dict.fromkeys(stated, HOSTILE)}
     made["schema"] = doc["schema"]
     while True:
         try:
-            report_schema.ReportDocument.model_validate(made)
+            schema.ReportDocument.model_validate(made)
         except ValidationError as exc:
             for error in exc.errors():
                 _restore(made, doc, list(error["loc"]))
         else:
             break
     try:
-        report_schema.read(made)
+        schema.read(made)
     except SubjectError:  # what was asked says of which figures a count follows
         for part in (lambda d: d["findings"], lambda d: d["evidence"]["measurements"]):
             for row, was in zip(part(made), part(doc), strict=True):

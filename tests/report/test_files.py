@@ -1,6 +1,7 @@
 """A report on disk: every file or none, no name in any of them, suites' validations beside it."""
 
 import json
+import sys
 from dataclasses import replace
 from importlib.resources import files
 
@@ -68,7 +69,7 @@ def test_an_earlier_report_survives_when_a_new_one_cannot_be_written(runs, tmp_p
     def full_disk(*args, **kw):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("privgate.report.report_document.render", full_disk)
+    monkeypatch.setattr(sys.modules["privgate.report.document"], "render", full_disk)
     with pytest.raises(OSError, match="No space"):
         report.write(runs.verdict("refuted"), tmp_path, hash_key=runs.KEY)
 

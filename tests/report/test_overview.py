@@ -67,39 +67,24 @@ def test_a_page_without_a_date_or_without_models_says_so(documents):
     assert "No model version was found." in report.index([])
 
 
-def suite(doc):
-    return ET.fromstring(report.render(doc, "junit"))
+@pytest.mark.parametrize(
+    ("kind", "rule", "change", "tags"),
+    [
+        ("attacked", "dtp", {}, ["failure"]),
+        ("attacked", "deletion_capacity", {}, ["error"]),
+        ("attacked", "attack_tpr", {}, ["system-out"]),
+        ("attacked", "generalization_gap", {}, []),
+        ("attacked", "dtp", {"applies": False}, ["skipped"]),
+        ("stopped", "precondition:depends_on_data", {}, ["error"]),
+        ("stopped", "precondition:depends_on_data", {"outcome": "failed"}, ["failure"]),
+    ],
+)
+def test_each_outcome_has_its_own_element_in_junit_and_each_element_is_counted(runs, kind, rule, change, tags):
+    doc = runs.document(kind)
+    next(f for f in doc["findings"] if f["rule"] == rule).update(change)
+    suite = ET.fromstring(report.render(doc, "junit"))
 
-
-def cases(doc):
-    return {c.get("name"): [child.tag for child in c] for c in suite(doc).iter("testcase")}
-
-
-def test_each_outcome_has_its_own_element_in_junit(runs):
-    doc = runs.document("attacked")
-
-    found = cases(doc)
-    assert [found[k] for k in ("dtp", "deletion_capacity", "attack_tpr", "generalization_gap")] == [
-        ["failure"], ["error"], ["system-out"], [],
-    ]  # fmt: skip
-    counts = [suite(doc).get(k) for k in ("tests", "failures", "errors", "skipped")]
-    assert counts == [str(len(doc["findings"])), "2", "2", "0"]
-
-
-def test_a_rule_that_does_not_apply_is_skipped_and_nothing_judged_is_an_error(runs):
-    doc = runs.document("certified")
-    doc["findings"][-1]["applies"] = False
-
-    assert cases(doc)["dtp"] == ["skipped"]
-    assert suite(doc | {"findings": []}).get("errors") == "1"
-
-
-def test_a_failed_precondition_is_a_failure_of_its_own(runs):
-    doc = runs.document("stopped")
-    assert cases(doc)["precondition:depends_on_data"] == ["error"]
-
-    doc["outcome"] = "failed"
-    for finding in doc["findings"]:
-        finding["outcome"] = "failed" if finding["rule"] == "precondition:depends_on_data" else finding["outcome"]
-    assert cases(doc)["precondition:depends_on_data"] == ["failure"]
-    assert "The recipe depends on its data" in report.render(doc, "markdown")
+    assert [[child.tag for child in c] for c in suite.iter("testcase") if c.get("name") == rule] == [tags]
+    counted = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
+    assert {k: int(suite.get(k)) for k in counted} == {k: len([*suite.iter(tag)]) for k, tag in counted.items()}
+    assert ET.fromstring(report.render(doc | {"findings": []}, "junit")).get("errors") == "1"

@@ -9,41 +9,20 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 import privgate
 from privgate import report
 from privgate.cli import COMMANDS, cli
 from privgate.errors import PrivgateWarning
 from privgate.evidence import BehindClaim, Measurement, Request
+from privgate.evidence.verdict import Outcome
 from privgate.policy.rules import DpEpsilonLowerBound
-from privgate.report import assertions, charts, page_one, pictures, sentences, words
-from privgate.report.report_schema import read
+from privgate.report import assertions, charts, page_one, pictures, schema, sentences
+from privgate.report.schema import read
 from privgate.report.text import plain
-from privgate.verdict import Outcome
 
 KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
          "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
-
-
-@pytest.mark.quick(4)
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_command_that_verifies_is_one_that_runs(runs, kind, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "guard.yaml").write_text("x", encoding="utf-8")
-    command = shlex.split(page_one.verify(read(runs.document(kind))))
-    if not runs.document(kind)["approved"]:
-        assert command == []  # nobody signs what was not approved
-        return
-
-    context = cli.make_context("privgate", command[1:2], resilient_parsing=True)
-    verify = cli.get_command(context, command[1])
-    given = verify.make_context("verify", command[2:]).params
-    assert command[0] == "privgate"
-    assert given["what"] == runs.document(kind)["subject"]["uri"]
-    assert given["config"].name == "guard.yaml"
-    # the command line is complete: what is wrong is the file
-    assert "give --config" not in CliRunner().invoke(cli, command[1:]).output
 
 
 def test_a_hostile_name_stays_one_word_of_the_command(runs):
@@ -53,15 +32,6 @@ def test_a_hostile_name_stays_one_word_of_the_command(runs):
     assert shlex.split(page_one.verify(read(doc)))[2] == doc["subject"]["uri"]
     doc["subject"]["uri"] = "models:/x\u202e/1"
     assert page_one.verify(read(doc)) == ""
-
-
-@pytest.mark.parametrize("format_", ["html", "markdown"])
-def test_no_backtick_and_no_escaped_number_reaches_a_reader(runs, format_):
-    for kind in ("refuted", "private"):
-        shown = report.render(runs.document(kind), format_)
-        assert "`" not in shown
-        assert "&#96;" not in shown
-        assert not any(f"| &#{ord(c)};" in shown for c in "0123456789")
 
 
 def test_a_version_is_not_compared_with_itself(runs):
@@ -94,9 +64,10 @@ def test_every_section_of_the_mathematics_that_a_report_cites_exists(runs):
 
 
 def test_a_range_of_one_figure_is_drawn_all_the_same():
-    row = charts.Line("a", 0.5, 0.5, 0.5, 0.0)
+    figures = dict.fromkeys(("pdtp", "dtp_lower", "dtp_upper", "error"), 0.5)
+    row = schema.WorstUnit(unit="a", **figures, noise_floor=0.0, seeds=1, engine="e", status="")
 
-    svg = charts.intervals("h", "t", "d", rows=[row], limit=1.0, top=2.0)
+    svg = charts.intervals("t", rows=[row], limit=1.0, top=2.0)
     assert "stroke-width: 5; stroke-linecap: square" in svg
 
 
@@ -112,14 +83,6 @@ CONTEXT = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_two_rules_share_a_title(runs, kind):
-    doc = read(runs.document(kind))
-
-    asked = [a.asked for a in assertions.of(doc) if not a.condition and a.outcome is not Outcome.NOT_NEEDED]
-    assert len(set(asked)) == len(asked) == len(words.asked(doc))
-
-
 @pytest.mark.parametrize("kind", ["attacked", "refuted", "certified"])
 def test_the_evidence_says_nothing_twice(runs, kind):
     doc = runs.document(kind)
@@ -131,19 +94,6 @@ def test_the_evidence_says_nothing_twice(runs, kind):
     assert evidence.count("What to do next") <= 1
     silent = [c for c in doc["evidence"]["influence"]["certificates"] if not c["applies"]]
     assert f"{len(silent)} theorems do not apply to this model" in evidence
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_worst_people_stand_in_the_order_of_what_is_shown(runs, kind):
-    doc = read(runs.document(kind))
-    if doc.units is None or not doc.units.worst:
-        return
-    limits = {r.figure for r in doc.units.above}
-    rows = [(w.dtp_upper, w.dtp_lower, w.pdtp) for w in doc.units.worst]
-    keys = [0, 1, 2] if "dtp_upper" in limits and any(r[0] != float("inf") for r in rows) else [1, 0, 2]
-    keys = [2, 0, 1] if limits == {"pdtp"} else keys
-
-    assert rows == sorted(rows, key=lambda r: tuple(-r[k] for k in keys))
 
 
 @pytest.mark.quick(5)
@@ -165,24 +115,6 @@ def test_every_command_that_a_report_prints_parses(runs, kind):
             command.make_context(line[0], line[1:])
 
 
-HOSTILE = "<script>x</script> **b** [a](javascript:x)\n---\n::error::x ![i](http://evil.test) \u202e"
-
-
-@pytest.mark.parametrize("format_", ["html", "markdown", "junit", "text", "json"])
-def test_what_an_operator_states_commands_nothing(runs, format_):
-    doc = runs.document("attacked") | {"context": {**CONTEXT, **dict.fromkeys(list(CONTEXT)[:6], HOSTILE)}}
-
-    shown = report.render(doc, format_)
-    assert "\u202e" not in shown
-    if format_ == "json":
-        json.loads(shown)
-        return
-    assert "<script>x" not in shown
-    assert "\n::error" not in shown
-    if format_ == "markdown":
-        assert "](" not in shown
-
-
 def count_words(html):
     """Return how many words page one holds: all its text, what only a screen reader says included."""
     page = html.partition('<div id="page-one"')[2].partition('<div id="evidence"')[0]
@@ -190,15 +122,26 @@ def count_words(html):
     return len(unescape(" ".join(said)).split())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_page_one_has_at_most_350_words_and_cuts_no_sentence(runs, kind):
-    doc = runs.document(kind) | {"context": CONTEXT}
-    page = page_one.view(read(doc))
+#: what was said falsely once, or said nothing; what is for who writes a text, and what escapes a number
+GONE = re.compile(
+    r"of the room between guessing|% of the limit is left|a certificate whose conditions the evidence lists"
+    r"|Does the report name anybody|handed on|0 warn|`|&#96;|\| &#(4[89]|5[0-7]);"
+)
 
-    assert count_words(report.render(doc, "html")) <= 350
-    said = [page["reason"], page["next"], *(t.text for t in page["tiles"]), *(v for _, v in page["facts"])]
-    assert not [s for s in said if "…" in s]
-    assert [t.question for t in page["tiles"]] == ["influence", "membership", "file", "claim"]
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_page_one_has_at_most_350_words_cuts_no_sentence_and_says_nothing_that_is_gone(runs, kind):
+    doc = runs.document(kind) | {"context": CONTEXT}
+    told = read(doc)
+
+    assert [t.question for t in page_one.tiles(told)] == ["influence", "membership", "file", "claim"]
+    for format_ in ("html", "markdown", "text"):
+        shown = report.render(doc, format_)
+        assert not GONE.search(shown)
+        assert "…" not in shown.partition('<div id="evidence"')[0]
+        assert format_ != "html" or count_words(shown) <= 350
+    asked = [a.asked for a in assertions.of(told) if not a.condition and a.outcome is not Outcome.NOT_NEEDED]
+    assert len(set(asked)) == len(asked) == len(told.asked)
 
 
 def test_page_one_says_what_an_officer_asks_first_and_the_evidence_the_rest(runs):
@@ -238,18 +181,6 @@ def test_the_pictures_show_everybody_and_no_count_that_is_hidden(runs):
     assert None in figure.counts or all(count == 0 or count >= 10 for count in figure.counts)
     assert [p.svg != "" for p in pictures.draw(doc)] == [True, False]
     assert [p.svg != "" for p in pictures.draw(read(runs.document("private")))] == [False, True]
-
-
-#: what was said falsely once, or said nothing
-GONE = ("of the room between guessing", "% of the limit is left", "a certificate whose conditions the evidence lists",
-        "Does the report name anybody", "handed on", "0 warn")  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_was_said_falsely_is_said_no_more(runs, kind):
-    for format_ in ("html", "markdown", "text"):
-        shown = report.render(runs.document(kind), format_)
-        assert [said for said in GONE if said in shown] == []
 
 
 def test_a_claim_that_reruns_contradict_is_not_approved_by_its_epsilon(runs):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from privgate.evidence import Count
 from privgate.evidence.telling import SMALL_CELL, cells
-from privgate.report.histograms import apart, histogram
-from privgate.report.people import Pseudonyms, summary
+from privgate.report.people import Pseudonyms, apart, histogram, summary
 
 KEY = b"k" * 32
 TOP = 8.0

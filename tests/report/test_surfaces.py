@@ -7,10 +7,9 @@ from html import unescape
 import pytest
 
 from privgate import report
-from privgate.outcome import SCOPES, Decision
+from privgate.evidence.verdict import SCOPES, Decision, Outcome
 from privgate.policy.judging import find_scope
 from privgate.registry import attaching
-from privgate.verdict import Outcome
 
 OUTCOMES = (Outcome.PASSED, Outcome.INCONCLUSIVE, Outcome.FAILED)
 REQUEST = {"": "pdtp(over=domain)", "beside": "pdtp(over=beside)", "direct": "pdtp(over=direct)"}

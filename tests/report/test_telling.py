@@ -16,12 +16,12 @@ from privgate import report
 from privgate.errors import SubjectError
 from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measurement, Precondition
 from privgate.evidence.telling import SMALL_CELL, Known, nested, share
+from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
+from privgate.report.page_one import accuracy
 from privgate.report.people import Pseudonyms
-from privgate.report.report_schema import read
-from privgate.report.words import accuracy
-from privgate.verdict import Verdict
+from privgate.report.schema import read
 from tests.report.small_counts import sentence
 
 KINDS = ("before", "refuted", "undecided", "attacked", "private", "optional", "waived")
@@ -195,18 +195,6 @@ def test_a_hidden_share_is_told_with_whose_it_is_and_its_threshold(metric, stopp
         assert "Ada" not in words
     assert "at most 1 % is allowed: refused" in shown["message"]
     assert finding.suffix == "_share_above"
-
-
-def test_no_two_kinds_of_figures_share_a_name():
-    """A largest value, a quantile and a share of one metric: nats, nats about others, and no nats."""
-    options = ({}, {"aggregate": "quantile", "q": 0.5}, {"aggregate": "share_above", "threshold": 1.0, "max": 0.1})
-    findings = [ALL["pdtp"](**{"max": 1.0, **o}) for o in options]
-    made = [
-        r.judge(Measurement(r.request(), 0.5, 0.5, 0.5, unit="fraction" if "share" in r.request().key else ""))
-        for r in findings
-    ]
-
-    assert [f.rule + f.suffix for f in made] == ["pdtp", "pdtp_quantile", "pdtp_share_above"]
 
 
 DECIDED = "the verdict was decided without them"

@@ -17,6 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from privgate import Policy, Subject, evaluate, log_model
 from privgate.errors import UsageError
+from privgate.evidence.verdict import Outcome
 from privgate.run.refit import leave_out
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -24,7 +25,6 @@ from privgate.theorems.closed_form import Asked
 from privgate.training import clusters
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
-from privgate.verdict import Outcome
 
 N = 60
 

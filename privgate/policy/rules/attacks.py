@@ -14,12 +14,12 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 from privgate.evidence import Measurement
 from privgate.evidence.figures import percent
 from privgate.evidence.measurement import BehindMembership
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 from privgate.policy.rules.rule_base import WAY_OUT, Audit, Fraction, OpenFraction, Rule, next_step, points, wrong
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING, least_nonmembers
-from privgate.verdict import Finding, Outcome
 
 Confidence = Annotated[float, Field(gt=0.5, lt=1)]
 

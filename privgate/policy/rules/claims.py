@@ -13,12 +13,12 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from privgate.evidence import BehindClaim, Measurement
 from privgate.evidence.figures import fold, percent
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.attacks import Confidence, unsure
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 from privgate.policy.rules.rule_base import Audit, OpenFraction, Rule, next_step, wrong
 from privgate.run.needs import Need
-from privgate.verdict import Finding, Outcome
 
 _claim = partial(Metric, question="claim", answers=ANY_ANSWERS, needs=frozenset({Need.CLAIM, Need.RERUNS}))
 

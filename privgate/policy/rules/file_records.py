@@ -25,11 +25,11 @@ from typing import Any, Literal
 from pydantic import Field, NonNegativeInt
 
 from privgate.evidence import Measurement
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 from privgate.policy.rules.rule_base import Rule, next_step
 from privgate.run.needs import Need
-from privgate.verdict import Finding, Outcome
 
 METRIC = Metric(
     "file_records",

@@ -15,12 +15,12 @@ from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 from privgate.evidence import BehindInfluence, Measurement
 from privgate.evidence.figures import fold, percent, percent_at_most
 from privgate.evidence.telling import sampled
+from privgate.evidence.verdict import Outcome
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
 from privgate.policy.rules.rule_base import WAY_OUT, Audit, OpenFraction, Rule, wrong
 from privgate.run.needs import Need
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
-from privgate.verdict import Outcome
 
 #: a rule about fewer people than this leaves out more than exceptions
 ALMOST_ALL = 0.9

@@ -12,10 +12,10 @@ from pydantic_core import PydanticCustomError
 
 from privgate.evidence import Measurement, Request, figures
 from privgate.evidence.telling import sampled
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
-from privgate.verdict import Finding, Outcome
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 OpenFraction = Annotated[float, Field(gt=0, lt=1)]

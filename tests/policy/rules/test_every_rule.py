@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.evidence import COLUMNS, SENSITIVITY_COLUMNS, Measurement, Request
+from privgate.evidence.verdict import Outcome
 from privgate.policy import rules
 from privgate.policy.rules import ALL, METRICS
 from privgate.policy.rules.rule_base import Rule
 from privgate.run.needs import Need
-from privgate.verdict import Outcome
 from tests.policy.rules.rule_pages import EXAMPLES, example, page
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from privgate.evidence import BehindMembership, Measurement
+from privgate.evidence.verdict import Outcome
 from privgate.policy.rules.attacks import AttackAccuracy
-from privgate.verdict import Outcome
 
 RULE = AttackAccuracy(max=0.6)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from privgate.claims.bounds import EpsilonDelta
 from privgate.claims.capacity import deletion_capacity
 from privgate.evidence import BehindClaim, Measurement
+from privgate.evidence.verdict import Outcome
 from privgate.policy.rules import ALL, rule_reach
-from privgate.verdict import Outcome
 from tests.policy.rules.rule_pages import EXAMPLES
 
 FACTS = {"n_units": 1000, "n_records": 1000}

@@ -10,11 +10,11 @@ from privgate import report
 from privgate.advice.search import _why_not
 from privgate.evaluation.notebook import overview
 from privgate.evidence import BehindClaim, BehindInfluence, BehindMembership, Evidence, Measurement
+from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy.rules import ALL
 from privgate.registry.attaching import headline
 from privgate.report.assertions import of_rules
-from privgate.report.report_document import FORMATS
-from privgate.verdict import Outcome, Verdict
+from privgate.report.document import FORMATS
 from tests.policy.rules.rule_pages import example
 
 N = 150
@@ -71,7 +71,7 @@ def says(text, x):
 def test_a_finding_says_threshold_and_deciding_number_and_nothing_that_is_not_known(rule, outcome):
     low, high = interval(rule, outcome)
     finding, (asserted,), leaving, _ = told(rule, low, high)
-    texts = [finding.message, finding.meaning, finding.advice, asserted.asked, asserted.value, asserted.consequence]
+    texts = [finding.message, finding.meaning, finding.advice, asserted.asked, asserted.value]
 
     # an audit has no upper end, and never leaves doubt
     doubt = Outcome.WARNED if rule.bound == "lower" and outcome is Outcome.INCONCLUSIVE else outcome

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from privgate.evidence import BehindClaim, BehindInfluence, Measurement
+from privgate.evidence.verdict import Outcome
 from privgate.policy.rules import ALL
-from privgate.verdict import Outcome
 from tests.policy.rules.rule_pages import example
 
 

@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from privgate.report import assertions, page_one, words
-from privgate.report.blocks import Block, Section, Text, table
+from privgate.evidence.verdict import Finding
+from privgate.report import assertions, page_one
+from privgate.report.page import Block, Section, Text, table
 from privgate.report.people import NAMES
-from privgate.report.report_schema import (
+from privgate.report.schema import (
     COMPARISON,
     Cause,
     ComparedReport,
@@ -22,7 +23,6 @@ from privgate.report.report_schema import (
 )
 from privgate.report.sentences import say
 from privgate.report.text import plain
-from privgate.verdict import Finding
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,30 +31,30 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     A change is called better or worse only if the two intervals do not overlap. ``SubjectError``: one of them is no
     report that this version reads.
     """
-    a, b = read(old), read(new)
-    before, after = ({f.rule: f for f in words.rules(d)} for d in (a, b))
+    docs = read(old), read(new)
+    before, after = ({f.rule: f for f in d.rules} for d in docs)
     # quantiles of each per-unit figure that both reports hold
-    mine, other = (d.units.figures if d.units else {} for d in (a, b))
+    mine, other = (d.units.figures if d.units else {} for d in docs)
+    sides = [
+        ComparedReport(name=d.subject.name, version=d.subject.version, policy=d.policy.name, outcome=d.outcome,
+                       decision=d.decided.text, decided_at=d.decided_at)
+        for d in docs
+    ]  # fmt: skip
     found = Comparison(
         schema=COMPARISON,
-        old=_named(a),
-        new=_named(b),
+        old=sides[0],
+        new=sides[1],
         rules=tuple(_rule(before.get(name), after.get(name)) for name in dict.fromkeys([*after, *before])),
         distribution={k: QuantileShift(old=mine[k].quantiles, new=other[k].quantiles) for k in mine if k in other},
-        causes=tuple(_causes(a, b)),
+        causes=tuple(_causes(*docs)),
     )
     return found.model_copy(update={"summary": _summary(found)}).payload()
 
 
-def _named(doc: ReportDocument) -> ComparedReport:
-    subject = {"name": doc.subject.name, "version": doc.subject.version, "policy": doc.policy.name}
-    return ComparedReport(**subject, outcome=doc.outcome, decision=words.decide(doc).text, decided_at=doc.decided_at)
-
-
 def _rule(old: Finding | None, new: Finding | None) -> RuleChange:
     told = {k: getattr(new or old, k) for k in ("rule", "title", "unit", "metric", "direction", "limit")}
-    sides = (f and RuleFigures(**{k: getattr(f, k) for k in RuleFigures.model_fields}) for f in (old, new))
-    return RuleChange(**told, **dict(zip(("old", "new"), sides, strict=True)), change=_change(old, new))
+    before, now = (f and RuleFigures(**{k: getattr(f, k) for k in RuleFigures.model_fields}) for f in (old, new))
+    return RuleChange(**told, old=before, new=now, change=_change(old, new))
 
 
 def _change(old: Finding | None, new: Finding | None) -> str:
@@ -74,31 +74,24 @@ def _change(old: Finding | None, new: Finding | None) -> str:
 
 
 def _causes(old: ReportDocument, new: ReportDocument) -> list[Cause]:
-    found = [Cause(cause="training code", changed=_code(old, new), old=_training(old), new=_training(new))]
+    docs = (old, new)
+    trained = [plain((d.subject.recipe or RecipeFacts()).trained_by, 120) or "not recorded" for d in docs]
+    # the recipe's digest covers sources and parameters
+    before, now = (d.subject.digests.get("recipe") for d in docs)
+    changed: bool | None = None
+    if before is not None and now is not None:
+        if before == now:
+            changed = False
+        elif trained[0] != trained[1] or old.subject.recipe == new.subject.recipe:
+            changed = True
+        elif trained[1].startswith("sklearn."):  # it changes with its version only, which is the environment's
+            changed = False
+    found = [Cause(cause="training code", changed=changed, old=trained[0], new=trained[1])]
     a, b = _identify(old), _identify(new)
-    for cause in _CAUSES:
-        if cause in a or cause in b:
-            changed = a[cause] != b[cause] if cause in a and cause in b else None
-            found.append(Cause(cause=cause, changed=changed, old=_brief(cause, a, b), new=_brief(cause, b, a)))
+    for cause in (cause for cause in _CAUSES if cause in a or cause in b):
+        changed = a[cause] != b[cause] if cause in a and cause in b else None
+        found.append(Cause(cause=cause, changed=changed, old=_brief(cause, a, b), new=_brief(cause, b, a)))
     return found
-
-
-def _training(doc: ReportDocument) -> str:
-    """Return the name of what trains: a function or an estimator's class."""
-    return plain((doc.subject.recipe or RecipeFacts()).trained_by, 120) or "not recorded"
-
-
-def _code(old: ReportDocument, new: ReportDocument) -> bool | None:
-    """Return whether the training code changed, by the recipe's digest, which covers sources and parameters."""
-    a, b = (d.subject.digests.get("recipe") for d in (old, new))
-    if a is None or b is None:
-        return None
-    if a == b:
-        return False
-    if _training(old) != _training(new) or old.subject.recipe == new.subject.recipe:
-        return True
-    # a class of scikit-learn changes with its version only, which is the environment's
-    return False if _training(new).startswith("sklearn.") else None
 
 
 _CAUSES = ("training data", "hyperparameters", "seed", "differential-privacy claim", "release", "environment", "policy")
@@ -111,8 +104,8 @@ def _identify(doc: ReportDocument) -> dict[str, Any]:
     told |= {"environment": trace and trace.versions, "policy": doc.policy.digest}
     found = {cause: value for cause, value in told.items() if value}
     if recipe is not None:
-        claim = recipe.dp and recipe.dp.model_dump()
-        found |= {"hyperparameters": recipe.settings, "seed": recipe.seed, "differential-privacy claim": claim}
+        found |= {"hyperparameters": recipe.settings, "seed": recipe.seed}
+        found |= {"differential-privacy claim": recipe.dp and recipe.dp.model_dump()}
     return found
 
 
@@ -124,7 +117,7 @@ def _brief(cause: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str
         before = other.get(cause) or {}
         told = {k: v for k, v in value.items() if k not in before or before[k] != v} or value
         return plain(", ".join(f"{k} = {v}" for k, v in told.items()), 160) or "none"
-    return words.short(value)
+    return page_one.short(value)
 
 
 def _summary(found: Comparison) -> str:
@@ -141,7 +134,7 @@ def _summary(found: Comparison) -> str:
     return f"{version}: {told}; {'; '.join(ends)}.{moved}"
 
 
-def title(comparison: Comparison) -> str:
+def name_both(comparison: Comparison) -> str:
     """Return what is compared with what."""
     return f"{page_one.subject(comparison.new)} against {page_one.subject(comparison.old)}"
 
@@ -149,23 +142,21 @@ def title(comparison: Comparison) -> str:
 _QUANTILES: Mapping[Quantile, str] = {
     "0.5": "half are below", "0.9": "90 % are below", "0.99": "99 % are below", "1.0": "the worst",
 }  # fmt: skip
-_CHANGED = {True: "changed", False: "same", None: "not known"}
 
 
 def section(doc: ReportDocument) -> Section | None:
     """Return the comparison stored in the document."""
-    return Section("comparison", "Since the other version", blocks(doc.comparison)) if doc.comparison else None
+    return Section("comparison", "Since the other version", lay_out(doc.comparison)) if doc.comparison else None
 
 
-def blocks(comparison: Comparison) -> list[Block]:
+def lay_out(comparison: Comparison) -> list[Block]:
     """Return a comparison as blocks: summary, causes, rules, shift of the distribution."""
-    old, new = versions(comparison.old, comparison.new)
-    rows = [(c.cause, _CHANGED[c.changed], c.old, c.new) for c in comparison.causes]
+    old, new = _name_sides(comparison.old, comparison.new)
+    changed = {True: "changed", False: "same", None: "not known"}
+    rows = [(c.cause, changed[c.changed], c.old, c.new) for c in comparison.causes]
     causes = table("What may have caused the difference", ("Cause", "Changed", old, new), rows)
-    rules = [
-        (assertions.title(r), _result(r, r.old), _result(r, r.new), assertions.limit(r), r.change)
-        for r in comparison.rules
-    ]
+    rules = [(assertions.title(r), _result(r, r.old), _result(r, r.new), assertions.limit(r), r.change)
+             for r in comparison.rules]  # fmt: skip
     shifts = [
         (f"{NAMES[name]}: {label}", pair.old[q], pair.new[q])
         for name, pair in comparison.distribution.items()
@@ -178,7 +169,7 @@ def blocks(comparison: Comparison) -> list[Block]:
     return [*made, table("How influence shifted, nats", ("People", old, new), shifts)] if shifts else made
 
 
-def versions(old: ComparedReport, new: ComparedReport) -> tuple[str, str]:
+def _name_sides(old: ComparedReport, new: ComparedReport) -> tuple[str, str]:
     """Return two different short names for the two sides."""
     before, now = (f"version {plain(s.version, 20)}" if s.version else "" for s in (old, new))
     if old.name != new.name:

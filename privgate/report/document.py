@@ -17,15 +17,13 @@ from privgate import cases
 from privgate.controls.suites import VALIDATION
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, Count, encode
+from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import about
-from privgate.report import words
+from privgate.report.compare import compare
+from privgate.report.page_one import level
 from privgate.report.people import Pseudonyms, summary
-from privgate.report.report_schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
-from privgate.report.two_reports import compare
-from privgate.verdict import Verdict
+from privgate.report.schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
 from privgate.version import __version__
-
-# The report document: the JSON from which every format is rendered.
 
 
 def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -38,6 +36,9 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     evidence = verdict.evidence
     names = Pseudonyms(hash_key, evidence.records.get("unit", ()))
     where = {m.request.key: str(m.where) for m in evidence.measurements.values()}
+    # of single people: (column of the per-person table, nats)
+    held = [f for f in verdict.findings if f.unit == "nats" and math.isfinite(f.limit)]
+    limits = [(column, f.limit) for f in held for column in about(f.metric).columns]
     detail = encode(verdict.detail)
     told, covered = verdict.told(), evidence.influence and evidence.influence.coverage
     doc: dict[str, Any] = {
@@ -58,10 +59,10 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "findings": [names.scrub(f, where.get(f["request"], "")) for f in told["findings"]],
         "evidence": _evidence(told["evidence"], names),
         # the riskiest few are no distribution
-        "units": summary(evidence.records, names, _limits(verdict), everybody=not (covered and covered.not_computed)),
+        "units": summary(evidence.records, names, limits, everybody=not (covered and covered.not_computed)),
     }
     made = read({**doc, "decision": "", "level": ""})
-    doc |= {"decision": words.decide(made).text, "level": words.level(made)}
+    doc |= {"decision": made.decided.text, "level": level(made)}
     if baseline is not None:
         doc["comparison"] = _since(baseline, doc)
     return doc
@@ -105,12 +106,6 @@ def _without_positions(detail: Any) -> Any:
     return {k: _without_positions(v) for k, v in detail.items() if k != VALIDATION and k not in rows}
 
 
-def _limits(verdict: Verdict) -> list[tuple[str, float]]:
-    """Return the limits that rules set on single people: (column of the per-person table, nats)."""
-    held = [f for f in verdict.findings if f.unit == "nats" and math.isfinite(f.limit)]
-    return [(column, f.limit) for f in held for column in about(f.metric).columns]
-
-
 def _evidence(told: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
     """Return the evidence with every unit name replaced."""
     return {
@@ -126,10 +121,10 @@ def _evidence(told: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
 
 #: format -> (what renders it, file that ``write`` puts it in; empty: only where it is asked for)
 FORMATS: Mapping[str, tuple[str, str]] = {
-    "html": ("privgate.report.page:render", "report.html"),
-    "markdown": ("privgate.report.plain_formats:summary", "summary.md"),
-    "junit": ("privgate.report.plain_formats:junit", "junit.xml"),
-    "text": ("privgate.report.plain_formats:terminal", ""),
+    "html": ("privgate.report.formats:page", "report.html"),
+    "markdown": ("privgate.report.formats:summary", "summary.md"),
+    "junit": ("privgate.report.formats:junit", "junit.xml"),
+    "text": ("privgate.report.formats:terminal", ""),
     "json": ("", ""),
 }
 #: what a comparison of two reports can be rendered as
@@ -145,13 +140,10 @@ def render(document: Any, format: str) -> str:  # noqa: A002  the word of the fi
     """
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}; known: {', '.join(FORMATS)}")
-    told: ReportDocument | Comparison
-    if isinstance(document, Mapping) and document.get("schema") == COMPARISON:
-        if format not in _COMPARED:
-            raise UsageError(f"a comparison has no {format} form; known: {', '.join(_COMPARED)}")
-        told = read_comparison(document)
-    else:
-        told = read(document)
+    compared = isinstance(document, Mapping) and document.get("schema") == COMPARISON
+    if compared and format not in _COMPARED:
+        raise UsageError(f"a comparison has no {format} form; known: {', '.join(_COMPARED)}")
+    told = read_comparison(document) if compared else read(document)
     if format == "json":  # ASCII, because a terminal obeys what it is shown
         return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     renderer: Callable[[ReportDocument | Comparison], str] = resolve_name(FORMATS[format][0])
@@ -193,24 +185,24 @@ def write(
         ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, one file a format, then Great
         Expectations' validation result of each suite that the policy names.
     """
+    import pandas as pd
+
     doc = document(verdict, hash_key=hash_key, baseline=baseline)
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    names = None if raw_unit_names else Pseudonyms(hash_key)
+    people = dict(verdict.evidence.records) or {c: np.array([], dtype=object) for c in COLUMNS}
+    if not raw_unit_names:
+        people["unit"] = Pseudonyms(hash_key).column(people["unit"])
     with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as scratch:
         new = Path(scratch)
-        _text(new / DOCUMENT, render(doc, "json"))
-        records(verdict, names).to_parquet(new / RECORDS, index=False)
-        written = {format_: name for format_, (_, name) in FORMATS.items() if name}
-        for format_, name in written.items():
-            _text(new / name, render(doc, format_))
-        suites = validations(verdict)
-        for name, text in suites.items():
-            _text(new / name, text)
+        texts = {name: render(doc, format_) for format_, (_, name) in FORMATS.items() if name} | validations(verdict)
+        for name, text in {DOCUMENT: render(doc, "json"), **texts}.items():
+            (new / name).write_text(text, encoding="utf-8", newline="\n")
+        pd.DataFrame(people).to_parquet(new / RECORDS, index=False)
         kept = [cases.FILE] if verdict.evidence.cases else []
-        for name in kept:
-            cases.write(new / name, verdict.evidence.cases)
-        order = [DOCUMENT, RECORDS, *kept, *written.values(), *suites]
+        if kept:
+            cases.write(new / cases.FILE, verdict.evidence.cases)
+        order = [DOCUMENT, RECORDS, *kept, *texts]
         done = [(new / name).replace(folder / name) for name in order]
     for old in {*folder.glob(VALIDATIONS), *folder.glob(cases.FILE)} - set(done):
         old.unlink()  # of an earlier report, whose policy named other suites, or whose limits rest on other cases
@@ -225,17 +217,3 @@ def validations(verdict: Verdict) -> dict[str, str]:
         f"validation-{i}-{re.sub(r'[^A-Za-z0-9_-]', '-', stem)[:60]}.json": json.dumps(result, indent=2) + "\n"
         for i, (stem, result) in enumerate(found, start=1)
     }
-
-
-def records(verdict: Verdict, names: Pseudonyms | None) -> Any:
-    """Return the per-person table as a DataFrame; empty, with its columns, if no rule needed one."""
-    import pandas as pd
-
-    columns = dict(verdict.evidence.records) or {c: np.array([], dtype=object) for c in COLUMNS}
-    if names is not None:
-        columns["unit"] = names.column(columns["unit"])
-    return pd.DataFrame(columns)
-
-
-def _text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", newline="\n")

@@ -3,69 +3,44 @@
 import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from privgate.errors import ExitCode
-from privgate.evidence import Evidence, Number, encode
-from privgate.outcome import Decision, Outcome, approves, together, worst
+from pydantic import Field
+
+from privgate.errors import ExitCode, Outcome, approves, together, worst
+from privgate.evidence.measurement import Evidence
+from privgate.evidence.telling import Number, encode
 
 __all__ = ["Finding", "Outcome", "Verdict", "together", "worst"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rule's, or one precondition's, outcome on one subject.
+    """One rule's, or one precondition's, outcome on one subject; a number that it has none of is NaN."""
 
-    Parameters
-    ----------
-    rule : str
-        The rule's id in the policy, or ``precondition:<name>``.
-    title : str
-        Plain name for the report.
-    outcome : Outcome
-        After mode and waiver were applied.
-    message : str
-        What was measured against which limit, one sentence.
-    meaning : str
-        What that means for a person in the data, in plain words.
-    advice : str
-        What would change the outcome, empty if it passed.
-    metric, value, low, high, limit, direction, unit
-        The numbers behind it; ``direction`` is "max" or "min" (what the limit is); NaN where there is none.
-    request : str
-        Key of the measurement.
-    mode : {"enforce", "warn"}
-        A warn rule can at worst be warned.
-    waiver : str
-        Why a failed finding counts as warned; empty if not waived.
-    line : int
-        Line of the rule in the policy file; 0 if unknown.
-    applies : bool
-        False for a rule that the policy does not require and that says nothing about this kind of model.
-    """
-
-    rule: str
+    #: or ``precondition:<name>``
+    rule: Annotated[str, Field(description="The rule's id in the policy, or the name of a condition.")]
     title: str
-    outcome: Outcome
-    message: str
-    meaning: str = ""
-    advice: str = ""
+    outcome: Annotated[Outcome, Field(description="After mode and waiver were applied.")]
+    message: Annotated[str, Field(description="What was measured against which limit, one sentence.")]
+    meaning: Annotated[str, Field(description="What that means for a person in the data, in plain words.")] = ""
+    advice: Annotated[str, Field(description="What would change the outcome; empty if approved.")] = ""
     metric: str = ""
     value: Number = float("nan")
     low: Number = float("nan")
     high: Number = float("nan")
     limit: Number = float("nan")
-    direction: str = "max"
+    direction: Annotated[str, Field(description="What the limit is: max or min.")] = "max"
     unit: str = ""
-    request: str = ""
-    mode: str = "enforce"
-    waiver: str = ""
-    line: int = 0
-    applies: bool = True
+    request: Annotated[str, Field(description="Key of the measurement.")] = ""
+    mode: Annotated[str, Field(description="enforce, or warn: it can at worst be warned.")] = "enforce"
+    waiver: Annotated[str, Field(description="Why a failed finding counts as warned; empty if not waived.")] = ""
+    line: Annotated[int, Field(description="Of the rule in the policy file; 0 if unknown.")] = 0
+    applies: Annotated[bool, Field(description="false: not required, and about another kind of model.")] = True
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; infinities and NaN become text."""
@@ -81,11 +56,52 @@ class Finding:
         found = re.search(r"[( ](?:aggregate=(share_above|quantile)|of=(share))[,)]", self.request)
         return f"_{found[1] or found[2]}" if found else ""
 
+
+#: of which questions an approval speaks: all that rules ask, those at or near people's own records, those at them alone
+SCOPES = ("", "beside", "direct")
+#: the decision in words, which a translator translates
+WORDS: Mapping[str, str] = {
+    "decision.passed": "approved",
+    "decision.warned": "approved",
+    "decision.inconclusive": "undecided",
+    "decision.failed": "refused",
+    "decision.observed": "observed only, nothing enforced (the rules would say {decision})",
+    "covers.direct": "{decision} for questions about a person's own record only",
+    "covers.beside": "{decision} for questions at or beside a person's own record only",
+    "warnings.one": "{decision}, with 1 warning",
+    "warnings.some": "{decision}, with {count} warnings",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided: page, terminal, tag, metrics and summaries print these four facts, and decide nothing."""
+
+    outcome: Outcome
+    #: of ``SCOPES``
+    scope: str
+    #: rules and conditions that warn, waived ones among them
+    warnings: int
+    #: nothing was enforced
+    observed: bool
+
     @classmethod
-    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
-        """Return the finding that ``payload`` describes."""
-        figures = {name: float(payload[name]) for name in ("value", "low", "high", "limit")}
-        return cls(**{**payload, **figures, "outcome": Outcome(payload["outcome"])})
+    def of(cls, findings: Iterable[Finding], *, scope: str, observed: bool) -> Self:
+        """Return the decision on findings; only an approval has a scope and warnings."""
+        made = list(findings)
+        outcome = together(made)
+        warnings = sum(f.outcome is Outcome.WARNED for f in made)
+        return cls(outcome, scope, warnings, observed) if outcome.releases else cls(outcome, "", 0, observed)
+
+    @property
+    def text(self) -> str:
+        """The decision in one line, lower case: outcome, scope, warnings, and whether it is enforced."""
+        said = WORDS[f"decision.{self.outcome}"]
+        said = WORDS[f"covers.{self.scope}"].format(decision=said) if self.scope else said
+        if self.warnings:
+            key = "warnings.one" if self.warnings == 1 else "warnings.some"
+            said = WORDS[key].format(decision=said, count=self.warnings)
+        return WORDS["decision.observed"].format(decision=said) if self.observed else said
 
 
 @dataclass(frozen=True, eq=False, repr=False)

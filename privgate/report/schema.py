@@ -1,19 +1,16 @@
 """The report document: what ``report.json`` holds, typed; its JSON Schema is generated from these models."""
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic.json_schema import GenerateJsonSchema
 
 from privgate.documents import strict_json
 from privgate.errors import SubjectError
-from privgate.evidence import Evidence, EvidenceDocument, NextStep
+from privgate.evidence import AttackResult, Evidence, EvidenceDocument, NextStep
 from privgate.evidence.telling import EvidenceModel, Json, Number, Part
-from privgate.verdict import Finding, Outcome, Verdict
-
-# What a report says of the subject, the policy and who asked: parts of the report document.
+from privgate.evidence.verdict import Decision, Finding, Outcome, Verdict
+from privgate.policy.judging import find_scope
 
 
 class NoiseFacts(EvidenceModel):
@@ -118,6 +115,16 @@ class SubjectFacts(EvidenceModel):
     recipe: RecipeFacts | None = None
     detail: Mapping[str, Json] = Field(default_factory=dict, description="How it was loaded.")
 
+    @property
+    def claim(self) -> ClaimFacts | None:
+        """What its recipe claims of differential privacy."""
+        return self.recipe.dp if self.recipe else None
+
+    @property
+    def public(self) -> Mapping[str, str]:
+        """Parameters of its recipe that are declared public."""
+        return self.recipe.public if self.recipe else {}
+
 
 class PolicyFacts(EvidenceModel):
     """By what it was judged."""
@@ -156,8 +163,6 @@ class WaiverRow(EvidenceModel):
     expires: str
     ceiling: Number
 
-
-# The per-person table as a reader may see it: a part of the report document.
 
 FigureName = Literal["pdtp", "dtp_lower", "dtp_upper"]
 Quantile = Literal["0.5", "0.9", "0.99", "1.0"]
@@ -232,8 +237,6 @@ class UnitsSummary(EvidenceModel):
         return self
 
 
-# What changed from one report to another: a document of its own, and a part of the report's.
-
 COMPARISON: Literal["privgate/comparison/v2"] = "privgate/comparison/v2"
 
 
@@ -302,8 +305,6 @@ class Comparison(EvidenceModel):
     causes: tuple[Cause, ...]
 
 
-# The report document: what ``report.json`` holds.
-
 T = TypeVar("T", bound=EvidenceModel)
 SCHEMA: Literal["privgate/report/v2"] = "privgate/report/v2"
 
@@ -330,6 +331,41 @@ class ReportDocument(EvidenceModel):
     evidence: EvidenceDocument
     units: UnitsSummary | None = Field(description="null where no rule needed the per-person table.")
     comparison: Comparison | None = Field(description="null without a version to compare with.")
+
+    @property
+    def decided(self) -> Decision:
+        """The decision: every surface prints it."""
+        return Decision.of(self.findings, scope=find_scope(self.findings), observed=self.observed)
+
+    @property
+    def conditions(self) -> list[Finding]:
+        """Findings of what must hold before any figure counts, worst first."""
+        return sorted(filter(is_condition, self.findings), key=badness)
+
+    @property
+    def rules(self) -> list[Finding]:
+        """Findings of rules, worst first, otherwise in the policy's order."""
+        return sorted((f for f in self.findings if not is_condition(f)), key=badness)
+
+    @property
+    def asked(self) -> list[Finding]:
+        """Findings of rules that were asked of this model, and that no other rule answered for."""
+        return [f for f in self.rules if f.outcome is not Outcome.NOT_NEEDED]
+
+    @property
+    def attacks(self) -> tuple[AttackResult, ...]:
+        """All attacks that were tried."""
+        return self.evidence.membership.attacks if self.evidence.membership else ()
+
+
+def is_condition(finding: Finding) -> bool:
+    """Whether this is a precondition's finding, not a rule's."""
+    return finding.rule.startswith("precondition:")
+
+
+def badness(finding: Finding) -> int:
+    """Return 0 for the worst outcome, larger for better ones."""
+    return -finding.outcome.rank
 
 
 def read(document: Any) -> ReportDocument:
@@ -384,20 +420,3 @@ def _check(model: type[T], document: Any, schema: str, what: str) -> T:
         first = exc.errors(include_url=False)[0]
         place = ".".join(str(p) for p in first["loc"])[:120]
         raise SubjectError(f"the report is broken: {place}: {first['msg'][:200]}; {wrote}") from exc
-
-
-class _Untitled(GenerateJsonSchema):
-    """A schema without the titles that only repeat the names of fields."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        del schema
-        return False
-
-
-def generate() -> str:
-    """Return the JSON Schema of ``report.json``, one definition a line: ``privgate/schemas/report-v2.json``."""
-    told = ReportDocument.model_json_schema(mode="serialization", schema_generator=_Untitled)
-    defined = ",\n".join(f"  {json.dumps(name)}: {json.dumps(told['$defs'][name])}" for name in sorted(told["$defs"]))
-    rest = ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in told.items() if key != "$defs")
-    head = ' "$schema": "https://json-schema.org/draft/2020-12/schema",\n "$id": "urn:privgate:schema:report:v2"'
-    return f'{{\n{head},\n{rest},\n "$defs": {{\n{defined}\n }}\n}}\n'
