@@ -16,7 +16,7 @@ from privgate.evidence.figures import fold, number
 from privgate.evidence.verdict import Outcome
 from privgate.report import assertions, page_one
 from privgate.report.compare import lay_out, name_both
-from privgate.report.page import List, TableBlock, Text, fill
+from privgate.report.page import fill
 from privgate.report.schema import Comparison, ReportDocument, SubjectFacts, read
 from privgate.report.sections import sections
 from privgate.report.sentences import say
@@ -27,8 +27,7 @@ def page(doc: ReportDocument | Comparison) -> str:
     """Return the report, or the comparison of two, as a self-contained HTML page."""
     if isinstance(doc, Comparison):
         return fill("comparison.html", title=name_both(doc), parts=lay_out(doc))
-    shown = [*page_one.particulars(doc), *sections(doc)]
-    return fill("report.html", front=page_one.view(doc), sections=shown, doc=doc)
+    return fill("report.html", front=page_one.view(doc), sections=sections(doc))
 
 
 # What a terminal shows, and the Markdown summary: tone -> sign.
@@ -66,8 +65,7 @@ def summary(doc: ReportDocument | Comparison) -> str:
         return _comparison(doc)
     front = page_one.view(doc)
     tiles = [(t.title, f"{_SIGNS[t.tone]} {t.state}", t.value, t.text) for t in front["tiles"]]
-    blocks = [block for section in page_one.particulars(doc) for block in section.blocks]
-    said = [[b.text] if isinstance(b, Text) else b.items if isinstance(b, List) else [] for b in blocks]
+    judged = page_one.judged(doc)
     lines = [
         f"## {_SIGNS[front['tone']]} {markdown(front['decision'])}: {markdown(front['subject'])}",
         "",
@@ -81,8 +79,8 @@ def summary(doc: ReportDocument | Comparison) -> str:
         "",
         f"<details><summary>{say('judged')}</summary>",
         "",
-        *(f"- **{markdown(name)}:** {markdown(value)}" for name, value in page_one.facts(doc)),
-        *(f"- {item(line)}" for texts in said for line in texts),
+        *(f"- **{markdown(name)}:** {markdown(value)}" for name, value in judged["facts"]),
+        *(f"- {item(line)}" for line in (*judged["texts"], *page_one.limits(doc))),
         "",
         "</details>",
         "",
@@ -91,12 +89,10 @@ def summary(doc: ReportDocument | Comparison) -> str:
 
 
 def _comparison(doc: Comparison) -> str:
-    lines = [f"## {markdown(name_both(doc))}", ""]
-    for block in lay_out(doc):
-        if isinstance(block, Text):
-            lines += [f"**{markdown(block.text)}**", ""]
-        elif isinstance(block, TableBlock):
-            lines += _table(block.columns, block.rows, "|" + " --- |" * len(block.columns))
+    told = lay_out(doc)
+    lines = [f"## {markdown(name_both(doc))}", "", f"**{markdown(told['summary'])}**", ""]
+    for table in told["tables"]:
+        lines += _table(table.columns, table.rows, "|" + " --- |" * len(table.columns))
     return "\n".join(lines)
 
 

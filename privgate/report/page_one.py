@@ -20,7 +20,6 @@ from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import WAY_OUT
 from privgate.report import assertions, pictures
 from privgate.report.assertions import Assertion
-from privgate.report.page import Block, Facts, List, Section, Text
 from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import capital, moment, plain, prose, stop, whole
@@ -352,17 +351,20 @@ def verify(doc: ReportDocument) -> str:
 # What page one has no room for: what was judged, warnings and waivers, and what no report shows.
 
 
-def particulars(doc: ReportDocument) -> list[Section]:
-    """Return the first two sections of the evidence."""
+def judged(doc: ReportDocument) -> dict[str, Any]:
+    """Return the first section of the evidence: facts, how often the model is right, of whom figures do not speak."""
+    return {"facts": facts(doc), "texts": list(dict.fromkeys([accuracy(doc), *_hedges(doc)]))}
+
+
+def limits(doc: ReportDocument) -> list[str]:
+    """Return the second section of the evidence: what the report does not show."""
     names = ("precondition:near_overlap", "precondition:same_population")
     unfit = [f for f in doc.conditions if f.rule in names and f.outcome is not Outcome.PASSED]
-    limits = [f"{capital(plain(f.message, 400)).rstrip('.')}." for f in unfit]
+    told = [f"{capital(plain(f.message, 400)).rstrip('.')}." for f in unfit]
     public = "; ".join(f"{plain(name, 40)} ({plain(origin, 120)})" for name, origin in doc.subject.public.items())
-    limits += [say("limits.public", names=public)] if public else []
-    limits += [said] if (said := no_attack_limited(doc)) else []
-    limits += map(say, ("limits.attack", "limits.theorem", "limits.others", "limits.legal"))
-    judged: list[Block] = [Facts(facts(doc)), Text(accuracy(doc)), *map(Text, dict.fromkeys(_hedges(doc)))]
-    return [Section("judged", say("judged"), judged), Section("limits", say("not_shown"), [List(limits)])]
+    told += [say("limits.public", names=public)] if public else []
+    told += [said] if (said := no_attack_limited(doc)) else []
+    return [*told, *map(say, ("limits.attack", "limits.theorem", "limits.others", "limits.legal"))]
 
 
 def _hedges(doc: ReportDocument) -> Iterator[str]:
