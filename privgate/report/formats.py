@@ -162,10 +162,7 @@ def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
         RFC 3339; what expires before it is marked. Without it nothing is marked and the page says so.
     """
     lines = sorted((_line(r, now) for r in rows), key=lambda r: (r["order"], r["model"], sorted(map(str, r.items()))))
-    attention, models = sum(r["order"] < 2 for r in lines), "model version" if len(lines) == 1 else "model versions"
-    state = f"; {number(attention)} not approved, expired or never checked" if attention else ", all approved"
-    said = f"{number(len(lines))} {models}{state}." if lines else "No model version was found."
-    return fill("index.html", lines=lines, now=moment(now), summary=said)
+    return fill("index.html", lines=lines, now=moment(now), attention=sum(r["order"] < 2 for r in lines))
 
 
 def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A page: the blocks that it is made of, and the templates that lay them out; no scripts, nothing fetched."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -61,8 +62,9 @@ def _environment() -> Any:
     env = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=harmless,
                       trim_blocks=True, lstrip_blocks=True)  # fmt: skip
     env.globals["style"] = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))  # noqa: S704  our own file
-    env.globals |= {"say": say, "tabulate": table, "percent": percent}
+    env.globals |= {"say": say, "tabulate": table, "percent": percent, "inf": math.inf}
     env.filters |= {f.__name__: f for f in (cell, fold, number, percent, plain, prose, shown)}
+    env.filters["finite"] = math.isfinite
     env.filters["counted"] = lambda count: number(count) if count else ""
     env.filters["drawn"] = Markup  # only for drawings by privgate.report.charts, whose text matplotlib has escaped
     return env

@@ -306,14 +306,13 @@ def section(doc: ReportDocument) -> dict[str, Any]:
     """Return the distribution over people, the worst of them under keyed hashes, and a regressor's sensitivity."""
     units, influence = doc.units, doc.evidence.influence
     figures, above = (units.figures, units.above) if units else ({}, ())
-    spread = [(NAMES[name], _describe(figure)) for name, figure in figures.items()]
-    spread += [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in above]
+    over = [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in above]
     return {
         "units": units,
         "sensitivity": influence and influence.sensitivity,
         "coverage": influence and influence.coverage,
-        "spread": spread,
-        "ranges": [(NAMES[name], _distribution(figure)) for name, figure in figures.items()],
+        "figures": [(NAMES[name], figure.quantiles, _distribution(figure)) for name, figure in figures.items()],
+        "above": over,
         "worst": _listed(units, limit_of(doc)[0]) if units and units.worst else None,
     }
 
@@ -330,9 +329,8 @@ def limit_of(doc: ReportDocument) -> tuple[float, FigureName]:
 
 def _lie_above(row: AboveLimit) -> str:
     """Return how many lie above a limit, in words; a hidden count as its range."""
-    if row.count is None:
-        return "suppressed" if row.between is None else " to ".join(number(v) for v in row.between)
-    return number(row.count)
+    ends = (row.between or ()) if row.count is None else (row.count,)
+    return " to ".join(map(number, ends)) or "suppressed"
 
 
 def _distribution(figure: FigureSummary) -> list[tuple[str, str]]:
@@ -340,15 +338,6 @@ def _distribution(figure: FigureSummary) -> list[tuple[str, str]]:
     spans = [f"{number(a)} to {number(b)}" for a, b in pairwise(figure.edges)]
     every = zip([*spans, "no upper limit known"], [*figure.counts, figure.unbounded], strict=True)
     return [(span, shown(count)) for span, count in every if count != 0]
-
-
-def _describe(figure: FigureSummary) -> str:
-    middle, tail, most = (figure.quantiles[k] for k in ("0.5", "0.99", "1.0"))
-    if math.isinf(middle):
-        return "no limit is known for most people"
-    said = "half of all people change no answer" if middle == 0 else f"half are below {fold(middle)}"
-    said += f", 99 % below {fold(tail)}" if math.isfinite(tail) else ""
-    return f"{said}, {'no limit is known for some' if math.isinf(most) else f'the worst is {fold(most)}'}"
 
 
 def _listed(units: UnitsSummary, limit: float) -> dict[str, Any]:
@@ -361,21 +350,11 @@ def _listed(units: UnitsSummary, limit: float) -> dict[str, Any]:
     title = f"The {len(rows)} people whose records matter most" if several else "The person whose record matters most"
     return {
         "title": title,
-        "reading": _read_worst(rows),
+        "people": rows,
+        "most": max(r.pdtp for r in rows),
+        "endless": all(math.isinf(r.dtp_lower) for r in rows),
+        "noisy": all(r.pdtp <= r.noise_floor for r in rows),
         "svg": charts.intervals(title, rows=rows, limit=limit, top=top),
         "rows": [[getattr(w, key) for key in WorstUnit.model_fields] for w in units.worst],
         "next": ", ".join(plain(name, 20) for name in units.next_worst),
     }
-
-
-def _read_worst(rows: Sequence[WorstUnit]) -> str:
-    most, each = max(r.pdtp for r in rows), "each of these" if len(rows) > 1 else "it"
-    changed = f"changes a direct answer {fold(most)}" if math.isfinite(most) else "makes a direct answer impossible"
-    # all that are listed lie on one side of infinity: of a mixture only the first is listed
-    theorem = "no theorem limits" if math.isinf(rows[0].dtp_upper) else "a theorem limits"
-    over = f"for {each} {theorem} the change over all questions"
-    if all(math.isinf(r.dtp_lower) for r in rows):
-        over = f"over all questions the change has no limit for {each}"
-    if all(r.pdtp <= r.noise_floor for r in rows):
-        over += "; none of this can be told from the noise of training"
-    return f"The record that matters most {changed}; {over}"

@@ -12,7 +12,7 @@ from privgate.policy.rules import about
 from privgate.report import assertions, page_one, people
 from privgate.report.compare import lay_out
 from privgate.report.page import Section, fill_section
-from privgate.report.schema import ClaimFacts, DomainFacts, ReportDocument
+from privgate.report.schema import ReportDocument
 from privgate.report.sentences import say
 from privgate.report.text import capital, moment, plain, prose, shown
 from privgate.run.needs import Need
@@ -51,28 +51,11 @@ def model(doc: ReportDocument) -> Told:
         "settings": ", ".join(f"{k} = {v}" for k, v in recipe.settings.items()) if recipe else "",
         "seed": seed if recipe and recipe.kind else "",
         "released": page_one.released(s),
-        "domain": _domain(s.domain),
         "file": part,
         "ruled": ", ".join(dict.fromkeys(f.metric for f in doc.findings if Need.LOOKED in about(f.metric).needs)),
         "carried": [(c.what, c.where, *map(shown, (c.least, c.most, c.beside))) for c in carried],
         "unknown": [plain(u, 160) for u in part.unknown] if part else [],
     }
-
-
-def _domain(domain: DomainFacts | None) -> str:
-    if domain is None:
-        return "no domain was declared"
-    kinds = {
-        f"{len(domain.categories or ())} categorical features": domain.categories,
-        f"{len(domain.columns or ())} columns, each with its range or its categories": domain.columns,
-        f"{len(domain.box or ())} features with a range each": domain.box and not domain.columns,
-        f"{domain.queries} listed questions, each asked": domain.queries,
-        plain(domain.withheld, 80): domain.withheld,
-        f"documents up to {number(domain.max_length)} words": domain.max_length,
-        f"feature vectors of norm up to {number(domain.norm)}": domain.norm,
-    }
-    how = "inferred from the training data, which is a guess" if domain.inferred else "declared"
-    return f"{', '.join(kind for kind, stated in kinds.items() if stated) or 'any'} ({how})"
 
 
 def data(doc: ReportDocument) -> list[tuple[str, ...]]:
@@ -186,21 +169,11 @@ def _guesses(rows: Iterable[evidence.AttributeGuesses]) -> list[tuple[str, ...]]
     return [(g.title, shown(g.inside, percent), shown(g.outside, percent), _estimate(g.advantage)) for g in rows]
 
 
-_WORDS = {
-    "add_remove": "data sets that differ in one record added or removed",
-    "replace_one": "data sets that differ in one record replaced",
-    "poisson": "each record independently",
-    "fixed_size": "fixed size",
-    "shuffled": "shuffled, then cut into batches",
-}
-
-
 def dp(doc: ReportDocument) -> Told:
     """Return the claim, the bounds that follow with their hypotheses, and the measurements beside them."""
     part, claim = doc.evidence.claims or evidence.ClaimsPart(), doc.subject.claim
-    stated = {k: getattr(claim, k) for k in ClaimFacts.model_fields} if claim else {}
     return {
-        "claim": {k: "" if v is None else _WORDS.get(str(v), v) for k, v in stated.items()},
+        "claim": claim.model_dump(exclude_none=True) if claim else None,
         "facts": [(f.name, f.value) for f in part.facts],
         "bounds": [_bound(b) for b in part.bounds],
         "broken": [plain(b.name, 60) for b in part.bounds if b.measured and (b.measured.value or 0) > b.bound],
