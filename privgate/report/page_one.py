@@ -18,7 +18,7 @@ from privgate.policy.judging import met_for_everybody
 from privgate.policy.rules import about
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import WAY_OUT
-from privgate.report import assertions, pictures
+from privgate.report import assertions, charts
 from privgate.report.assertions import Assertion
 from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
@@ -84,7 +84,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "facts": _facts(doc),
         "next": steps(doc, 200)[0],
         "tiles": shown,
-        "pictures": pictures.draw(doc),
+        "pictures": charts.draw(doc),
         "harms": [(say(f"harm.{question}"), say(f"bad.{question}")) for question in asked],
         "open": list(_open(doc, shown)),
         "signing": _signing(doc),

@@ -21,7 +21,6 @@ from privgate.errors import UsageError
 from privgate.evidence import Count, encode
 from privgate.evidence.figures import fold, number
 from privgate.evidence.telling import SMALL_CELL
-from privgate.policy.rules import about
 from privgate.report import charts
 from privgate.report.schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
 from privgate.report.text import plain, shown
@@ -313,18 +312,8 @@ def section(doc: ReportDocument) -> dict[str, Any]:
         "coverage": influence and influence.coverage,
         "figures": [(NAMES[name], figure.quantiles, _distribution(figure)) for name, figure in figures.items()],
         "above": over,
-        "worst": _listed(units, limit_of(doc)[0]) if units and units.worst else None,
+        "worst": _listed(units, charts.find_limit(doc)[0]) if units and units.worst else None,
     }
-
-
-def limit_of(doc: ReportDocument) -> tuple[float, FigureName]:
-    """Return the limit that rules set on single people, nats, and the figure to draw it on; NaN without one."""
-    upper = doc.units and doc.units.figures.get("dtp_upper")
-    everywhere: FigureName = "dtp_upper" if upper and any(upper.counts) else "dtp_lower"
-    found = [f for f in doc.rules if f.unit == "nats" and math.isfinite(f.limit) and about(f.metric).per_unit]
-    for f in sorted(found, key=lambda f: about(f.metric).direct_only):
-        return f.limit, "pdtp" if about(f.metric).direct_only else everywhere
-    return math.nan, "pdtp"
 
 
 def _lie_above(row: AboveLimit) -> str:

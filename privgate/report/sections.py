@@ -201,22 +201,14 @@ def _tradeoff(doc: ReportDocument, part: evidence.ClaimsPart) -> Told:
     return {"over": over, "curves": [_points(name, curve) for name, curve in drawn]}
 
 
-def deletion(doc: ReportDocument) -> Told:
+def deletion(doc: ReportDocument) -> Sequence[evidence.DeletionRow]:
     """Return the capacity at each required probability."""
-    held = sorted(doc.evidence.claims.deletion if doc.evidence.claims else (), key=lambda row: row.rho)
-    return {
-        "rows": [(percent(r.rho), r.capacity) for r in held],
-        "most": held[-1] if held else None,
-        "prior": max((p.prior for p in held), default=0.0),
-        "failure": max((r.failure for r in held), default=0.0),
-    }
+    return sorted(doc.evidence.claims.deletion if doc.evidence.claims else (), key=lambda row: row.rho)
 
 
-def coverage(doc: ReportDocument) -> Told:
+def coverage(doc: ReportDocument) -> evidence.EvidenceDocument:
     """Return how many people were measured, what follows for the others, what was planned and what seeds change."""
-    influence = doc.evidence.influence or evidence.InfluencePart()
-    never = [prose(n, 400) for n in doc.evidence.run.cannot_conclude]
-    return {"run": doc.evidence.run, "coverage": influence.coverage, "noise": influence.noise, "never": never}
+    return doc.evidence
 
 
 def comparison(doc: ReportDocument) -> Told | None:
