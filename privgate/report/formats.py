@@ -38,19 +38,14 @@ _SIGNS = {"watch": "👁", "good": "✅", "care": "⚠️", "open": "❔", "bad"
 
 def terminal(doc: ReportDocument) -> str:
     """Return the whole text; it begins with the decision, its first word in capitals."""
-    return "\n".join([headline(doc), *lines(doc)]) + "\n"
-
-
-def headline(doc: ReportDocument) -> str:
-    """Return the decision, about what, by which policy."""
-    word, _, rest = doc.decided.text.partition(" ")
-    decision = f"{word.upper()} {rest}".strip()
-    named = {"subject": prose(page_one.subject(doc.subject)), "policy": prose(page_one.policy(doc))}
-    return say("terminal.head", decision=decision, **named)
+    return "\n".join(lines(doc)) + "\n"
 
 
 def lines(doc: ReportDocument) -> Iterator[str]:
-    """Yield one screen: the reason, a line a question, the next step."""
+    """Yield one screen: the decision, about what, by which policy; the reason, a line a question, the next step."""
+    word, _, rest = doc.decided.text.partition(" ")
+    named = {"subject": prose(page_one.subject(doc.subject)), "policy": prose(page_one.policy(doc))}
+    yield say("terminal.head", decision=f"{word.upper()} {rest}".strip(), **named)
     if said := page_one.reason(doc):
         yield f"  {prose(said)}"
     for tile in page_one.tiles(doc):

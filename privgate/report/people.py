@@ -305,13 +305,12 @@ def section(doc: ReportDocument) -> dict[str, Any]:
     """Return the distribution over people, the worst of them under keyed hashes, and a regressor's sensitivity."""
     units, influence = doc.units, doc.evidence.influence
     figures, above = (units.figures, units.above) if units else ({}, ())
-    over = [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in above]
     return {
         "units": units,
         "sensitivity": influence and influence.sensitivity,
         "coverage": influence and influence.coverage,
         "figures": [(NAMES[name], figure.quantiles, _distribution(figure)) for name, figure in figures.items()],
-        "above": over,
+        "above": [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in above],
         "worst": _listed(units, charts.find_limit(doc)[0]) if units and units.worst else None,
     }
 
