@@ -7,7 +7,7 @@ from html import unescape
 import pytest
 
 from privgate import report
-from privgate.evidence import figures
+from privgate.evidence import figures, verdict
 from privgate.report import sentences
 
 KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
