@@ -305,7 +305,8 @@ def print_decision(document: Mapping[str, Any], where: Path) -> None:
     Everything comes from the report document, in which people are keyed hashes: a CI log is read by many.
     """
     found = read(document)
-    click.secho(console.wrapped(console.plain(formats.headline(found))), fg=_COLORS[found.outcome], bold=True)
-    for line in formats.lines(found):
+    head, *lines = formats.lines(found)
+    click.secho(console.wrapped(console.plain(head)), fg=_COLORS[found.outcome], bold=True)
+    for line in lines:
         console.say(line)
     click.echo(f"  report: {where}")

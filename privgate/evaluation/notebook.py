@@ -11,7 +11,7 @@ from privgate.errors import MeasurementError
 from privgate.evaluation.context_stated import STATED, with_context
 from privgate.evaluation.context_stated import hash_key as own_key
 from privgate.evidence.verdict import Outcome, Verdict
-from privgate.report import assertions, pictures, schema
+from privgate.report import assertions, charts, schema
 
 #: the page's colours, for a drawing that stands alone
 _COLORS = (
@@ -93,7 +93,7 @@ def _stated(verdict: Verdict, stated: Mapping[str, Any]) -> Verdict:
 def plot(verdict: Verdict) -> Picture:
     """Return everybody's influence, largest first, or the worst ones where not everybody was measured."""
     doc = schema.read(reports.document(verdict, hash_key=own_key()))
-    drawn = pictures.draw_influence(doc)
+    drawn = charts.draw_influence(doc)
     if not drawn.svg:
         raise MeasurementError(f"there is nothing to draw: {drawn.caption}")
     head, _, body = drawn.svg.partition(">")

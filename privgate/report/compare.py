@@ -6,7 +6,7 @@ from typing import Any
 
 from privgate.evidence.verdict import Finding
 from privgate.report import assertions, page_one
-from privgate.report.page import Block, Section, Text, table
+from privgate.report.page import table
 from privgate.report.people import NAMES
 from privgate.report.schema import (
     COMPARISON,
@@ -144,17 +144,11 @@ _QUANTILES: Mapping[Quantile, str] = {
 }  # fmt: skip
 
 
-def section(doc: ReportDocument) -> Section | None:
-    """Return the comparison stored in the document."""
-    return Section("comparison", "Since the other version", lay_out(doc.comparison)) if doc.comparison else None
-
-
-def lay_out(comparison: Comparison) -> list[Block]:
-    """Return a comparison as blocks: summary, causes, rules, shift of the distribution."""
+def lay_out(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison's summary and its tables: causes, rules, shift of the distribution."""
     old, new = _name_sides(comparison.old, comparison.new)
     changed = {True: "changed", False: "same", None: "not known"}
-    rows = [(c.cause, changed[c.changed], c.old, c.new) for c in comparison.causes]
-    causes = table("What may have caused the difference", ("Cause", "Changed", old, new), rows)
+    causes = [(c.cause, changed[c.changed], c.old, c.new) for c in comparison.causes]
     rules = [(assertions.title(r), _result(r, r.old), _result(r, r.new), assertions.limit(r), r.change)
              for r in comparison.rules]  # fmt: skip
     shifts = [
@@ -164,9 +158,12 @@ def lay_out(comparison: Comparison) -> list[Block]:
         if name != "dtp_lower" or pair != comparison.distribution.get("pdtp")
         for q, label in _QUANTILES.items()
     ]
-    made: list[Block] = [Text(plain(comparison.summary)), causes]
-    made += [table("Rule by rule", ("Rule", old, new, "Limit now", "Change"), rules)] if rules else []
-    return [*made, table("How influence shifted, nats", ("People", old, new), shifts)] if shifts else made
+    tables = [
+        table("What may have caused the difference", ("Cause", "Changed", old, new), causes),
+        table("Rule by rule", ("Rule", old, new, "Limit now", "Change"), rules),
+        table("How influence shifted, nats", ("People", old, new), shifts),
+    ]
+    return {"summary": plain(comparison.summary), "tables": [tables[0], *(t for t in tables[1:] if t.rows)]}
 
 
 def _name_sides(old: ComparedReport, new: ComparedReport) -> tuple[str, str]:

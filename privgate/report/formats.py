@@ -16,7 +16,7 @@ from privgate.evidence.figures import fold, number
 from privgate.evidence.verdict import Outcome
 from privgate.report import assertions, page_one
 from privgate.report.compare import lay_out, name_both
-from privgate.report.page import List, TableBlock, Text, fill
+from privgate.report.page import fill
 from privgate.report.schema import Comparison, ReportDocument, SubjectFacts, read
 from privgate.report.sections import sections
 from privgate.report.sentences import say
@@ -27,8 +27,7 @@ def page(doc: ReportDocument | Comparison) -> str:
     """Return the report, or the comparison of two, as a self-contained HTML page."""
     if isinstance(doc, Comparison):
         return fill("comparison.html", title=name_both(doc), parts=lay_out(doc))
-    shown = [*page_one.particulars(doc), *sections(doc)]
-    return fill("report.html", front=page_one.view(doc), sections=shown, doc=doc)
+    return fill("report.html", front=page_one.view(doc), sections=sections(doc))
 
 
 # What a terminal shows, and the Markdown summary: tone -> sign.
@@ -39,19 +38,14 @@ _SIGNS = {"watch": "👁", "good": "✅", "care": "⚠️", "open": "❔", "bad"
 
 def terminal(doc: ReportDocument) -> str:
     """Return the whole text; it begins with the decision, its first word in capitals."""
-    return "\n".join([headline(doc), *lines(doc)]) + "\n"
-
-
-def headline(doc: ReportDocument) -> str:
-    """Return the decision, about what, by which policy."""
-    word, _, rest = doc.decided.text.partition(" ")
-    decision = f"{word.upper()} {rest}".strip()
-    named = {"subject": prose(page_one.subject(doc.subject)), "policy": prose(page_one.policy(doc))}
-    return say("terminal.head", decision=decision, **named)
+    return "\n".join(lines(doc)) + "\n"
 
 
 def lines(doc: ReportDocument) -> Iterator[str]:
-    """Yield one screen: the reason, a line a question, the next step."""
+    """Yield one screen: the decision, about what, by which policy; the reason, a line a question, the next step."""
+    word, _, rest = doc.decided.text.partition(" ")
+    named = {"subject": prose(page_one.subject(doc.subject)), "policy": prose(page_one.policy(doc))}
+    yield say("terminal.head", decision=f"{word.upper()} {rest}".strip(), **named)
     if said := page_one.reason(doc):
         yield f"  {prose(said)}"
     for tile in page_one.tiles(doc):
@@ -66,8 +60,7 @@ def summary(doc: ReportDocument | Comparison) -> str:
         return _comparison(doc)
     front = page_one.view(doc)
     tiles = [(t.title, f"{_SIGNS[t.tone]} {t.state}", t.value, t.text) for t in front["tiles"]]
-    blocks = [block for section in page_one.particulars(doc) for block in section.blocks]
-    said = [[b.text] if isinstance(b, Text) else b.items if isinstance(b, List) else [] for b in blocks]
+    judged = page_one.judged(doc)
     lines = [
         f"## {_SIGNS[front['tone']]} {markdown(front['decision'])}: {markdown(front['subject'])}",
         "",
@@ -81,8 +74,8 @@ def summary(doc: ReportDocument | Comparison) -> str:
         "",
         f"<details><summary>{say('judged')}</summary>",
         "",
-        *(f"- **{markdown(name)}:** {markdown(value)}" for name, value in page_one.facts(doc)),
-        *(f"- {item(line)}" for texts in said for line in texts),
+        *(f"- **{markdown(name)}:** {markdown(value)}" for name, value in judged["facts"]),
+        *(f"- {item(line)}" for line in (*judged["texts"], *page_one.limits(doc))),
         "",
         "</details>",
         "",
@@ -91,12 +84,10 @@ def summary(doc: ReportDocument | Comparison) -> str:
 
 
 def _comparison(doc: Comparison) -> str:
-    lines = [f"## {markdown(name_both(doc))}", ""]
-    for block in lay_out(doc):
-        if isinstance(block, Text):
-            lines += [f"**{markdown(block.text)}**", ""]
-        elif isinstance(block, TableBlock):
-            lines += _table(block.columns, block.rows, "|" + " --- |" * len(block.columns))
+    told = lay_out(doc)
+    lines = [f"## {markdown(name_both(doc))}", "", f"**{markdown(told['summary'])}**", ""]
+    for table in told["tables"]:
+        lines += _table(table.columns, table.rows, "|" + " --- |" * len(table.columns))
     return "\n".join(lines)
 
 
@@ -166,10 +157,7 @@ def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
         RFC 3339; what expires before it is marked. Without it nothing is marked and the page says so.
     """
     lines = sorted((_line(r, now) for r in rows), key=lambda r: (r["order"], r["model"], sorted(map(str, r.items()))))
-    attention, models = sum(r["order"] < 2 for r in lines), "model version" if len(lines) == 1 else "model versions"
-    state = f"; {number(attention)} not approved, expired or never checked" if attention else ", all approved"
-    said = f"{number(len(lines))} {models}{state}." if lines else "No model version was found."
-    return fill("index.html", lines=lines, now=moment(now), summary=said)
+    return fill("index.html", lines=lines, now=moment(now), attention=sum(r["order"] < 2 for r in lines))
 
 
 def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:

@@ -18,22 +18,15 @@ from privgate.policy.judging import met_for_everybody
 from privgate.policy.rules import about
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import WAY_OUT
-from privgate.report import assertions, pictures
+from privgate.report import assertions, charts
 from privgate.report.assertions import Assertion
-from privgate.report.page import Block, Facts, List, Section, Text
 from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts
 from privgate.report.sentences import say
 from privgate.report.text import capital, moment, plain, prose, stop, whole
 from privgate.run.needs import Need
 
 #: outcome -> tone; each has a symbol of its own shape, because colour alone tells nothing in print
-TONES: Mapping[str, str] = {
-    Outcome.NOT_NEEDED: "watch",
-    Outcome.PASSED: "good",
-    Outcome.WARNED: "care",
-    Outcome.INCONCLUSIVE: "open",
-    Outcome.FAILED: "bad",
-}
+TONES: Mapping[str, str] = dict(zip(Outcome, ("watch", "good", "care", "open", "bad"), strict=True))
 #: characters of a tile's text, which ends with a whole clause
 _ROOM = 130
 #: conditions that say something of a question, whatever the policy asks
@@ -88,13 +81,13 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "covers": decision.removeprefix(word).strip(),
         "subject": subject(doc.subject) + (say("owned", owner=owner) if owner else ""),
         "reason": reason(doc),
-        "facts": list(_facts(doc)),
+        "facts": _facts(doc),
         "next": steps(doc, 200)[0],
         "tiles": shown,
-        "pictures": pictures.draw(doc),
+        "pictures": charts.draw(doc),
         "harms": [(say(f"harm.{question}"), say(f"bad.{question}")) for question in asked],
         "open": list(_open(doc, shown)),
-        "signing": list(_signing(doc)),
+        "signing": _signing(doc),
     }
 
 
@@ -137,15 +130,17 @@ def reason(doc: ReportDocument) -> str:
     return " ".join([*told, *(stop(say("reason.waived", title=title, why=why)) for title, why in waived)])
 
 
-def _facts(doc: ReportDocument) -> Iterator[tuple[str, str]]:
+def _facts(doc: ReportDocument) -> list[tuple[str, str]]:
     s = doc.subject
     people = s.n_units or s.n_records
     each = say("each.one" if people == s.n_records else "each.several", records=number(s.n_records))
-    yield say("fact.people"), f"{number(people)}{each if people else ''}"
-    yield say("fact.others"), number(s.n_candidates) if s.n_candidates else say("none")
-    yield say("fact.checked_by"), _checked_by(doc, 30)
-    yield say("fact.policy"), policy(doc)
-    yield say("fact.decided"), (moment(doc.decided_at) or say("undated"))[:10]
+    return [
+        (say("fact.people"), f"{number(people)}{each if people else ''}"),
+        (say("fact.others"), number(s.n_candidates) if s.n_candidates else say("none")),
+        (say("fact.checked_by"), _checked_by(doc, 30)),
+        (say("fact.policy"), policy(doc)),
+        (say("fact.decided"), (moment(doc.decided_at) or say("undated"))[:10]),
+    ]
 
 
 def _checked_by(doc: ReportDocument, room: int, where: str = "") -> str:
@@ -173,22 +168,18 @@ def _tile(doc: ReportDocument, question: str, every: list[Assertion], measured: 
     looked = next((a for a in every if a.finding.rule.startswith(name)), None)
     title = say(f"question.{question}")
     # a figure counts only where what it rests on holds: a claim that reruns contradict is not approved by its epsilon
-    if looked and (looked.outcome.rank > worst.outcome.rank if worst else question == "file"):
-        text = stop(whole(capital(prose(looked.finding.message)), _ROOM))
-        if worst and m:
-            shown = _value(worst, m), text, _bar(worst.finding)
-            return Tile(question, looked.outcome, worst.asked, looked.result, *shown)
-        return Tile(question, looked.outcome, title, looked.result, "", text)
-    if worst is None:
+    overruled = looked and (looked.outcome.rank > worst.outcome.rank if worst else question == "file")
+    decides = looked if overruled else worst
+    if decides is None:
         unclaimed = question == "claim" and doc.subject.claim is None
         why = asked[0].finding.message if asked else say("not_asked.claim" if unclaimed else "not_asked")
         return Tile(question, Outcome.NOT_NEEDED, title, say("result.not needed"), "", stop(capital(prose(why, 150))))
-    state = worst.result if enforced else say("result.only_warns", result=worst.result)
-    if m is None:
-        text = stop(whole(capital(prose(worst.finding.message)), _ROOM))
-        return Tile(question, worst.outcome, worst.asked, state, "", text)
-    shown = _value(worst, m), _told(worst, m), _bar(worst.finding)
-    return Tile(question, worst.outcome, worst.asked, state, *shown)
+    state = decides.result if overruled or enforced else say("result.only_warns", result=decides.result)
+    text = stop(whole(capital(prose(decides.finding.message)), _ROOM))
+    if worst is None or m is None:
+        return Tile(question, decides.outcome, title if overruled else decides.asked, state, "", text)
+    text = text if overruled else _told(worst, m)
+    return Tile(question, decides.outcome, worst.asked, state, _value(worst, m), text, _bar(worst.finding))
 
 
 def _weight(a: Assertion) -> tuple[int, bool, float]:
@@ -331,15 +322,13 @@ def kinds_tested(doc: ReportDocument) -> set[str]:
     return {a.kind for a in doc.attacks if a.figures} | inferred
 
 
-def _signing(doc: ReportDocument) -> Iterator[tuple[str, str]]:
-    yield say("sign.advice"), ""
-    yield say("sign.accepted"), ""
-    yield say("sign.key"), say("unsigned")
+def _signing(doc: ReportDocument) -> list[tuple[str, str]]:
     since, changed = say("sign.since"), say("sign.first")
     if doc.comparison:
         old, changed = doc.comparison.old, whole(stop(plain(doc.comparison.summary)), 120)
         since = since if old.outcome.releases else say("sign.since_version", version=plain(old.version, 20))
-    yield since, changed
+    blank = [(say("sign.advice"), ""), (say("sign.accepted"), ""), (say("sign.key"), say("unsigned"))]
+    return [*blank, (since, changed)]
 
 
 def verify(doc: ReportDocument) -> str:
@@ -352,17 +341,20 @@ def verify(doc: ReportDocument) -> str:
 # What page one has no room for: what was judged, warnings and waivers, and what no report shows.
 
 
-def particulars(doc: ReportDocument) -> list[Section]:
-    """Return the first two sections of the evidence."""
+def judged(doc: ReportDocument) -> dict[str, Any]:
+    """Return the first section of the evidence: facts, how often the model is right, of whom figures do not speak."""
+    return {"facts": facts(doc), "texts": list(dict.fromkeys([accuracy(doc), *_hedges(doc)]))}
+
+
+def limits(doc: ReportDocument) -> list[str]:
+    """Return the second section of the evidence: what the report does not show."""
     names = ("precondition:near_overlap", "precondition:same_population")
     unfit = [f for f in doc.conditions if f.rule in names and f.outcome is not Outcome.PASSED]
-    limits = [f"{capital(plain(f.message, 400)).rstrip('.')}." for f in unfit]
+    told = [f"{capital(plain(f.message, 400)).rstrip('.')}." for f in unfit]
     public = "; ".join(f"{plain(name, 40)} ({plain(origin, 120)})" for name, origin in doc.subject.public.items())
-    limits += [say("limits.public", names=public)] if public else []
-    limits += [said] if (said := no_attack_limited(doc)) else []
-    limits += map(say, ("limits.attack", "limits.theorem", "limits.others", "limits.legal"))
-    judged: list[Block] = [Facts(facts(doc)), Text(accuracy(doc)), *map(Text, dict.fromkeys(_hedges(doc)))]
-    return [Section("judged", say("judged"), judged), Section("limits", say("not_shown"), [List(limits)])]
+    told += [say("limits.public", names=public)] if public else []
+    told += [said] if (said := no_attack_limited(doc)) else []
+    return [*told, *map(say, ("limits.attack", "limits.theorem", "limits.others", "limits.legal"))]
 
 
 def _hedges(doc: ReportDocument) -> Iterator[str]:

@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.errors import UsageError
-from privgate.evidence import Count, SensitivityFigures, encode
-from privgate.evidence.figures import fold, number, percent
+from privgate.evidence import Count, encode
+from privgate.evidence.figures import fold, number
 from privgate.evidence.telling import SMALL_CELL
-from privgate.policy.rules import about
 from privgate.report import charts
-from privgate.report.page import Block, Chart, Section, TableBlock, Text, facts, table
 from privgate.report.schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
 from privgate.report.text import plain, shown
 
@@ -303,115 +301,48 @@ def apart(figures: Mapping[str, Histogram]) -> dict[str, Histogram]:
 # What the page shows of it.
 
 
-def section(doc: ReportDocument) -> Section | None:
+def section(doc: ReportDocument) -> dict[str, Any]:
     """Return the distribution over people, the worst of them under keyed hashes, and a regressor's sensitivity."""
     units, influence = doc.units, doc.evidence.influence
-    blocks: list[Block] = _sensitivity(influence.sensitivity) if influence and influence.sensitivity else []
-    if units is not None:
-        coverage = influence and influence.coverage
-        if units.everybody:
-            told = [("People or records measured", number(units.n))]
-            told += [(NAMES[name], _describe(figure)) for name, figure in units.figures.items()]
-            told += [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in units.above]
-            blocks += [facts(told), *(_distribution(name, figure) for name, figure in units.figures.items())]
-        elif coverage and coverage.not_computed:
-            some = f"{number(coverage.n_measured)} of {number(coverage.n_units)} people or records were measured"
-            said = f"The verdict was decided before everybody was measured: {some}, so no distribution is shown."
-            blocks.append(Text(said))
-        blocks += _listed(units, limit_of(doc)[0]) if units.worst else []
-    return Section("units", "Risk of each person", blocks) if blocks else None
-
-
-def limit_of(doc: ReportDocument) -> tuple[float, FigureName]:
-    """Return the limit that rules set on single people, nats, and the figure to draw it on; NaN without one."""
-    upper = doc.units and doc.units.figures.get("dtp_upper")
-    everywhere: FigureName = "dtp_upper" if upper and any(upper.counts) else "dtp_lower"
-    found = [f for f in doc.rules if f.unit == "nats" and math.isfinite(f.limit) and about(f.metric).per_unit]
-    for f in sorted(found, key=lambda f: about(f.metric).direct_only):
-        return f.limit, "pdtp" if about(f.metric).direct_only else everywhere
-    return math.nan, "pdtp"
+    figures, above = (units.figures, units.above) if units else ({}, ())
+    return {
+        "units": units,
+        "sensitivity": influence and influence.sensitivity,
+        "coverage": influence and influence.coverage,
+        "figures": [(NAMES[name], figure.quantiles, _distribution(figure)) for name, figure in figures.items()],
+        "above": [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in above],
+        "worst": _listed(units, charts.find_limit(doc)[0]) if units and units.worst else None,
+    }
 
 
 def _lie_above(row: AboveLimit) -> str:
     """Return how many lie above a limit, in words; a hidden count as its range."""
-    if row.count is None:
-        return "suppressed" if row.between is None else " to ".join(number(v) for v in row.between)
-    return number(row.count)
+    ends = (row.between or ()) if row.count is None else (row.count,)
+    return " to ".join(map(number, ends)) or "suppressed"
 
 
-def _distribution(name: FigureName, figure: FigureSummary) -> TableBlock:
+def _distribution(figure: FigureSummary) -> list[tuple[str, str]]:
     """Return how many people have which figure; ranges were joined until none tells a small count."""
     spans = [f"{number(a)} to {number(b)}" for a, b in pairwise(figure.edges)]
     every = zip([*spans, "no upper limit known"], [*figure.counts, figure.unbounded], strict=True)
-    rows = [(span, shown(count)) for span, count in every if count != 0]
-    title = f"{NAMES[name]}: how many people have which figure"
-    return table(f"{title}, nats", ("Change, nats", "People or records"), rows, title)
+    return [(span, shown(count)) for span, count in every if count != 0]
 
 
-def _describe(figure: FigureSummary) -> str:
-    middle, tail, most = (figure.quantiles[k] for k in ("0.5", "0.99", "1.0"))
-    if math.isinf(middle):
-        return "no limit is known for most people"
-    said = "half of all people change no answer" if middle == 0 else f"half are below {fold(middle)}"
-    said += f", 99 % below {fold(tail)}" if math.isfinite(tail) else ""
-    return f"{said}, {'no limit is known for some' if math.isinf(most) else f'the worst is {fold(most)}'}"
-
-
-def _listed(units: UnitsSummary, limit: float) -> list[Block]:
-    """Return the worst with their figures, or the worst one and the names of the next."""
-    blocks: list[Block] = [_intervals(units.worst, limit)]
-    if units.next_worst:
-        told = ", ".join(plain(name, 20) for name in units.next_worst)
-        why = "their figures would tell how few lie above a limit, or have none, so they stand in records.parquet only"
-        blocks.append(Text(f"The next {len(units.next_worst)}, in no order: {told}; {why}."))
-    held = "its holder, the controller, finds the records in records.parquet"
-    return [*blocks, Text(f"Names are keyed hashes (key {plain(units.key_id, 9)}); {held}.", "note")]
-
-
-def _intervals(worst: Sequence[WorstUnit], limit: float) -> Chart:
+def _listed(units: UnitsSummary, limit: float) -> dict[str, Any]:
+    """Return the worst with their figures drawn, or the worst one and the names of the next."""
     # what has no figure is drawn at the far end, never at 0
-    rows = [w.model_copy(update={c: math.inf for c in _FIGURES if math.isnan(getattr(w, c))}) for w in worst]
+    rows = [w.model_copy(update={c: math.inf for c in _FIGURES if math.isnan(getattr(w, c))}) for w in units.worst]
     finite = [v for w in rows for v in (w.pdtp, w.dtp_lower, w.dtp_upper) if math.isfinite(v)]
     top = 1.12 * max([*finite, limit] if math.isfinite(limit) else finite, default=1.0) or 1.0
     several = len(rows) > 1
     title = f"The {len(rows)} people whose records matter most" if several else "The person whose record matters most"
-    most, each = max(r.pdtp for r in rows), "each of these" if several else "it"
-    changed = f"changes a direct answer {fold(most)}" if math.isfinite(most) else "makes a direct answer impossible"
-    # all that are listed lie on one side of infinity: of a mixture only the first is listed
-    theorem = "no theorem limits" if math.isinf(rows[0].dtp_upper) else "a theorem limits"
-    over = f"for {each} {theorem} the change over all questions"
-    if all(math.isinf(r.dtp_lower) for r in rows):
-        over = f"over all questions the change has no limit for {each}"
-    said = f"The record that matters most {changed}; {over}"
-    if all(r.pdtp <= r.noise_floor for r in rows):
-        said += "; none of this can be told from the noise of training"
-    svg = charts.intervals(title, rows=rows, limit=limit, top=top)
-    columns = ("Keyed hash", "PDTP", "DTP at least", "DTP at most", "Numerical error", "Noise floor", "Seeds", "Engine",
-               "Status")  # fmt: skip
-    cells = [[getattr(w, key) for key in WorstUnit.model_fields] for w in worst]
-    return Chart(title, f"{said}.", svg, table(f"{title}, figures in nats", columns, cells, "Numbers of this chart"))
-
-
-def _sensitivity(figures: SensitivityFigures) -> list[Block]:
-    """Return residual deviations and sensitivity, with what they do not say."""
-    inside, outside, most = figures.residual_inside, figures.residual_outside, number(figures.most)
-    everywhere = f"no limit known: {plain(figures.why_no_domain, 200)}"
-    if figures.over_domain is not None:
-        everywhere = f"at most {number(figures.over_domain)} residual deviations, by theorem"
-    own = f"half are below {number(figures.median)}, 99 % below {number(figures.p99)}, the worst is {most}"
-    advantage = "" if figures.noise_advantage is None else percent(figures.noise_advantage)
-    items = [
-        ("Residual deviation on training records", number(inside)),
-        ("Residual deviation on records left out, the unit of sensitivity", number(outside)),
-        ("Errs more on records left out than on training records by a factor of",
-         number(outside / inside) if inside else "unlimited"),
-        ("Sensitivity, asked about the person's own record", own),
-        ("Sensitivity, over every question of the declared domain", everywhere),
-        ("Released", figures.noise),
-        ("Advantage of anybody on one noisy answer about the person, at most", advantage),
-    ]  # fmt: skip
-    note = (
-        "Sensitivity is not DTP: it says how far an answer moves when one person is left out, as a share of what the "
-        "model usually errs by. It bounds no probability and stops no attack by itself."
-    )
-    return [Text(note, "note"), facts(items, wide=True)]
+    return {
+        "title": title,
+        "people": rows,
+        "most": max(r.pdtp for r in rows),
+        "endless": all(math.isinf(r.dtp_lower) for r in rows),
+        "noisy": all(r.pdtp <= r.noise_floor for r in rows),
+        "svg": charts.intervals(title, rows=rows, limit=limit, top=top),
+        "rows": [[getattr(w, key) for key in WorstUnit.model_fields] for w in units.worst],
+        "next": ", ".join(plain(name, 20) for name in units.next_worst),
+    }

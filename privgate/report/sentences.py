@@ -1,254 +1,32 @@
 """Every word of page one, of the summary and of the terminal's verdict that is ours: what a translator translates.
 
-A key, and the sentence with its values in braces. What comes from elsewhere is not here: names and digests, and the
-title, message, meaning and advice of a finding, which a rule's own file holds (``privgate/policy/rules``) and a report
-carries as text. ``tests/report/test_sentences.py`` renders page one in another language and looks for what is left.
+What comes from elsewhere is not here: names and digests, and the title, message, meaning and advice of a finding, which
+a rule's own file holds (``privgate/policy/rules``) and a report carries as text. ``tests/report/test_sentences.py``
+renders page one in another language and looks for what is left.
 """
 
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
-from privgate.evidence import verdict
-from privgate.evidence.figures import WORDS
+from privgate.documents import LARGE, strict_yaml
+from privgate.evidence import figures, verdict
 
-SENTENCES: Mapping[str, str] = {
-    **WORDS,
-    **verdict.WORDS,
-    # headings and labels
-    "masthead": "privgate · release check",
-    "skip": "Skip to the evidence",
-    "next.one": "Next",
-    "not_shown": "What this does not show",
-    "judged": "What was judged",
-    "evidence": "Evidence",
-    "column.question": "Question",
-    "column.result": "Result",
-    "column.measured": "Measured",
-    "column.told": "Beside its limit",
-    "terminal.head": "{decision}: {subject}, by policy {policy}",
-    # the decision
-    "result.not needed": "Not asked",
-    "result.passed": "Approved",
-    "result.warned": "Warning",
-    "result.inconclusive": "Undecided",
-    "result.failed": "Refused",
-    "result.only_warns": "{result} (only warns)",
-    "subject": "{name}, version {version}",
-    "owned": ", owner {owner}",
-    "subject.unnamed": "unnamed model",
-    "policy.unnamed": "unnamed",
-    "rule.unnamed": "unnamed rule",
-    # the verdict in a sentence
-    "reason.no_rule": "No rule was judged, so nothing is released.",
-    "reason.refused": "Do not release. ",
-    "reason.message": "{title}: {message}",
-    "reason.failed": "“{title}” is beyond its limit.",
-    "reason.inconclusive": "“{title}” is not known to be within its limit.",
-    "reason.more": "Nor do these approve: {titles}.",
-    "reason.scope": "Other questions have no proven limit.",
-    "reason.warned": "Warned of: {titles}.",
-    "reason.waived": "“{title}” does not approve: {why}",
-    # a tile a question
-    "question.influence": "Influence of one person",
-    "question.membership": "Membership",
-    "question.file": "Training records in the file",
-    "question.claim": "Privacy claim",
-    "not_asked": "This policy does not ask it",
-    "not_asked.claim": "The model claims no differential privacy",
-    "count": "{count} of {total}",
-    "tile.share": "people change an answer more than {factor}",
-    "tile.moved": "people move an answer more than {times} times its usual error",
-    "tile.beyond": "at most {share} of all do",
-    "tile.no_limit": "no upper limit known",
-    "tile.seen": "{figure} seen",
-    "tile.guess": "guessing reaches {share}",
-    "tile.limit": "{limit} allowed",
-    "tile.tried": "tried on {members} members, {others} others",
-    "tile.tried_drawn": "tried on {members} members, {others} others, drawn at random",
-    "tile.all": "all {total} looked at",
-    "tile.drawn": "{count} of {total} drawn at random",
-    "tile.theorem": "a theorem for all {total}, {count} refits agree",
-    "tile.some": "{count} of {total} looked at",
-    # the two pictures
-    "picture.influence": "How much does one person move an answer?",
-    "picture.attack": "Can an attacker tell who was in the data?",
-    "picture.everybody": "All {total} people, largest influence first.",
-    "picture.drawn": "{total} people drawn at random, largest influence first.",
-    "picture.worst": "Those with the largest influence, largest first.",
-    "picture.limit": "Dashed: the limit.",
-    "picture.no_people": "Not measured: nobody was left out of training.",
-    "picture.numbers": "Of a model that predicts numbers the evidence has figures, and no drawing.",
-    "picture.unlimited": "No person's influence has a known limit.",
-    "picture.no_attack": "Not measured: no attack was run.",
-    "picture.best": "Members found, over people falsely accused; best of {count} attacks: {attack}. Dotted: guessing.",
-    # what could happen, and what stays open
-    "harms": "What could happen to a person, and what stays open",
-    "harm.influence": "Answers tell what only this person's record told.",
-    "harm.membership": "Somebody learns that this person is in the data.",
-    "harm.file": "Somebody reads this person's record in the file.",
-    "harm.claim": "Training protects this person less than claimed.",
-    "bad.influence": "as serious as what records contain",
-    "bad.membership": "as serious as being in these data",
-    "bad.file": "severe: nobody can take it back",
-    "bad.claim": "as serious as what records contain",
-    "open": "Not tested",
-    "open.questions": "questions far from any record",
-    "open.file": "the file, which nobody is said to get",
-    "open.public": "whether {names} is public, as declared",
-    "open.size": "the number of records, taken as public",
-    "open.others": "what other models on the same data add",
-    # who signs
-    "signing": "Sign-off",
-    "sign.advice": "Advice of the data protection officer",
-    "sign.accepted": "Remaining risk accepted by (name, role, date)",
-    "sign.key": "Signed by key",
-    "sign.first": "no earlier approval",
-    "sign.since": "Since the last approval",
-    "sign.since_version": "Since version {version}",
-    # of whom figures do not speak
-    "sure.beyond": "At most {share} of people may exceed the upper limit ({level} % sure).",
-    "sure.own_coins": "Training draws: this holds for the recorded seed.",
-    "sure.own_above": "Training draws: at the recorded seed it is {figure}; other seeds confirm only the lower end.",
-    "sure.seeds": "It is a mean over {count} runs of training, not of this very model.",
-    "sure.stopped": "The others were not measured, because the verdict was decided.",
-    "at_delta": " at delta {delta}",
-    # rows, conditions, waivers
-    "row.title": "the condition “{title}”",
-    # conditions
-    "condition.reproduces": "The recipe reproduces the registered model",
-    "condition.depends_on_data": "The recipe depends on its data",
-    "condition.remembers_nothing": "Training remembers nothing of earlier ones",
-    "condition.recorded_seed": "The noise cannot be regenerated",
-    "condition.environment": "Same environment as recorded",
-    "condition.keys": "The model keeps no table of keys of records",
-    "condition.domain_enforced": "The served model refuses what its domain rules out",
-    "condition.file": "The file holds no records of the training data",
-    "condition.digests": "Files are those that were named",
-    "condition.labels": "Labels are usable",
-    "condition.targets": "Targets are numbers",
-    "condition.task": "Labels are labels",
-    "condition.class_of_one": "No label belongs to one person only",
-    "condition.duplicates": "No two people have equal records",
-    "condition.near_duplicates": "No two people have almost equal records",
-    "condition.overlap": "No candidate is in the training data",
-    "condition.people": "Enough people are at hand to decide every rule",
-    "condition.near_overlap": "No candidate is almost in the training data",
-    "condition.same_population": "Candidates are like the people in the data",
-    "condition.served": "MLflow serves what is declared",
-    "condition.min_rows": "Enough records",
-    "condition.opened_files": "Training reads its data alone",
-    "condition.several_records": "Each person has one record, or is named",
-    "condition.people_declared": "Somebody declared whose each record is",
-    "condition.mode": "People were measured, not only ranked",
-    "condition.dp_claim": "The privacy claim agrees with what was seen",
-    "condition.dp_sampling": "Batches are drawn as the claim says",
-    "condition.dp_parameters": "Noise and clipping are as the claim says",
-    "condition.dp_noise": "Every step got secret noise",
-    "condition.dp_smaller_noise": "The noise is as large as stated",
-    "condition.dp_extra": "The library that recomputes epsilon is installed",
-    "condition.dp_doubt": "Nothing about the claim is in doubt",
-    "condition.dp_hazard": "Nothing is known to defeat the claim",
-    "condition.certificate": "Real models keep within the certificate ({name})",
-    "condition.suite": "Expectations of {name} hold",
-    "condition.coins": "The released answers are usual among other seeds",
-    "condition.answers": "Leaving people out explains the answers",
-    "condition.leave_one_out_moves": "Leaving a person out changes the model",
-    "condition.recipe": "The training function holds no records",
-    "condition.dp_declared_only": "The privacy claim was observed",
-    "condition.dp_leftovers": "No gradients of single records are kept",
-    "condition.recheck": "Fast engine agrees with retraining ({name})",
-    # what to do next
-    "next.release": "Complete the sign-off, have this version signed and release it. Check again when data, code "
-    "or parameters change.",
-    "next.release_until": "Complete the sign-off, have this version signed and release it. Check again before {until}, "
-    "and when data, code or parameters change.",
-    "next.unsigned": "Nobody can sign this check. Check a registered version by privgate check.",
-    "next.observed": "Check again without only observing: that run can release this version.",
-    "next.read": "Read what decided it, change the training or supply what is missing, and check again.",
-    "next.effect": "effect: {value}",
-    "next.cost": "cost: {value}",
-    # what this does not show
-    "limits.attack": "An attack that finds little is evidence against that attack and sample size, not against "
-    "every attack.",
-    "limits.theorem": "A certificate holds under its conditions only. The evidence lists them.",
-    "limits.others": "Other models on the same data, logs of the service and the data store were not examined.",
-    "limits.legal": "The report replaces neither legal advice nor an impact assessment. It is evidence for one.",
-    "limits.public": "Declared public, which nobody can check: {names}.",
-    "limits.no_attack": "A limit on influence stops no attack. No rule here limits attacks; {policy} does.",
-    "limits.temperature": "Dividing scores by the declared temperature {temperature} stops none either.",
-    "kind.membership inference": "membership inference",
-    "kind.attribute inference": "attribute inference",
-    "kind.model inversion": "model inversion",
-    "kind.reconstruction": "reconstruction",
-    "kind.training-data extraction": "training-data extraction",
-    # facts
-    "fact.subject": "Model",
-    "fact.people": "People in the data",
-    "fact.others": "Candidates, not in the data",
-    "each.one": ", one record each",
-    "each.several": ", {records} records",
-    "none": "none",
-    "fact.data": "Data set",
-    "people.declared": "{declared}, as {by} declared",
-    "people.undeclared": "whose they are was not declared",
-    "fact.source": "Data source",
-    "fact.purpose": "Purpose",
-    "fact.owner": "Owner",
-    "fact.checked_by": "Checked by",
-    "fact.judged": "What was judged",
-    "fact.model": "Model digest",
-    "fact.policy": "Policy",
-    "fact.level": "DTP level",
-    "fact.size": "Number of records",
-    "size.public": "taken as public by the claim of differential privacy",
-    "size.not_looked_at": "secret by the claim of differential privacy, but not looked at",
-    "fact.decided": "Checked on",
-    "fact.valid": "Valid until",
-    "not_stated": "not stated",
-    "answers": "its answers ({release}), {file}",
-    "file.withheld": "not its file, which the {who} states cannot be downloaded",
-    "file.policy": "policy",
-    "file.operator": "operator",
-    "file.not_judged": "not its file",
-    "file.looked": "and whether its file holds records",
-    "file.unread": "its file was to be judged and could not be",
-    "file.judged": "and its file",
-    "file.would_be": "and what its file would carry (none is stored)",
-    "release.probabilities": "exact probabilities of every label",
-    "release.floor": "probabilities of every label, of {floor} or more",
-    "release.alone": "probabilities of {floor} or more, which alone decide, because nobody is said to get the file",
-    "release.numbers": "exact numbers",
-    "release.noisy": "numbers with noise added",
-    "release.rounded": "probabilities rounded to a step",
-    "release.binned": "probabilities in bins",
-    "release.top_k": "the most probable labels only",
-    "release.label": "the most probable label only",
-    "undated": "date not recorded",
-    "no_statement": "no statement signed yet",
-    "unsigned": "not signed yet",
-    "level.none": "none reached",
-    "ran": "{who}; {apart}",
-    "ran.where": "{who} on {where}; {apart}",
-    "apart": "training in a sandbox",
-    "not_apart": "training not in a sandbox",
-    "records": "{records} records",
-    "records.people": "{records} records of {people} people",
-    "accuracy.told": "The model is right about {share} of {people} candidates.",
-    "accuracy.none": "How often the model is right was not measured.",
-    "accuracy.nobody": "How often the model is right was not measured: there are no candidates.",
-    # what tells two rules of one kind apart
-    "scope.model": "all people together",
-    "scope.class": "the worst label",
-    "scope.group": "the worst group",
-    "scope.record": "single records",
-    "scope.other": "{option} {value}",
-}
+#: a key, and the sentence with its values in braces
+FILE = Path(__file__).with_name("sentences.yaml")
+
+
+@cache
+def read_sentences() -> Mapping[str, str]:
+    """Return key -> sentence: those of the file, of figures, and of decisions."""
+    return {**figures.WORDS, **verdict.WORDS, **strict_yaml.read(FILE, LARGE)}
 
 
 def say(key: str, **values: object) -> str:
     """Return the sentence of a key with its values in place."""
-    return SENTENCES[key].format(**values)
+    return read_sentences()[key].format(**values)
 
 
 def known(key: str) -> str:
     """Return the sentence of a key as it stands; empty if there is none."""
-    return SENTENCES.get(key, "")
+    return read_sentences().get(key, "")

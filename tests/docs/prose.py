@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 
-from privgate.report.sentences import SENTENCES
+from privgate.report.sentences import read_sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST, AVERAGE = 25, 15
@@ -80,8 +80,8 @@ def pages() -> dict[str, list[Said]]:
     """Return the sentences of every page, and of the words that every report uses."""
     files = sorted({p for pattern in PAGES for p in ROOT.glob(pattern)})
     read = {str(p.relative_to(ROOT)): list(sentences(p.read_text(encoding="utf-8"))) for p in files}
-    read["privgate/report/sentences.py"] = [
-        s for text in SENTENCES.values() for s in split(re.sub(r"\{\w*\}|`[^`]*`", "\0", text))
+    read["privgate/report/sentences.yaml"] = [
+        s for text in read_sentences().values() for s in split(re.sub(r"\{\w*\}|`[^`]*`", "\0", text))
     ]
     return read
 

@@ -61,4 +61,4 @@ def test_every_page_and_the_sentence_table_are_read(prose):
     read = prose.pages()
 
     assert len(read) > 30
-    assert {"README.md", "docs/mathematics.md", "docs/reference.md", "privgate/report/sentences.py"} <= read.keys()
+    assert {"README.md", "docs/mathematics.md", "docs/reference.md", "privgate/report/sentences.yaml"} <= read.keys()

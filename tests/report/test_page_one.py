@@ -17,7 +17,7 @@ from privgate.errors import PrivgateWarning
 from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.evidence.verdict import Outcome
 from privgate.policy.rules import DpEpsilonLowerBound
-from privgate.report import assertions, charts, page_one, pictures, schema, sentences
+from privgate.report import assertions, charts, page_one, schema, sentences
 from privgate.report.schema import read
 from privgate.report.text import plain
 
@@ -174,13 +174,13 @@ def test_a_tile_shows_its_figure_beside_its_limit(runs, kind):
 def test_the_pictures_show_everybody_and_no_count_that_is_hidden(runs):
     doc = read(runs.document("certified"))
     figure = doc.units.figures["dtp_upper"]
-    steps = pictures._rank(doc.units, "dtp_upper")
+    steps = charts._rank(doc.units, "dtp_upper")
 
     assert steps[-1][0] == pytest.approx(doc.units.n)
     assert [nats for _, nats in steps] == sorted((nats for _, nats in steps), reverse=True)
     assert None in figure.counts or all(count == 0 or count >= 10 for count in figure.counts)
-    assert [p.svg != "" for p in pictures.draw(doc)] == [True, False]
-    assert [p.svg != "" for p in pictures.draw(read(runs.document("private")))] == [False, True]
+    assert [p.svg != "" for p in charts.draw(doc)] == [True, False]
+    assert [p.svg != "" for p in charts.draw(read(runs.document("private")))] == [False, True]
 
 
 def test_a_claim_that_reruns_contradict_is_not_approved_by_its_epsilon(runs):

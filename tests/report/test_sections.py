@@ -8,7 +8,6 @@ from privgate import report
 from privgate.evidence import BehindClaim, Measurement
 from privgate.policy.rules import ALL
 from privgate.report import page_one, sections
-from privgate.report.page import TableBlock, Text
 from privgate.report.schema import read
 
 
@@ -26,33 +25,24 @@ def test_the_attack_that_finds_most_is_named_and_not_the_best_by_auc(runs):
         rate = {"fpr": 0.01, "value": None if problem else found, "problem": problem}
         attack["figures"] |= {"auc": auc, "tpr_at_fpr": [rate], "roc": [[0.0, 0.0], [0.01, found], [1.0, 1.0]]}
     doc["evidence"]["membership"]["attacks"] = ran[:3]
-    said, table = sections.trace_curves(ranked(doc))
+    best = sections.find_best(ranked(doc))
 
-    assert f"{ran[1]['title']}, finds 30" in said.text
-    assert table.rows[-1] == [ran[1]["title"], "too fine for the sample", "30 %", "30 %", "30 %"]
+    assert (best["name"], best["share"]) == (ran[1]["title"], "30 %, no interval")
+    found = ["too fine for the sample", "30 %", "30 %", "30 %"]
+    assert [*sections.attacks(read(doc))["curves"][-1]] == [ran[1]["title"], *found]
 
 
 def test_labels_and_groups_carry_the_names_that_were_recorded(runs):
     found = ranked(runs.document("attacked"))
-    (table,) = sections.accuracy_by_cell(found)
+    rows = sections.accuracy_by_cell(found)
 
     recorded = [cell.name for _, figures in found for cell in (*figures.classes, *figures.groups)]
     # a column that has no name but a number is said to be one
-    assert [row[1] for row in table.rows] == [f"column {name}" if name[0].isdigit() else name for name in recorded]
+    assert [row[1] for row in rows] == [f"column {name}" if name[0].isdigit() else name for name in recorded]
     assert len(recorded) > 3
 
 
-@pytest.mark.parametrize(("pdtp", "kinds"), [([0.0, 0.0, 0.0], [Text]), ([0.0, 0.1, 0.2], [Text, TableBlock])])
-def test_accuracy_is_set_against_pdtp_where_pdtp_varies(runs, pdtp, kinds):
-    doc = runs.document("attacked")
-    found = {"points": [[x, 0.5 + x] for x in pdtp], "pearson": None, "kind": "point estimates"}
-    doc["evidence"]["membership"]["against_pdtp"] = found
-    blocks = sections.accuracy_over_pdtp(read(doc).evidence.membership.against_pdtp)
-
-    assert [type(b) for b in blocks] == kinds
-    assert ("all have the same, 0 nats" in blocks[0].text) is (kinds == [Text])
-
-
+PDTP = ("Attack accuracy on single records over their PDTP", "all have the same, 0 nats")
 #: run, rows of its evidence that are changed, what is put into each, what the page then says, and what it does not
 PLANTED = [
     ("attacked", lambda e: e["membership"]["attacks"], {"figures": None, "problem": "needs 2,500 records a side"},
@@ -67,6 +57,8 @@ PLANTED = [
      "the measurement exceeds the bound", None),
     ("private", lambda e: e["claims"]["bounds"], {"bound": 0.6, "measured": {"value": 0.1}},
      "Bounds with their conditions", "the measurement exceeds the bound"),
+    ("attacked", lambda e: [e["membership"]], {"against_pdtp": {"points": [[0.0, 0.5], [0.1, 0.6]]}}, *PDTP),
+    ("attacked", lambda e: [e["membership"]], {"against_pdtp": {"points": [[0.0, 0.5]] * 3}}, *PDTP[::-1]),
 ]  # fmt: skip
 
 
@@ -90,7 +82,7 @@ def test_page_one_says_that_candidates_are_unfit_however_many_rules_there_are(ru
     shown = {}
     for outcome in ("warned", "passed"):
         held |= {"outcome": outcome, "message": said}
-        shown[outcome] = page_one.particulars(read(doc))[1].blocks[0].items
+        shown[outcome] = page_one.limits(read(doc))
 
     assert any(said in line.lower() for line in shown["warned"])
     assert not any("candidates are not" in line.lower() for line in shown["passed"])

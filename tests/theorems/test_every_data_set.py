@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Recipe, Subject, TrainingData
 from privgate.evidence import CertificateNote
 from privgate.models import BallLogistic, ContingencyTable, RandomTrees, Sharded, SmoothedNeighbors
-from privgate.report import methods
+from privgate.report import sections
 from privgate.theorems import catalogue
 
 
@@ -147,9 +147,9 @@ def test_the_ball_is_the_penalised_logistic_regression_of_scikit_learn_within_it
 
 def test_evidence_and_report_say_for_which_data_a_bound_holds():
     note = partial(CertificateNote, name="sharded", applies=True)
-    said = methods.describe_guarantee(note(guarantee="every data set", epsilon=1.0))
+    said = sections.describe_guarantee(note(guarantee="every data set", epsilon=1.0))
     assert "every data set" in said
     assert "ε = 1 a query" in said
     assert note().guarantee == "these data"
     # never less than it is
-    assert "ε = 1.001 a query" in methods.describe_guarantee(note(guarantee="every data set", epsilon=1.0004))
+    assert "ε = 1.001 a query" in sections.describe_guarantee(note(guarantee="every data set", epsilon=1.0004))
