@@ -9,11 +9,14 @@ import posixpath
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repo import ArtifactRepository, MultipartUploadMixin
+
+from privgate.errors import PolicyError
 
 if TYPE_CHECKING:
     from privgate.guard.config import Guard
@@ -29,15 +32,12 @@ _ROUTE = "/mlflow-artifacts/artifacts/"
 
 
 class Held(NamedTuple):
-    """A version of a registry, as far as it decides whether its files stay as they are."""
+    """A version: address of its files as the registry writes it, aliases and stage, text of its statement if any."""
 
     name: str
     version: str
-    #: address of its files, as the registry writes it
     storage: str
-    #: aliases, and its stage where it has one
     targets: tuple[str, ...]
-    #: text of the statement that it carries; empty if none
     statement: str
 
 
@@ -200,35 +200,27 @@ def _list_held(guard: "Guard", place: str, *, folder: bool) -> Iterator[Held]:
         root = locate_files(storage)
         return _touches(place, root) or (folder and _touches(root, place))
 
-    store = _open_registry(guard)
+    store = _open_registry(guard.registry_uri)
     sessions = getattr(store, "ManagedSessionMaker", None)
     yield from _ask_database(sessions, touching) if sessions is not None else _ask_server(store, guard, touching)
 
 
-def _open_registry(guard: "Guard") -> Any:
-    from privgate.errors import PolicyError
-    from privgate.guard.store import guarded_store
+@cache
+def _open_registry(uri: str) -> Any:
+    """Return a client of another server, the store of a database, or for no address the one that this server has."""
+    if uri.startswith("http"):
+        from mlflow import MlflowClient
 
-    if guard.registry_uri:
-        if guard.registry_uri not in _STORES:
-            uri = guard.registry_uri
-            _STORES[uri] = _connect(uri) if uri.startswith("http") else guarded_store(uri)
-        return _STORES[guard.registry_uri]
+        return MlflowClient(tracking_uri=uri, registry_uri=uri)
+    if uri:
+        from privgate.guard.store import guarded_store
+
+        return guarded_store(uri)
     from mlflow.server import ARTIFACTS_ONLY_ENV_VAR, handlers
 
     if os.environ.get(ARTIFACTS_ONLY_ENV_VAR):
         raise PolicyError("a server of artifacts alone has no registry: name it as registry_uri in the configuration")
-    return handlers._get_model_registry_store()  # noqa: SLF001  the one that this server already has
-
-
-#: what was opened, by its address
-_STORES: dict[str, Any] = {}
-
-
-def _connect(uri: str) -> Any:
-    from mlflow import MlflowClient
-
-    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+    return handlers._get_model_registry_store()  # noqa: SLF001  the only door
 
 
 def _ask_database(sessions: Any, touching: Any) -> Iterator[Held]:
