@@ -73,7 +73,6 @@ def view(doc: ReportDocument) -> dict[str, Any]:
     """Return what page one says."""
     decision, shown, owner = doc.decided.text, tiles(doc), plain(doc.context.owner, 40)
     word = re.split(r"\W", decision, maxsplit=1)[0]
-    asked = [t.question for t in shown if t.outcome is not Outcome.NOT_NEEDED and (t.question != "claim" or t.value)]
     return {
         "tone": tone(doc),
         "decision": capital(decision),
@@ -85,7 +84,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "next": steps(doc, 200)[0],
         "tiles": shown,
         "pictures": charts.draw(doc),
-        "harms": [(say(f"harm.{question}"), say(f"bad.{question}")) for question in asked],
+        "harms": [(say(f"harm.{t.question}"), _severity(t)) for t in shown if t.question != "claim" or t.value],
         "open": list(_open(doc, shown)),
         "signing": _signing(doc),
     }
@@ -299,11 +298,17 @@ def _step(step: NextStep, room: int) -> str:
     return stop(f"{whole(action, room)} ({extra})" if extra else whole(action, room))
 
 
+def _severity(tile: Tile) -> str:
+    bad = say(f"bad.{tile.question}")
+    return say("bad.untested", bad=bad) if tile.outcome is Outcome.NOT_NEEDED else bad
+
+
 def _open(doc: ReportDocument, shown: list[Tile]) -> Iterator[str]:
     """Yield what was not tested, in a few words each."""
     if doc.decided.scope:
         yield say("open.questions")
-    yield from (t.title for t in shown if t.outcome is Outcome.NOT_NEEDED and t.question != "claim")
+    # membership is among the kinds of attack
+    yield from (t.title for t in shown if t.outcome is Outcome.NOT_NEEDED and t.question in {"influence", "file"})
     tested = kinds_tested(doc)
     if missing := [say(f"kind.{kind}") for kind in ATTACK_KINDS if kind not in tested]:
         yield ", ".join(missing)
