@@ -4,12 +4,15 @@
 artifact route of its server goes through it. Reads are MLflow's own.
 """
 
+import functools
 import os
 import posixpath
+import re
+import sys
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,17 +45,16 @@ class Held(NamedTuple):
 
 
 class GuardedRepository(ArtifactRepository):  # type: ignore[misc]  # MLflow is not typed
-    """MLflow's own repository of a destination, which asks the registry before it writes or deletes."""
+    """MLflow's own repository of a place, which asks the registry before it writes or deletes."""
 
-    def __init__(self, artifact_uri: str, tracking_uri: str | None = None, registry_uri: str | None = None) -> None:
-        super().__init__(artifact_uri, tracking_uri, registry_uri)
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-        destination = os.environ.get(DESTINATION)
-        # MLflow lets no client name a folder of its server; by our scheme none may, either
-        if destination is not None and not _touches(locate_files(artifact_uri), locate_files(destination)):
-            raise _refuse(f"{artifact_uri!r:.200} does not lie below this server's destination")
-        self._inner = get_artifact_repository(artifact_uri.removeprefix(SCHEME))
+    def __init__(self, artifact_uri: str, inner: ArtifactRepository) -> None:
+        super().__init__(artifact_uri)
+        self._inner = inner
+        # a folder is named by what the inner repository opens: it drops parts of an address
+        folder = getattr(inner, "artifact_dir", None)
+        self._address = str(folder or artifact_uri)
+        #: a folder of the server that is no place for artifacts; its own configuration may lie there
+        self._foreign = folder is not None and not _is_served(self._address)
 
     @contextmanager
     def _changing(self, path: str | None, *, folder: bool = False) -> Iterator[None]:
@@ -62,7 +64,9 @@ class GuardedRepository(ArtifactRepository):  # type: ignore[misc]  # MLflow is 
         self._check(path, folder=folder, after=True)
 
     def _check(self, path: str | None, *, folder: bool, after: bool = False) -> None:
-        place = locate_files(posixpath.join(self.artifact_uri, (path or "").strip("/")))
+        if self._foreign:
+            raise _refuse(f"{self.artifact_uri!r:.200} is a folder of this server, and not its destination")
+        place = locate_files(posixpath.join(self._address, (path or "").strip("/")))
         try:
             held = find_released(place, folder=folder)
         except Exception as exc:  # whatever it is: what cannot be asked is not written
@@ -138,10 +142,53 @@ def guarded_repository(
     artifact_uri: str, tracking_uri: str | None = None, registry_uri: str | None = None
 ) -> GuardedRepository:
     """Return MLflow's repository of ``privgate:<destination>``; an MLflow error where the address is another's."""
-    repository = GuardedRepository(artifact_uri, tracking_uri, registry_uri)
-    if isinstance(repository._inner, MultipartUploadMixin):  # noqa: SLF001  ours
-        repository.__class__ = GuardedParts  # it adds methods alone
-    return repository
+    place = artifact_uri.removeprefix(SCHEME)
+    # MLflow lets no client name a folder of its server; by our scheme none may, either, nor what is read differently
+    if os.environ.get(DESTINATION) is not None and (re.search("[?#;]", place) or not _is_served(place)):
+        raise _refuse(f"{artifact_uri!r:.200} does not lie below this server's destination")
+    from mlflow.store.artifact.artifact_repository_registry import _artifact_repository_registry as registry
+
+    opening = _OPENING.set(True)
+    try:
+        return _guard(artifact_uri, registry.get_artifact_repository(place, tracking_uri, registry_uri))
+    finally:
+        _OPENING.reset(opening)
+
+
+def _guard(address: str, inner: ArtifactRepository) -> GuardedRepository:
+    kind = GuardedParts if isinstance(inner, MultipartUploadMixin) else GuardedRepository
+    return kind(address, inner)
+
+
+#: whether this thread opens what a guarded repository stands before
+_OPENING: ContextVar[bool] = ContextVar("privgate_opening", default=False)
+
+
+def guard_addresses() -> None:
+    """Let a guarded server write by no other address to its destination, nor to other folders of its machine.
+
+    A client names the location of an experiment, and MLflow opens that by a repository of its own.
+    """
+    module = sys.modules.get("mlflow.store.artifact.artifact_repository_registry")
+    registry = getattr(module, "_artifact_repository_registry", None)
+    if registry is None or hasattr(registry.get_artifact_repository, "__wrapped__"):
+        return
+    open_address = registry.get_artifact_repository
+
+    @functools.wraps(open_address)
+    def get_artifact_repository(artifact_uri: str, *args: Any, **kwargs: Any) -> Any:
+        repository, destination = open_address(artifact_uri, *args, **kwargs), os.environ.get(DESTINATION, "")
+        if _OPENING.get() or not destination.startswith(SCHEME) or isinstance(repository, GuardedRepository):
+            return repository
+        folder = getattr(repository, "artifact_dir", None)
+        place, root = locate_files(str(folder or artifact_uri)), locate_files(destination)
+        served = folder is not None or _touches(place, root) or _touches(root, place)
+        return _guard(artifact_uri, repository) if served else repository
+
+    registry.get_artifact_repository = get_artifact_repository
+
+
+guard_addresses()  # MLflow loads this module while it puts its registry of repositories together
 
 
 def locate_files(address: str) -> str:
@@ -149,23 +196,36 @@ def locate_files(address: str) -> str:
 
     Spellings that some file system tells apart may come out equal: that refuses a write too many, none too few.
     """
-    place, destination = address.removeprefix(SCHEME), os.environ.get(DESTINATION, "").removeprefix(SCHEME)
+    place, destination = address, os.environ.get(DESTINATION, "")
+    while place.startswith(SCHEME):
+        place = place.removeprefix(SCHEME)
     if place.startswith(("http:", "https:")) and _ROUTE in place:
         place = _PROXY + "/" + place.partition(_ROUTE)[2]
     if place.startswith(_PROXY):
-        place = posixpath.join(destination or _PROXY, urllib.parse.urlsplit(place).path.lstrip("/"))
+        path = urllib.parse.urlsplit(place).path.lstrip("/")
+        place = posixpath.join(destination.removeprefix(SCHEME) or _PROXY, path)
+    remote = _REMOTE.match(place)
+    if remote or place.startswith("file:"):  # a query names no other place
+        parts = urllib.parse.urlsplit(place)
+        place = f"{remote[0]}{parts.netloc}{parts.path}" if remote else parts.path
     while (decoded := urllib.parse.unquote(place)) != place:
         place = decoded
-    if place.startswith("file:"):
-        place = "/" + place.removeprefix("file:").lstrip("/")
-    if "://" not in place:
-        place = str(Path(place).resolve())
-    return posixpath.normpath(place).casefold()
+    return posixpath.normpath(place if remote else str(Path(place).resolve())).casefold()
+
+
+#: an address of another machine; what a client appends to a path is none
+_REMOTE = re.compile("(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def _touches(place: str, root: str) -> bool:
     """Whether a place is a root, or lies below it."""
     return place == root or place.startswith(root.rstrip("/") + "/")
+
+
+def _is_served(address: str) -> bool:
+    """Whether an address lies at or below this server's destination; true where this is no server."""
+    destination = os.environ.get(DESTINATION)
+    return destination is None or _touches(locate_files(address), locate_files(destination))
 
 
 def find_released(place: str, *, folder: bool) -> Held | None:
@@ -197,7 +257,10 @@ def _list_held(guard: "Guard", place: str, *, folder: bool) -> Iterator[Held]:
     """Give the versions whose files touch a place, from the registry of the configuration, else from this server's."""
 
     def touching(storage: str) -> bool:
-        root = locate_files(storage)
+        try:
+            root = _locate_stored(storage)
+        except ValueError:  # no address that anything opens, such as one with a zero byte
+            return False
         return _touches(place, root) or (folder and _touches(root, place))
 
     store = _open_registry(guard.registry_uri)
@@ -205,7 +268,11 @@ def _list_held(guard: "Guard", place: str, *, folder: bool) -> Iterator[Held]:
     yield from _ask_database(sessions, touching) if sessions is not None else _ask_server(store, guard, touching)
 
 
-@cache
+#: rows name few places, and each write asks for all of them
+_locate_stored = functools.lru_cache(1 << 16)(locate_files)
+
+
+@functools.cache
 def _open_registry(uri: str) -> Any:
     """Return a client of another server, the store of a database, or for no address the one that this server has."""
     if uri.startswith("http"):
@@ -226,15 +293,19 @@ def _open_registry(uri: str) -> Any:
 def _ask_database(sessions: Any, touching: Any) -> Iterator[Held]:
     """Give the versions of all workspaces whose files touch a place."""
     from mlflow.store.model_registry.dbmodels.models import SqlModelVersion as Version
-    from sqlalchemy import func
+    from mlflow.store.model_registry.dbmodels.models import SqlModelVersionTag as Tag
+    from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModelAlias as Alias
+    from sqlalchemy import func, or_, tuple_
 
     from privgate.guard.rows import DELETED, TAG
 
-    storage = func.coalesce(Version.storage_location, Version.source)
+    storage, row = func.coalesce(Version.storage_location, Version.source), tuple_(Version.name, Version.version)
     with sessions() as session:
-        for name, version, where in session.query(Version.name, Version.version, storage).filter(
-            Version.current_stage != DELETED
-        ):
+        signed = session.query(Tag.name, Tag.version).filter(Tag.key == TAG)
+        named = session.query(Alias.name, Alias.version)
+        held = or_(row.in_(signed), row.in_(named), Version.current_stage != "None")
+        rows = session.query(Version.name, Version.version, storage).filter(Version.current_stage != DELETED, held)
+        for name, version, where in rows:
             if not touching(str(where or "")):
                 continue
             for kept in session.query(Version).filter(Version.name == name, Version.version == version):
@@ -277,14 +348,18 @@ _SECONDS = 5.0
 _ADDRESSES: dict[tuple[str, Any], str] = {}
 
 
+#: as for other refusals: whoever repeats one fills no disk
+_refusals: list[Any] = []
+
+
 def _refuse(why: str) -> MlflowException:
+    from privgate.guard.audit_log import RefusalLimit
+    from privgate.guard.store import watch_configured
     from privgate.guard.transaction import permission_denied
 
-    message = f"privgate: {why}"
     with suppress(Exception):  # the refusal stands, whether it can be written down or not
-        from privgate.guard.store import watch_configured
-
+        _refusals[:] = _refusals or [RefusalLimit()]
         log = watch_configured().guard().audit_log
-        if log is not None:
-            log.record("refused", what="files", why=why)
-    return permission_denied(message)
+        if log is not None and (note := _refusals[0].note()) is not None:
+            log.record("refused", doing="files", why=why + note)
+    return permission_denied(f"privgate: {why}")

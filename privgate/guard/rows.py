@@ -184,9 +184,8 @@ def _compare_files(row: Row, claims: statement.Claims) -> None:
     """Recompute the digest of the stored files; only where the operator asks for it, since it reads all of them."""
     location, destination = row.storage, os.environ.get("_MLFLOW_SERVER_ARTIFACT_DESTINATION")
     if location.startswith("mlflow-artifacts:") and destination:  # which clients reach through this server
-        location = (
-            f"{destination.removeprefix('privgate:').rstrip('/')}/{urllib.parse.urlparse(location).path.lstrip('/')}"
-        )
+        path = urllib.parse.unquote(urllib.parse.urlparse(location).path)
+        location = f"{destination.removeprefix('privgate:').rstrip('/')}/{path.lstrip('/')}"
     with tempfile.TemporaryDirectory() as place:
         folder = download(location, Path(place), tracking_uri=None)
         if digest.of_manifest(all_files(folder, rows=claims.rows)) != claims.files:

@@ -133,6 +133,30 @@ def test_no_client_reads_a_folder_of_the_server_by_the_scheme(registry, name):
         assert (status, "below this server's destination" in said) == (403, True)
 
 
+@pytest.mark.parametrize(
+    "location", ["file://{released}", "{released}", "privgate:file://{released}?z=1", "file://{away}"]
+)
+def test_no_location_of_an_experiment_goes_past_the_guard(registry, guarded_folder, name, tmp_path, location):
+    version = registry.log(name)
+    registry.sign(name, version, tmp_path)
+    places = {"released": guarded_folder / "artifacts" / place_of(registry, name, version), "away": tmp_path / "away"}
+    named = location.format(**places)
+    before = [len(list(place.rglob("*"))) for place in places.values()]
+    experiment = registry.client.create_experiment(f"{name} {named}", artifact_location=named)
+    run = registry.client.create_run(experiment).info.run_id
+    status, said = send(registry, "POST", f"/ajax-api/2.0/mlflow/upload-artifact?run_uuid={run}&path=t.txt")
+    assert (status, "privgate: " in said) == (403, True)
+    assert [len(list(place.rglob("*"))) for place in places.values()] == before
+
+
+def test_an_address_that_nothing_opens_stops_nobody(registry, name):
+    registry.log(name)
+    registry.client.create_registered_model(f"{name}-odd")
+    registry.client.create_model_version(f"{name}-odd", "foo:/bar?%00", tags={TAG + ".note": "x"})
+    registry.client.set_registered_model_alias(f"{name}-odd", "other", "1")
+    assert registry.log(name, payload="more")
+
+
 @pytest.mark.parametrize(("mode", "state"), [("COMPLIANCE", "fine"), ("GOVERNANCE", "wrong"), ("", "wrong")])
 def test_the_doctor_looks_at_the_lock_of_a_bucket(monkeypatch, mode, state):
     moto = pytest.importorskip("moto", reason="moto, which stands for S3, is not installed")
