@@ -35,6 +35,17 @@ LINES = [
     ("-c ../constraints.txt", False, False),
     ("-r https://evil.net/r.txt", False, False),
     ("--config-settings x=y", False, False),
+    # of a fresh eye: all of these pip would have honoured
+    ("--pre --extra-index-url https://evil.net/simple", False, False),
+    ("-i https://pypi.org/simple/ --extra-index-url https://evil.net/simple", False, False),
+    ("--index-url https://pypi.org/simple --pre", True, True),
+    ("--only-binary :all:", True, True),
+    ("--only-binary", False, False),
+    ("# -*- coding: utf-7 -*-", False, False),
+    ("-r https://evil.net/r.txt", False, False),
+    ("-r ${HOME}/r.txt", False, False),
+    ("own @ file:/tmp/own-1-py3-none-any.whl", False, False),
+    ("-r listed.yaml", False, False),
 ]
 
 
@@ -44,6 +55,9 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "MLmodel").write_text(MLMODEL)
     (tmp_path / "other.txt").write_text("scipy\n")
     (tmp_path / "nested.txt").write_text("-r deeper.txt\n")
+    (tmp_path / "https:/evil.net").mkdir(parents=True)
+    (tmp_path / "https:/evil.net/r.txt").write_text("scipy\n")
+    (tmp_path / "listed.yaml").write_text("git+https://evil.net/x\n")
     (tmp_path / "deeper.txt").write_text("scipy\n\ngit+ssh://evil.net/name\n")
     (tmp_path / "wheels").mkdir()
     (tmp_path / "wheels/own-1-py3-none-any.whl").write_bytes(b"wheel")
@@ -52,7 +66,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("line", "unlisted", "listed"), LINES)
 def test_a_line_passes_only_where_it_names_a_usual_or_a_listed_place(folder, monkeypatch, line, unlisted, listed):
-    (folder / "requirements.txt").write_text(f"numpy\n{line}\n")
+    (folder / "requirements.txt").write_text(f"{line}\nnumpy\n")
     assert check_requirements(folder).outcome == ("passed" if unlisted else "failed")
 
     monkeypatch.setenv(VARIABLE, LISTED)
@@ -73,6 +87,18 @@ def test_a_line_passes_only_where_it_names_a_usual_or_a_listed_place(folder, mon
         ("uv.lock", 'source = { registry = "https://pypi.org/simple" }\n', ""),
         ("requirements.txt", "-r nested.txt\n", "deeper.txt, line 3: "),
         ("conda.yaml", "dependencies: [", "cannot be read"),
+        ("conda.yaml", "dependencies: 5\n", "cannot be read"),
+        ("conda.yaml", "- a\n", "cannot be read"),
+        ("conda.yaml", "variables: {PIP_INDEX_URL: x}\n", "conda.yaml, line 1: --variables"),
+        ("conda.yaml", "dependencies: ['numpy[channel=evil]']\n", "conda.yaml, line 1: channel"),
+        ("conda.yaml", "channels: [https://repo.anaconda.com/pkgs/main]\n", ""),
+        ("python_env.yaml", "dependencies: [--index-url=https://evil.net]\n", "python_env.yaml, line 1: "),
+        ("MLmodel", "flavors: {}\n", ""),
+        ("MLmodel", "", "cannot be read"),
+        ("uv.lock", 'revision = 3\nsource = {editable = "."}\no = { git = "https://evil.net" }\n', "uv.lock, line 3: "),
+        ("pyproject.toml", '[project.urls]\nurl = "https://evil.net"\n', ""),
+        ("pyproject.toml", '[project]\ndependencies = ["x @ https://evil.net/x"]\n', "pyproject.toml, line 2: "),
+        ("pyproject.toml", '[[tool.uv.index]]\nurl = "https://evil.net"\n', "pyproject.toml, line 2: "),
     ],
 )  # fmt: skip
 def test_every_file_that_is_read_when_a_model_is_served_is_looked_at(folder, file, text, says):
