@@ -200,7 +200,9 @@ def _open(inner: str, tracking_uri: str | None) -> Any:
     """Return MLflow's own store, built by its builder: asking for the store itself would wait for our own lock."""
     from mlflow.tracking._model_registry import utils
 
-    registry = utils._model_registry_store_registry  # noqa: SLF001  the only door
+    # older versions make it when they are imported
+    make = getattr(utils, "_get_store_registry", lambda: utils._model_registry_store_registry)  # noqa: SLF001  the only door
+    registry = make()
     server = sys.modules.get("mlflow.server.handlers")
     if server is not None and not inner.startswith(("http:", "https:", "databricks")):
         registry = server._model_registry_store_registry  # noqa: SLF001  ditto, of the server

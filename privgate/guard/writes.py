@@ -16,6 +16,8 @@ from privgate.registry.client import list_pages
 
 #: setting an alias of this name is how anybody asks whether a registry is guarded
 PROBE = "privgate-probe"
+#: tag by which MLflow's readers take a model or version for a prompt, and find it by no other search
+HIDING = "mlflow.prompt.is_prompt"
 
 _TRIES = 3  # in a race with other writers
 _LONGEST = 1_900  # characters of a refusal that are recorded
@@ -125,9 +127,22 @@ class GuardedWrites(Copies):
                 raise StatementError(f"it was given the protected alias {alias!r} meanwhile, which was withdrawn")
         return done
 
+    def set_registered_model_tag(self, name: str, tag: Any) -> Any:
+        """Set a tag of a model; not the one that hides what is released from MLflow's readers."""
+        write = super().set_registered_model_tag  # type: ignore[misc]  # mixin
+        if tag.key != HIDING:
+            return write(name, tag)
+        with refusing(f"tag {HIDING} of {name!r}"), transaction(self, name) as session:
+            self._privgate_hides_nothing(name, session)
+            return write(name, tag)
+
     def set_model_version_tag(self, name: str, version: str, tag: Any) -> Any:
         """Set a tag; one that claims to be a statement must be signed by a key that counts."""
         write = super().set_model_version_tag  # type: ignore[misc]  # mixin
+        if tag.key == HIDING:
+            with refusing(f"tag {HIDING} of {name!r} version {version}"), transaction(self, name) as session:
+                self._privgate_hides_nothing(name, session)  # one version hides all others
+                return write(name, version, tag)
         if tag.key != TAG:
             return write(name, version, tag)
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
@@ -138,6 +153,11 @@ class GuardedWrites(Copies):
             self._privgate_may_replace(name, str(version), tag.value, claims, session)
             self._privgate_refuse_copies(session, self._privgate_row(name, str(version))[0], tag, claims)
             return write(name, version, tag)
+
+    def _privgate_hides_nothing(self, name: str, session: Any) -> None:
+        guard = self.privgate_watch.guard()
+        if not guard.excepts(name) and (guard.protects_model(name) or self._privgate_holders(name, session)):
+            raise StatementError("readers would find no released version of it any more; withdraw that first")
 
     def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:
         """Delete a tag; not the statement of a version that is released."""

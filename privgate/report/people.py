@@ -307,7 +307,7 @@ def section(doc: ReportDocument) -> dict[str, Any]:
     figures, above = (units.figures, units.above) if units else ({}, ())
     return {
         "units": units,
-        "sensitivity": influence and influence.sensitivity,
+        "numbers": influence and influence.sensitivity,
         "coverage": influence and influence.coverage,
         "figures": [(NAMES[name], figure.quantiles, _distribution(figure)) for name, figure in figures.items()],
         "above": [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in above],

@@ -10,6 +10,7 @@ import pytest
 
 from privgate.guard.diagnosis import _look_at_lock
 from privgate.guard.signing import TAG
+from privgate.guard.writes import HIDING
 
 API = "/api/2.0/mlflow-artifacts"
 
@@ -147,6 +148,20 @@ def test_no_location_of_an_experiment_goes_past_the_guard(registry, guarded_fold
     status, said = send(registry, "POST", f"/ajax-api/2.0/mlflow/upload-artifact?run_uuid={run}&path=t.txt")
     assert (status, "privgate: " in said) == (403, True)
     assert [len(list(place.rglob("*"))) for place in places.values()] == before
+
+
+def test_no_tag_hides_a_release_from_who_looks_for_it(registry, name, tmp_path):
+    released, other = registry.log(name), registry.log(name, payload="other")
+    registry.sign(name, released, tmp_path)
+    registry.client.set_registered_model_alias(name, "production", released)
+    for api, body in (("registered-models", {}), ("model-versions", {"version": released})):
+        said = {"name": name, "key": HIDING, "value": "true", **body}
+        assert registry.post(f"/api/2.0/mlflow/{api}/set-tag", said)[0] == 403, api
+    assert registry.client.search_model_versions(f"name='{name}'")
+    said = {"name": name, "key": HIDING, "value": "true", "version": other}
+    assert registry.post("/api/2.0/mlflow/model-versions/set-tag", said)[0] == 403  # one version hides all others
+    registry.client.delete_registered_model_alias(name, "production")
+    assert registry.post("/api/2.0/mlflow/model-versions/set-tag", said)[0] == 200
 
 
 def test_an_address_that_nothing_opens_stops_nobody(registry, name):

@@ -9,7 +9,7 @@ import pytest
 
 from privgate.errors import PolicyError
 from privgate.guard import store as guard
-from privgate.guard.config import Guard, Watch
+from privgate.guard.config import Watch
 from privgate.guard.store import guarded_store as guarded
 
 ROOT_POLICIES = Path(__file__).resolve().parents[3] / "policies"
@@ -125,7 +125,6 @@ NAMES = (
     "25 an upload to a run that lies beside guard.yaml", "upload-artifact", "nothing of the guard's changes"
 )
 def test_an_upload_changes_nothing_that_the_guard_reads(registry, site, name):
-    """MLflow writes below <location>/<its own new run id>/artifacts alone, where no file of the guard's can lie."""
     (site.folder / "linked").symlink_to(site.folder)
     before = {path: path.read_bytes() for path in site.folder.glob("*.*") if path.is_file()}
     assert {site.config, site.folder / "trust.json"} <= before.keys()
@@ -144,9 +143,4 @@ def test_an_upload_changes_nothing_that_the_guard_reads(registry, site, name):
                 written.append((run_id, path))
     (site.folder / "linked").unlink()
     assert {path: path.read_bytes() for path in before} == before
-    named = {run_id: [*site.folder.rglob(f"{run_id}/artifacts/**/guard.yaml")] for run_id, _ in written}
-    assert any(named.values())  # an upload does arrive, beside the guard's files, where nothing reads it
-    own = {path.resolve() for path in Guard.load(site.config).files}
-    assert not [path for path in own if {run_id for run_id, _ in written} & set(path.parts)]
-    for run_id in named:
-        shutil.rmtree(site.folder / run_id, ignore_errors=True)
+    assert written == []  # no folder of the server but its destination takes anything

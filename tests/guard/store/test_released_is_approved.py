@@ -207,8 +207,9 @@ def test_no_statement_is_signed_for_a_target_that_is_no_name(company, tmp_path):
 def test_the_doctor_asks_what_calls_itself_a_prompt_too(company):
     version = company.registry.log("credit")
     database = f"sqlite:///{company.registry.folder}/tracking.db"
-    mlflow.MlflowClient(database, registry_uri=database).set_registered_model_alias("credit", "production", version)
-    company.client.set_registered_model_tag("credit", IS_PROMPT, "true")  # hides it from every search
+    direct = mlflow.MlflowClient(database, registry_uri=database)
+    direct.set_registered_model_alias("credit", "production", version)
+    direct.set_registered_model_tag("credit", IS_PROMPT, "true")  # hides it from every search
     assert [
         f"models:/credit/{version} as 'production' is released but does not verify" in w for w in company.wrong()
     ] == [True]
