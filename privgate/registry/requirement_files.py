@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import tomllib
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -190,7 +191,7 @@ def _refuse_option(folder: Path, line: _Line, option: str, value: str) -> str:
     if option == "--channel":
         return "" if value in _CHANNELS or _is_listed(value) else f"channel {value!r:.200} is not a usual one"
     if option == "--trusted-host":
-        listed = any(re.sub("^[a-z+]+://", "", place).startswith(value) for place in _listed())
+        listed = value in {urllib.parse.urlsplit(place).netloc for place in _listed()}
         return "" if value and listed else f"host {value!r:.200} is trusted without a certificate"
     if option in _INDEXES:
         return "" if _is_listed(value) else f"{value!r:.200} is not the usual index"

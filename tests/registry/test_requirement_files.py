@@ -19,6 +19,7 @@ LINES = [
     ("--extra-index-url https://packages.example.org/simple/../other", False, False),
     ("--extra-index-url ${INDEX}", False, False),
     ("--trusted-host packages.example.org", False, True),
+    ("--trusted-host packages", False, False),
     ("--find-links https://evil.net", False, False),
     ("-fhttps://evil.net", False, False),
     ("name @ https://evil.net/name-1.tar.gz", False, False),
