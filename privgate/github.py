@@ -99,12 +99,13 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
 
 
 def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
-    """Return what ``privgate sign`` is to be called with; it runs on a host that ran no training code.
+    """Return what ``privgate guard sign`` is to be called with; it runs on a host that ran no training code.
 
     ``InputError``: an input is missing or looks like an option.
     """
     report, policy = _input(environ, "REPORT_DIR", required=True), _input(environ, "POLICY", required=True)
-    arguments = ["sign", report, "--policy", policy, "--registry-id", _input(environ, "REGISTRY_ID", required=True)]
+    registry = _input(environ, "REGISTRY_ID", required=True)
+    arguments = ["guard", "sign", report, "--policy", policy, "--registry-id", registry]
     # what the workflow was called with, not what the report says of itself
     arguments += ["--model", _input(environ, "MODEL", required=True)]
     arguments += ["--target", _input(environ, "TARGET", required=True), "--checked-elsewhere"]
@@ -230,7 +231,7 @@ def _tell(
         },
     )
     junit = step.report_dir / "junit.xml"
-    if step.arguments[0] != "sign" and not junit.is_file():
+    if step.arguments[0] != "guard" and not junit.is_file():
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_text(_junit(code), encoding="utf-8")
     if report is None or verdict == "error":
@@ -286,7 +287,7 @@ def _escape(text: str) -> str:
 def _summary(step: WorkflowStep, report: dict[str, Any] | None, verdict: str, code: int) -> str:
     """Return the page of the run, cut at a line if it is too long."""
     page = step.report_dir / "summary.md"
-    if step.arguments[0] == "sign" and report is not None and verdict != "error":
+    if step.arguments[0] == "guard" and report is not None and verdict != "error":
         # the page beside the report is under no signature, and may be a link to what the signer alone may read
         return f"## privgate: {verdict}, signed\n\nWhy stands on the page of the audit, which is not signed.\n"
     if report is None or verdict == "error" or not page.is_file():

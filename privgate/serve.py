@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 TAG, PROBLEM_TAG, CANDIDATE = "privgate.request", "privgate.problem", "candidate"
 #: who did it, in the audit log
-BY = "privgate serve"
+BY = "privgate guard serve"
 #: seconds that a webhook's delivery may be old or ahead; bytes of it; seconds that the registry may take for one look
 WINDOW, LARGEST_BODY, PATIENCE = 300, 1 << 20, 300.0
 #: seconds until what failed is tried again, doubled each time

@@ -125,11 +125,7 @@ def _parsed(line: str, page: str) -> tuple["click.Command", list[str]]:
     words = shlex.split(line.replace("…", "x"))[1:]
     command, context = cli, click.Context(cli)
     while isinstance(command, click.Group):
-        # `privgate report FILE` is short for `privgate report render FILE`
-        name = (
-            words.pop(0) if command is cli or (words[:1] and words[0] in command.list_commands(context)) else "render"
-        )
-        command = command.get_command(context, name)
+        command = command.get_command(context, words.pop(0))
         assert command is not None, (page, line)
     return command, words
 

@@ -74,7 +74,7 @@ def main(folder: Path) -> int:
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     key, config, report = (str(folder / name) for name in ("signing-key.pem", "guard.yaml", "report"))
-    if code := run(["keys", "init", key, "--trust", str(folder / "trust.json")]):
+    if code := run(["guard", "keys", "init", key, "--trust", str(folder / "trust.json")]):
         return code
     Path(config).write_text(GUARD, encoding="utf-8")
     server, address = started(folder)
@@ -101,7 +101,8 @@ def main(folder: Path) -> int:
         ]
         if run(promote) != 6:  # approved, and nobody signed it
             return 3
-        signer = [sys.executable, "-m", "privgate", "sign", "{out}", "--policy", "{policy}", "--model", "{uri}"]
+        signer = [sys.executable, "-m", "privgate", "guard", "sign", "{out}"]
+        signer += ["--policy", "{policy}", "--model", "{uri}"]
         signer += ["--nonce", "{nonce}", "--target", "{target}", "--config", config, "--key", key, *where]
         if code := run([*promote, "--sign-command", shlex.join(signer)]):
             return code

@@ -66,7 +66,7 @@ def judged(name: str, model: Model, folder: Path, address: str) -> dict[str, Any
     ledger = ["--ledger", str(folder / "ledger"), "--report-dir", str(place), "--quiet"]
     code = privgate(["check", uri, "--policy", "release-1", *ledger, *where])
     config = ["--config", str(folder / "guard.yaml"), "--key", str(folder / "signing-key.pem")]
-    privgate(["sign", str(place), "--policy", "release-1", *config, *where])
+    privgate(["guard", "sign", str(place), "--policy", "release-1", *config, *where])
     told = json.loads((place / "report.json").read_text(encoding="utf-8"))
     worst = max((f for f in told["findings"] if f["outcome"] == told["outcome"]), key=lambda f: len(f["metric"]))
     return {
@@ -86,7 +86,7 @@ def main(folder: Path, only: list[str]) -> int:
     kept = folder / "week.jsonl"
     rows = [json.loads(line) for line in kept.read_text().splitlines()] if kept.is_file() else []
     if not (folder / "signing-key.pem").is_file():
-        privgate(["keys", "init", str(folder / "signing-key.pem"), "--trust", str(folder / "trust.json")])
+        privgate(["guard", "keys", "init", str(folder / "signing-key.pem"), "--trust", str(folder / "trust.json")])
     (folder / "guard.yaml").write_text(GUARD, encoding="utf-8")
     server, address = guarded().started(folder)
     try:

@@ -12,37 +12,64 @@ from privgate.version import __version__
 
 #: command -> (module of privgate.cli, help line); the modules import MLflow and more, so they wait
 COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("init", "Write a policy, a configuration and a CI snippet to start from."),
+    "demo": ("demo", "Run the gate on real data against a registry of its own."),
+    "explain": ("catalogue", "Explain a rule, attack, policy or word; --list names them all."),
     "check": ("check", "Judge a model version by a policy; write and attach the report."),
     "adopt": ("adopt", "Give a version without a recipe one; older versions become a new one of the same bytes."),
     "promote": ("check", "Check a model version and move an alias to it if it is approved."),
-    "report": ("report", "Render a report again from report.json alone."),
-    "compare": ("report", "Compare the reports of two model versions: rules, risk distribution, what changed."),
-    "sign": ("sign", "Sign a report: evidence and verdict statements; meant for another user than check."),
-    "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
-    "revoke": ("keys", "Let a statement count no longer: whatever was released on it no longer verifies."),
-    "serve": ("serve", "Check what asks for it in the registry, hand it to the signer, move the alias; sweep."),
-    "doctor": ("doctor", "Ask whether the registry is really guarded, and everything released verifies."),
-    "keys": ("keys", "Make, show, rotate and revoke signing keys."),
-    "list": ("catalogue", "List what a policy may name: shipped policies, rules and attacks; all else with --all."),
-    "explain": ("catalogue", "Explain a rule, engine, certificate, attack or policy."),
-    "policy": ("policy", "Lint, explain, test and compare policies."),
+    "report": ("report", "Render a report again, compare two, or list what is in use."),
     "advise": ("advise", "Find a change of one parameter of a refused model that is approved."),
-    "dp": ("dp", "Differential privacy: bounds, goals, audits and pictures."),
-    "demo": ("demo", "Run the gate on real data against a registry of its own."),
-    "init": ("init", "Write a policy, a configuration and a CI snippet to start from."),
+    "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
+    "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
+    "policy": ("policy", "Lint, explain, test and compare policies."),
+    "dp": ("dp", "Differential privacy: bounds, goals and audits."),
 }
+
+#: spelling of 0.1 -> of today; the old one works for one version, and says so
+MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("list",): ("explain", "--list"),
+    ("compare",): ("report", "--compare"),
+    **{(name,): ("guard", name) for name in ("serve", "sign", "revoke", "doctor", "keys")},
+    ("keys", "revoke"): ("guard", "revoke"),
+    ("report", "index"): ("report", "--in-use"),
+    ("policy", "list"): ("explain", "--list"),
+    ("dp", "solve"): ("dp", "bounds"),
+    ("dp", "capacity"): ("dp", "bounds", "--deletions"),
+}
+#: options of 0.1 that do nothing any more: read with their value for one version, with one warning
+GONE = ("--mode", "--precision")
 
 #: commands that train or read much: they say at once that they have begun
-LONG = ("check", "adopt", "promote", "sign", "verify", "doctor", "advise", "demo",
-        "dp audit")  # fmt: skip
+LONG = ("check", "adopt", "promote", "verify", "advise", "demo", "guard sign", "guard doctor", "dp audit")
 
-#: groups of the help page; a command in none of them stands in the last
+#: groups of the help page
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Start": ("init", "demo", "list", "explain"),
-    "Judge": ("check", "adopt", "promote", "report", "compare"),
-    "Release and verify": ("sign", "verify", "revoke", "serve", "doctor", "keys"),
-    "Prepare and improve": ("advise", "policy", "dp"),
+    "Start": ("init", "demo", "explain"),
+    "Judge": ("check", "adopt", "promote", "report", "advise"),
+    "Release and verify": ("verify", "guard"),
+    "Prepare": ("policy", "dp"),
 }
+
+
+def spell_as_today(args: list[str]) -> tuple[list[str], list[str]]:
+    """Return a command line of 0.1 in the words of today, and a sentence for each word that changed."""
+    notes = []
+    for count in (2, 1):
+        if words := MOVED.get(tuple(args[:count])):
+            notes.append(f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`")
+            args = [*words, *args[count:]]
+            break
+    kept = iter(args)
+    args = []
+    for word in kept:
+        if word.partition("=")[0] in GONE and args[:1] in (["check"], ["promote"]):
+            notes.append(f"{word.partition('=')[0]} has no effect any more, and 0.3 will not know it")
+            if "=" not in word:
+                next(kept, None)
+        else:
+            args.append(word)
+    return args, notes
 
 
 class _Lazy(click.Group):
@@ -57,16 +84,18 @@ class _Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, _ = COMMANDS[cmd_name]
-        name = {"list": "list_"}.get(cmd_name, cmd_name.replace("-", "_"))
-        found: click.Command = getattr(import_module(f"privgate.cli.{module}"), name)
-        return found
+        command: click.Command = getattr(import_module(f"privgate.cli.{module}"), cmd_name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest command when one is not known."""
+        """Read spellings of 0.1, and name the nearest command when one is not known."""
         from difflib import get_close_matches
 
+        args, notes = spell_as_today(args)
+        for note in notes:
+            click.echo(f"note: {note}", err=True)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -82,12 +111,9 @@ class _Lazy(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, group by group, without importing any of them."""
         del ctx
-        named = {name for names in GROUPS.values() for name in names}
-        others = tuple(name for name in COMMANDS if name not in named)
-        for title, names in {**GROUPS, "More": others}.items():
-            if names:
-                with formatter.section(title):
-                    formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete commands from the table, which takes no import."""
@@ -118,9 +144,9 @@ def cli(ctx: click.Context, /, **_: Any) -> None:
     def every() -> dict[str, Any]:  # imports them all
         return {known: cli.get_command(ctx, known) for known in COMMANDS}
 
-    made, used = config.defaults(name, command, os.environ, Path(), every)
-    ctx.default_map = {name: made}
-    if made.get("quiet"):  # the file may ask for it
+    settings, used = config.defaults(name, command, os.environ, Path(), every)
+    ctx.default_map = {name: settings}
+    if settings.get("quiet"):  # the file may ask for it
         console.end()
     if used:
         click.echo(f"note: from {config.source(Path())}: {', '.join(used)}", err=True)

@@ -1,4 +1,4 @@
-"""``privgate list`` and ``privgate explain``: what there is, and what it means."""
+"""``privgate explain``: what there is, and what it means."""
 
 import inspect
 import re
@@ -51,7 +51,8 @@ def entries() -> Iterator[tuple[str, str, str]]:
         avoided = f"\n\nWe do not say: {', '.join(word.instead_of)}." if word.instead_of else ""
         yield "word", word.name, word.meaning + avoided
     for name in shipped():
-        yield "policy", name, str(Policy.load(name).resolved.get("description", ""))
+        policy = Policy.load(name)
+        yield "policy", name, f"{policy.description}\n\n{policy.approves}"
 
 
 def first_line(page: str) -> str:
@@ -63,32 +64,34 @@ def first_line(page: str) -> str:
 CHOSEN = ("policy", "rule", "attack")
 
 
-@click.command(name="list")
-@click.option("--all", "every", is_flag=True, help="Also what privgate chooses: engines, certificates, words.")
-def list_(*, every: bool) -> int:
-    """List what a policy may name: shipped policies to extend, rules, and attacks."""
-    last, found = "", sorted(entries(), key=lambda e: CHOSEN.index(e[0]) if e[0] in CHOSEN else len(CHOSEN))
-    for kind, name, page in found:
+@click.command()
+@click.argument("name", nargs=-1, metavar="[NAME]")
+@click.option("--list", "lists", is_flag=True, help="List what a policy may name: shipped policies, rules and attacks.")
+@click.option("--all", "every", is_flag=True, help="With --list: also what privgate chooses, and the words of reports.")
+def explain(*, name: tuple[str, ...], lists: bool, every: bool) -> int:
+    """Explain NAME: a rule, engine, certificate, attack, shipped policy or word of a report."""
+    if lists:
+        _list(every=every)
+        return 0
+    wanted = " ".join(name)
+    pages = [(kind, page) for kind, other, page in entries() if other.casefold() == wanted.casefold()]
+    if not pages:
+        near = get_close_matches(wanted, [other for _, other, _ in entries()], n=3, cutoff=0.4)
+        hint = f"; the nearest names are {', '.join(near)}" if near else ""
+        what = f"nothing is called {wanted!r}{hint}" if name else "name what to explain"
+        raise UsageError(f"{what}; `privgate explain --list --all` shows all names")
+    for kind, page in pages:
+        click.secho(f"{wanted} ({kind})", bold=True)
+        click.echo(page.strip() + "\n")
+    return 0
+
+
+def _list(*, every: bool) -> None:
+    last = ""
+    for kind, name, page in sorted(entries(), key=lambda e: CHOSEN.index(e[0]) if e[0] in CHOSEN else len(CHOSEN)):
         if kind not in CHOSEN and not every:
             continue
         if kind != last:
             click.secho({"policy": "policies"}.get(kind, f"{kind}s"), bold=True)
             last = kind
         click.echo(textwrap.fill(first_line(page), WIDTH, initial_indent=f"  {name:<24} ", subsequent_indent=" " * 27))
-    return 0
-
-
-@click.command()
-@click.argument("name", nargs=-1, required=True, metavar="NAME")
-def explain(*, name: tuple[str, ...]) -> int:
-    """Explain NAME: a rule, engine, certificate, attack, shipped policy or word of a report."""
-    wanted = " ".join(name)
-    found = [(kind, page) for kind, other, page in entries() if other.casefold() == wanted.casefold()]
-    if not found:
-        near = get_close_matches(wanted, [other for _, other, _ in entries()], n=3, cutoff=0.4)
-        hint = f"; the nearest names are {', '.join(near)}" if near else ""
-        raise UsageError(f"nothing is called {wanted!r}{hint}; `privgate list --all` shows all names")
-    for kind, page in found:
-        click.secho(f"{wanted} ({kind})", bold=True)
-        click.echo(page.strip() + "\n")
-    return 0

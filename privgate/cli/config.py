@@ -3,7 +3,7 @@
 An option on the command line wins, then the environment, then the file: ``privgate.yaml``, or the table
 ``[tool.privgate]`` of a ``pyproject.toml``, in the working folder or the nearest folder above it. Above it, a file of
 another user does not count, and paths in the file begin at its folder. Keys are the options' names; a key that is a
-command's name holds keys for that command alone. Commands that decide what is trusted (sign, verify, serve, keys, …)
+command's name holds keys for that command alone. Commands that decide what is trusted (guard, verify)
 take no file: whoever can write to a working folder must not choose whom to trust.
 """
 
@@ -20,7 +20,9 @@ from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import UsageError
 
 #: commands that take their defaults from a file
-CONFIGURED = ("check", "promote", "advise", "report", "compare", "policy", "dp", "demo")
+CONFIGURED = ("check", "promote", "advise", "report", "policy", "dp", "demo")
+#: keys of 0.1 that do nothing any more, and a command that went
+_IGNORED = frozenset({"mode", "precision", "compare"})
 FILE = "privgate.yaml"
 #: variables of these names are no options
 _OTHER_MEANING = frozenset({"signing_key", "ledger_key", "key"})
@@ -90,7 +92,7 @@ def _from(place: Path, option: click.Option, value: str) -> str:
 def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) -> tuple[Path, dict[str, Any]]:
     path, found = _read(folder)
     known = every() if found else {}
-    allowed = {name for command in known.values() for name in _names(command)} | set(known)
+    allowed = {name for command in known.values() for name in _names(command)} | set(known) | _IGNORED
     for key in _keys(found):
         if key.replace("_", "-") not in allowed:
             near = get_close_matches(key.replace("_", "-"), allowed, n=1)

@@ -1,7 +1,7 @@
 """``privgate dp``: what a guarantee bounds, what achieves a goal, what an audit proves; no registry needed."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -20,26 +20,10 @@ CAPACITY_PRIOR = 1e-4
 ADJACENCY = click.Choice(["add_remove", "replace_one"])
 
 
-def _mechanism_options(rate: float, steps: int, sampling: str | None) -> Callable[[Any], Any]:
-    """Return a decorator that adds the options which ``_mechanism`` reads, with these defaults."""
-    drawn = click.Choice(["poisson", "fixed_size", "shuffled", "unknown"])
-    how = "How batches are drawn; needed below rate 1."
-    options = (
-        click.option("--sample-rate", default=rate, show_default=True, help="Share of the records in a step."),
-        click.option("--steps", default=steps, show_default=True, help="Number of noised steps."),
-        click.option("--sampling", type=drawn, default=sampling, show_default=True, help=how),
-        click.option(
-            "--adjacency", type=ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in."
-        ),
-        click.option("--records", default=0, help="Training size; for fixed-size batches."),
-    )
-
-    def add(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+#: what a mechanism is where no option says so: of a guarantee that is bounded, and of one that is looked for
+BOUNDED: Mapping[str, Any] = {"sample_rate": 1.0, "steps": 1, "sampling": None}
+SOLVED: Mapping[str, Any] = {"sample_rate": 0.01, "steps": 1000, "sampling": "poisson", "delta": 1e-5}
+GOALS = ("capacity", "max_accuracy", "ppv")
 
 
 @click.group()
@@ -49,27 +33,62 @@ def dp() -> None:
 
 @dp.command()
 @click.option("--epsilon", type=float, help="The guarantee, nats; recomputed from noise and steps if absent.")
-@click.option("--delta", type=float, required=True, help="0 for a pure guarantee.")
-@click.option("--prior", default=0.5, show_default=True, help="Adversary's prior probability of membership.")
+@click.option("--delta", type=float, help="0 for a pure guarantee; 1e-5 for a goal if absent.")
+@click.option("--prior", type=float, multiple=True, help="Of membership; .5 for attacks, several for deletions.")
 @click.option("--fpr", type=float, multiple=True, help="False-positive rate for TPR and positive accuracy; repeatable.")
 @click.option(
     "--inclusion",
     type=click.Choice(["independent", "fixed_size"]),
     help="How records came into the training set; independent for add_remove, fixed_size for replace_one.",
 )
-@click.option("--noise-multiplier", type=float, help="Adds the mechanism's exact trade-off curve.")
-@_mechanism_options(1.0, 1, None)
 @click.option("--keep", type=float, help="Share of a pool that training kept in secret.")
 @click.option("--loss-bound", default=1.0, show_default=True, help="Largest loss, for the generalization gap.")
+@click.option("--deletions", is_flag=True, help="Print how many deletion requests the guarantee covers instead.")
+@click.option("--rho", type=float, multiple=True, help="Least probability of not having been used; for deletions.")
+@click.option("--capacity", type=int, help="Goal: deletion requests to be covered without retraining.")
+@click.option("--max-accuracy", type=float, help="Goal: largest accuracy of any attack.")
+@click.option("--ppv", type=float, help="Goal: largest positive accuracy of any attack.")
+@click.option("--noise-multiplier", type=float, help="Adds the mechanism's exact trade-off curve.")
+@click.option("--sample-rate", type=float, help="Share of the records in a step; 1, or .01 for a goal.")
+@click.option("--steps", type=int, help="Number of noised steps; 1, or 1000 for a goal.")
+@click.option(
+    "--sampling",
+    type=click.Choice(["poisson", "fixed_size", "shuffled", "unknown"]),
+    help="How batches are drawn; needed below rate 1, poisson for a goal.",
+)
+@click.option("--adjacency", type=ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
+@click.option("--records", default=0, help="Training size; for fixed-size batches.")
 @shared.as_json
 def bounds(**o: Any) -> int:
-    """Print every bound that a guarantee puts on attacks, each with its hypotheses in words."""
+    """Print every bound that a guarantee puts on attacks, each with its hypotheses in words.
+
+    With --deletions, how many deletion requests it covers before the model must be trained again. With a goal
+    (--capacity, --max-accuracy or --ppv), the largest epsilon and the least noise that achieve it.
+    """
+    goals = [goal for goal in GOALS if o[goal] is not None]
+    if len(goals) > 1 or (goals and (o["deletions"] or o["epsilon"] is not None or o["noise_multiplier"] is not None)):
+        raise UsageError("pass one guarantee, or exactly one goal: --capacity, --max-accuracy or --ppv")
+    for name, value in (SOLVED if goals else BOUNDED).items():
+        o[name] = value if o[name] is None else o[name]
+    if o["delta"] is None:
+        raise UsageError("pass --delta, 0 for a pure guarantee")
+    if o["deletions"]:
+        return _print_deletions(o)
+    for name in ("prior", "rho", *(("fpr",) if goals else ())):
+        if len(o[name]) > 1:
+            raise UsageError(f"--{name} is asked for once here, not {len(o[name])} times")
+    o["prior"] = next(iter(o["prior"]), None)
+    return _print_goal(o) if goals else _print_bounds(o)
+
+
+def _print_bounds(o: dict[str, Any]) -> int:
     from privgate.claims.bounds import list_bounds
 
     epsilon, curve, source = _guarantee(o)
     inclusion = o["inclusion"] or ("independent" if o["adjacency"] == "add_remove" else "fixed_size")
     given = {name: o[name] for name in ("adjacency", "loss_bound", "keep")}
-    rows = list_bounds(epsilon, o["delta"], o["prior"], inclusion=inclusion, fprs=o["fpr"], curve=curve, **given)
+    prior = 0.5 if o["prior"] is None else o["prior"]
+    rows = list_bounds(epsilon, o["delta"], prior, inclusion=inclusion, fprs=o["fpr"], curve=curve, **given)
     if o["as_json"]:
         table = [row.payload() for row in rows]
         click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "source": source, "bounds": table}, indent=1))
@@ -125,22 +144,10 @@ def _print_table(rows: Sequence["GuaranteeBound"]) -> None:
         click.echo(f"  [{k}] {word}")
 
 
-@dp.command()
-@click.option("--capacity", type=int, help="Deletion requests to be covered without retraining.")
-@click.option("--rho", default=0.9, show_default=True, help="Least probability of not having been used.")
-@click.option("--max-accuracy", type=float, help="Largest accuracy of any attack.")
-@click.option("--ppv", type=float, help="Largest positive accuracy of any attack.")
-@click.option("--fpr", type=float, help="For --ppv with delta above 0: the least false-positive rate.")
-@click.option("--prior", type=float, help="Of membership: 0.5 for attacks, 0.0001 for --capacity.")
-@click.option("--delta", default=1e-5, show_default=True, help="0 for a pure guarantee.")
-@_mechanism_options(0.01, 1000, "poisson")
-@shared.as_json
-def solve(**o: Any) -> int:
-    """Print the largest epsilon, and the least noise, that achieve one goal."""
+def _print_goal(o: dict[str, Any]) -> int:
     from privgate.claims.accounting import find_noise_multiplier
 
-    if sum(o[goal] is not None for goal in ("capacity", "max_accuracy", "ppv")) != 1:
-        raise UsageError("pass exactly one goal: --capacity, --max-accuracy or --ppv")
+    o["rho"], o["fpr"] = next(iter(o["rho"]), 0.9), next(iter(o["fpr"]), None)
     epsilon, words = _goal(o)
     delta = o["delta"]
     noise = find_noise_multiplier(epsilon, delta, _mechanism(o, 1.0)) if delta > 0 else None
@@ -183,20 +190,14 @@ def _goal(o: dict[str, Any]) -> tuple[float, str]:
     return epsilon_for_capacity(o["capacity"], o["rho"], prior, delta=delta), words
 
 
-@dp.command()
-@click.option("--epsilon", type=float, required=True, help="Add/remove guarantee, nats.")
-@click.option("--delta", type=float, required=True, help="0 for a pure guarantee.")
-@click.option("--prior", type=float, multiple=True, help="Inclusion probability; repeatable; several if absent.")
-@click.option("--rho", type=float, multiple=True, help="Least probability of not having been used; repeatable.")
-@shared.as_json
-def capacity(*, epsilon: float, delta: float, prior: tuple[float, ...], rho: tuple[float, ...], as_json: bool) -> int:
-    """Print how many deletion requests a guarantee covers before the model must be trained again."""
+def _print_deletions(o: dict[str, Any]) -> int:
     from privgate.claims.capacity import RHOS, deletion_capacity, group_capacity
 
+    epsilon, delta, prior, rho = _guarantee(o)[0], o["delta"], o["prior"], o["rho"]
     priors, rhos, most_delta = prior or (0.0001, 0.001, 0.01, 0.1), rho or RHOS, 1e-5 if delta else 0.0
     found = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in rhos for p in priors}
     close = {e: group_capacity(epsilon, delta, most_epsilon=e, most_delta=most_delta).people for e in (1, 4)}
-    if as_json:
+    if o["as_json"]:
         rows = [{"rho": r, "prior": p, "capacity": people} for (r, p), people in found.items()]
         answer = {"epsilon": epsilon, "delta": delta, "capacity": rows}
         click.echo(json.dumps({**answer, "without_prior": {f"epsilon {e}": m for e, m in close.items()}}, indent=1))

@@ -1,4 +1,4 @@
-"""``privgate keys`` and ``privgate revoke``: signing keys, and letting a key or one statement count no longer."""
+"""``privgate guard keys`` and ``privgate guard revoke``: keys, and letting one or a statement count no longer."""
 
 import os
 import re
@@ -65,7 +65,7 @@ def show(*, store: Path) -> int:
 def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> int:
     """Write a new private key with the old one's roles, and retire the old one.
 
-    Until the overlap ends, sign stored evidence again: privgate sign --renew models:/name@alias.
+    Until the overlap ends, sign stored evidence again: privgate guard sign --renew models:/name@alias.
     """
     from privgate.guard import keys as truststore
     from privgate.guard import statement
@@ -83,20 +83,6 @@ def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> 
     return 0
 
 
-@keys.command("revoke")
-@click.argument("key_id")
-@_STORE
-def revoke_key(*, key_id: str, store: Path) -> int:
-    """Let nothing count any more that the key KEY_ID signed, whenever it did."""
-    from privgate.guard import keys as truststore
-    from privgate.guard import statement
-
-    held = truststore.TrustStore.load(store)
-    held.revoke(key_id, at=statement.now()).save(store)
-    click.echo(f"key {held.key(key_id).key_id} is revoked; check and sign again what rested on it")
-    return 0
-
-
 def _write_private(path: Path, content: bytes) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -109,29 +95,36 @@ def _write_private(path: Path, content: bytes) -> None:
 
 
 @click.command()
-@click.argument("what", metavar="URI|FILE|DIGEST")
+@click.argument("what", metavar="URI|FILE|DIGEST|KEY")
 @_STORE
-@click.option("--reason", required=True, help="Why; it is said wherever the statement is refused.")
+@click.option("--reason", default="", help="Why; it is said wherever the statement is refused. Not needed for a KEY.")
 @shared.tracking_uri
 def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> int:
-    """Let all that was signed about URI (models:/name/version) until now count no longer, or one statement.
+    """Let all that was signed about URI (models:/name/version) until now count no longer, or less, or more.
 
-    The one in FILE, or with the payload DIGEST: an older one about the same version would still count.
+    Less is one statement: the one in FILE, or with the payload DIGEST. More is all that a KEY ever signed, which is
+    named by as much of its id as is unique.
 
-    The guard refuses it at once, verify from now on; privgate doctor lists what is released on it. Checking and signing
-    again makes another statement, which counts.
+    The guard refuses it at once, verify from now on; privgate guard doctor lists what is released on it. Checking and
+    signing again makes another statement, which counts.
     """
     from privgate.guard import statement
     from privgate.guard.keys import TrustStore
 
     held, now, note = TrustStore.load(store), statement.now(), " ".join(reason.split())[:200]
+    if re.fullmatch("[0-9a-f]+", what) and not Path(what).exists():
+        held.revoke(what, at=now).save(store)
+        click.echo(f"key {held.key(what).key_id} is revoked; check and sign again what rested on it")
+        return 0
+    if not note:
+        raise UsageError("say why, by --reason TEXT; it is said wherever the statement is refused")
     if what.startswith("models:"):
         revoked = _version(what, tracking_uri)
         held.revoke_version(revoked, at=now, note=note).save(store)
     else:
         revoked = f"statement {_payload(what)}"
         held.revoke_statement(revoked.removeprefix("statement "), at=now, note=note).save(store)
-    click.echo(f"{revoked} is revoked in {store}; run privgate doctor to see what rested on it")
+    click.echo(f"{revoked} is revoked in {store}; run privgate guard doctor to see what rested on it")
     return 0
 
 

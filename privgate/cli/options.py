@@ -1,12 +1,11 @@
 """Options that several commands share, and turning them into a policy, a subject and a fleet."""
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import click
 
@@ -18,7 +17,7 @@ from privgate.evidence.verdict import Outcome
 from privgate.policy import Policy
 from privgate.report import formats
 from privgate.report.schema import read
-from privgate.run.run import Budget, Precision
+from privgate.run.run import Budget
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import WAYS
@@ -43,19 +42,37 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: options that most checks are called with, in this order; the others stand below them in the help
 DAILY = ("--policy", "--to", "--plan", "--advise", "--budget", "--report-dir", "--format", "--observe", "--no-attach",
-         "--config", "--sign-command", "--tracking-uri", "--jobs", "--quiet", "--help")  # fmt: skip
+         "--config", "--sign-command", "--tracking-uri", "--jobs", "--quiet", "--help", "--help-all")  # fmt: skip
 
 
 class Grouped(click.Command):
-    """A command whose help shows daily options first, and expert ones below."""
+    """A command whose help shows daily options, and all of them with ``--help-all``."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, ``--help-all`` among them."""
+        return [*super().get_params(ctx), _HELP_ALL]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write both groups."""
-        named = {p.opts[-1]: p for p in self.get_params(ctx) if isinstance(p, click.Option) and not p.hidden}
-        daily = [named.pop(name) for name in DAILY if name in named]
-        for title, own in (("Daily options", daily), ("Expert options", list(named.values()))):
+        """Write the daily options; the others below them where all are asked for."""
+        named = {p.opts[-1]: p for p in self.get_params(ctx) if isinstance(p, click.Option)}
+        groups = {"Options": [named.pop(name) for name in DAILY if name in named]}
+        if ctx.meta.get(_HELP_ALL.name):
+            groups["Expert options"] = list(named.values())
+        for title, own in groups.items():
             with formatter.section(title):
                 formatter.write_dl([record for p in own if (record := p.get_help_record(ctx)) is not None])
+
+
+def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001  click calls it so
+    if value:
+        ctx.meta[str(param.name)] = True
+        click.echo(ctx.get_help())
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help="Show every option."
+)
 
 
 @dataclass(frozen=True)
@@ -132,19 +149,6 @@ def run(command: F) -> F:
                 "--max-retrains", type=click.IntRange(min=1), default=None, help="The same as a number of trainings."
             ),
             click.option(
-                "--mode",
-                default="all",
-                hidden=True,
-                help="Without effect; another than all warns.",
-            ),
-            click.option(
-                "--precision",
-                type=click.Choice(get_args(Precision)),
-                default="full",
-                hidden=True,
-                help="Without effect; mixed warns.",
-            ),
-            click.option(
                 "--full", is_flag=True, help="Measure everybody, though the verdict is decided by the first few."
             ),
             click.option(
@@ -199,10 +203,6 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
     from privgate import registry
     from privgate.cli import outputs
 
-    if settings["mode"] != "all":
-        warnings.warn(
-            f"--mode {settings['mode']} has no effect any more: the policy says who is left out", stacklevel=1
-        )
     chosen = Policy.load(settings["policy_name"])
     if writes:
         outputs.check(settings)
@@ -211,7 +211,6 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
         budget_seconds=None if settings["budget"] is None else duration(settings["budget"]),
         shadow_models=settings["shadow_models"],
         seeds=settings["seeds"],
-        precision=settings["precision"],
         full=settings["full"],
         file_withheld=settings["file_withheld"],
     )

@@ -43,17 +43,6 @@ def lint(*, name: str, uri: str | None, tracking_uri: str | None, candidates: in
     return int(ExitCode.USAGE if strict and remarks else ExitCode.PASSED)
 
 
-@policy.command("list")
-def list_() -> int:
-    """Name the shipped policies, and for which models each can approve."""
-    from privgate.policy import problems
-
-    for name in problems.shipped():
-        found = Policy.load(name)
-        click.echo(plain(f"{name} version {found.version}: {' '.join(found.approves.split())}"))
-    return int(ExitCode.PASSED)
-
-
 @policy.command()
 @click.argument("name", shell_complete=shared.complete_policy)
 @click.argument("rule", required=False)

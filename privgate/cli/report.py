@@ -1,4 +1,4 @@
-"""``privgate report`` and ``privgate compare``: render again from JSON alone, compare versions, list what is in use."""
+"""``privgate report``: render again from JSON alone, compare versions, list what is in use."""
 
 import datetime as dt
 from html import unescape
@@ -11,64 +11,59 @@ from privgate.cli import outputs, shared
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import ExitCode, SubjectError, UsageError
 
-
-class _RenderByDefault(click.Group):
-    """``privgate report FILE`` renders; ``privgate report index`` is the only word that is no file."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands:
-            args = ["render", *args]
-        return super().resolve_command(ctx, args)
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group(cls=_RenderByDefault, options_metavar="", subcommand_metavar="SOURCE [OPTIONS] | index [OPTIONS]")
-def report() -> None:
-    """Render SOURCE (a report.json) again, or write an index of all models in use."""
+@click.command()
+@click.argument("source", metavar="[FILE|URI]", default="")
+@click.option("--html", type=_FILE, help="Write a page.")
+@click.option("--markdown", type=_FILE, help="Write the summary.")
+@click.option("--junit", type=_FILE, help="Write JUnit XML.")
+@click.option("--format", "form", type=click.Choice(shared.PRINTED), help="Print it.")
+@click.option("--compare", "old", metavar="FILE|URI", help="Compare with this report of an earlier version.")
+@click.option("--in-use", is_flag=True, help="One page over a registry: every model that has --alias; takes --html.")
+@click.option("--alias", default="production", show_default=True, help="Which versions count as in use.")
+@shared.tracking_uri
+def report(*, source: str, old: str | None, in_use: bool, alias: str, tracking_uri: str | None, **wanted: Any) -> int:
+    """Render the report of a version again; the same JSON gives the same bytes.
 
-
-@report.command(hidden=True)
-@click.argument("source", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the HTML report.")
-@click.option("--markdown", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write the summary.")
-@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write JUnit XML.")
-@click.option("--format", "form", type=click.Choice(shared.PRINTED), default=None, help="Print it instead.")
-def render(*, source: Path, html: Path | None, markdown: Path | None, junit: Path | None, form: str | None) -> int:
-    """Render SOURCE (a report.json) again; the same JSON gives the same bytes."""
+    It is a report.json, or what is attached to models:/name/version. With --compare it is the later one of two. Exit 4
+    where a report cannot be read.
+    """
     from privgate import report as rendering
+    from privgate.cli.console import plain
 
-    wanted = {"html": html, "markdown": markdown, "junit": junit}
-    if not any(wanted.values()) and form is None:
+    form, paths = wanted.pop("form"), {kind: path for kind, path in wanted.items() if path is not None}
+    if in_use == bool(source):
+        raise UsageError("name one report (a report.json, or models:/name/version), or --in-use")
+    if (in_use and set(paths) != {"html"}) or (in_use and old):
+        raise UsageError("--in-use writes one page, --html FILE, and nothing else")
+    if not (paths or form or old):
         raise UsageError("say what to write: --html FILE, --markdown FILE, --junit FILE, or --format to print it")
-    for kind, path in wanted.items():
-        if path is not None:
-            outputs.file(path, f"--{kind}")
-    document = read(source)
-    if form is not None:
+    for kind, path in paths.items():
+        outputs.file(path, f"--{kind}")
+    if in_use:
+        return _write_index(paths["html"], alias, tracking_uri)
+    document = _document(source, tracking_uri)
+    if old is not None:
+        document = rendering.compare(_document(old, tracking_uri), document)
+        for line in rendering.render(document, form or "markdown").splitlines():
+            click.echo(plain(unescape(line)))
+    elif form is not None:
         click.echo(rendering.render(document, form), nl=False)
-    for kind, path in wanted.items():
-        if path is not None:
-            path.write_text(rendering.render(document, kind), encoding="utf-8")
-            click.echo(f"wrote {path}", err=form is not None)
+    for kind, path in paths.items():
+        path.write_text(rendering.render(document, kind), encoding="utf-8")
+        click.echo(f"wrote {path}", err=form is not None)
     return 0
 
 
-@report.command()
-@click.option("--alias", default="production", show_default=True, help="Which versions count as in use.")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), required=True, help="Page to write.")
-@shared.tracking_uri
-def index(*, alias: str, html: Path, tracking_uri: str | None) -> int:
-    """Write one page over a registry: every model in use, its verdict, policy, expiry, worst unit, last check.
-
-    Exit 0, or 4 where a report cannot be read.
-    """
+def _write_index(html: Path, alias: str, tracking_uri: str | None) -> int:
+    """Write every model in use: its verdict, policy, expiry, worst person, last check."""
     from privgate import registry
     from privgate import report as rendering
     from privgate.cli.console import plain
     from privgate.report import schema
 
-    outputs.file(html, "--html")
     rows = list(registry.in_use(alias, tracking_uri=tracking_uri))
     for row in rows:
         try:
@@ -82,28 +77,6 @@ def index(*, alias: str, html: Path, tracking_uri: str | None) -> int:
     html.write_text(rendering.index(rows, now=now), encoding="utf-8")
     click.echo(f"wrote {html}: {len(rows)} models are @{alias}")
     return int(ExitCode.SUBJECT if broken else ExitCode.PASSED)
-
-
-@click.command()
-@click.argument("old")
-@click.argument("new")
-@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write it as a page.")
-@shared.tracking_uri
-def compare(*, old: str, new: str, html: Path | None, tracking_uri: str | None) -> int:
-    """Compare the reports of two versions (models:/name/3 models:/name/4) or two report.json files."""
-    from privgate import report as rendering
-    from privgate.cli.console import plain
-
-    if html is not None:
-        outputs.file(html, "--html")
-    before, after = (_document(source, tracking_uri) for source in (old, new))
-    found = rendering.compare(before, after)
-    for line in rendering.render(found, "markdown").splitlines():
-        click.echo(plain(unescape(line)))
-    if html is not None:
-        html.write_text(rendering.render(found, "html"), encoding="utf-8")
-        click.echo(f"wrote {html}")
-    return 0
 
 
 def _document(source: str, tracking_uri: str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``privgate serve``: checks that registered models ask for, without anybody waiting."""
+"""``privgate guard serve``: checks that registered models ask for, without anybody waiting."""
 
 import logging
 from pathlib import Path
@@ -84,9 +84,9 @@ def serve(
     from privgate.serve import Loop, Server, ServeSettings, make_application
 
     if sweep is not None:
-        click.echo("WARNING: --sweep went; run `privgate doctor` and `privgate verify` by a timer instead", err=True)
+        click.echo("WARNING: --sweep went; run `privgate guard doctor` and `privgate verify` by a timer", err=True)
     if lease is not None or settle is not None:
-        click.echo("WARNING: --lease and --settle went; run one `privgate serve` a registry", err=True)
+        click.echo("WARNING: --lease and --settle went; run one `privgate guard serve` a registry", err=True)
     if own := sorted(_OWN & {option.split("=")[0] for option in options}):
         raise UsageError(
             f"{', '.join(own)} is about one model and one decision, and no option of all checks of a server"

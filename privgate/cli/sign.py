@@ -1,4 +1,4 @@
-"""``privgate sign``: from a written report to signed statements; meant for another user than ``check``."""
+"""``privgate guard sign``: from a written report to signed statements; meant for another user than ``check``."""
 
 from dataclasses import replace
 from pathlib import Path

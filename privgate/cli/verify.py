@@ -19,7 +19,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--policy", "policy_name", metavar="NAME|FILE|DIGEST", help="The policy that must have been applied.")
 @click.option("--target", metavar="ALIAS", help="What it is to serve as; the URI's alias if absent.")
 @click.option("--to", type=click.Path(path_type=Path), help="Hand the verified files over in this new folder.")
-@click.option("--statement", type=_PATH, help="For a FOLDER: the verdict that privgate sign wrote (verdict.dsse.json).")
+@click.option("--statement", type=_PATH, help="For a FOLDER: the verdict that was signed (verdict.dsse.json).")
 @click.option("--model", metavar="NAME", help="For a FOLDER: the registered model it is to serve as.")
 @click.option(
     "--recompute", type=_PATH, metavar="FOLDER", help="Let theorems' limits come out again of a check's folder."

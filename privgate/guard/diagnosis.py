@@ -106,7 +106,7 @@ def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
         if end < now:
             state, text = "look", "counts no longer; remove it or rotate it"
         elif end < now + _SOON:
-            state, text = "look", f"counts only until {key.not_after}; run privgate keys rotate"
+            state, text = "look", f"counts only until {key.not_after}; run privgate guard keys rotate"
         else:
             state, text = "fine", f"counts until {key.not_after}"
         yield DoctorAnswer(state, f"key {key.key_id[:12]} {text}")

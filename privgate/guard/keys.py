@@ -276,7 +276,7 @@ def signer_from_pem(text: bytes) -> CryptoSigner:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         private = None
     if not isinstance(private, Ed25519PrivateKey):
-        raise StatementError("the signing key is no unencrypted Ed25519 private key in PEM; run privgate keys init")
+        raise StatementError("the signing key is no unencrypted Ed25519 key in PEM; run privgate guard keys init")
     return new_key(private)
 
 
@@ -329,7 +329,9 @@ def signer_from(
         return signer_from_pem(private_bytes(key_file))
     if command is not None:
         if not key_id:
-            raise UsageError("a signer command needs the id of its key; give --key-id, as privgate keys show prints it")
+            raise UsageError(
+                "a signer command needs the id of its key: --key-id, as privgate guard keys show prints it"
+            )
         return CommandSigner(command, key_id)
     held = (os.environ if environment is None else environment).get(KEY_VARIABLE)
     if not held:

@@ -205,7 +205,7 @@ def renew(uri: str, signer: AnySigner, *, policy: Policy, guard: Guard, tracking
     with answering(f"reading {uri}"):
         text = client.get_model_version(target.name, target.version).tags.get(TAG, "")
     if not text:
-        raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate sign")
+        raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate guard sign")
     before = Claims.read(Envelope.parse(text).statement)
     if before.workspace != statement.workspace():
         raise StatementError(f"the statement of {uri} is for workspace {before.workspace!r}; check and sign again")

@@ -44,7 +44,7 @@ def refusing(doing: str) -> Iterator[None]:
     except (StatementError, PrivgateError) as exc:
         raise permission_denied(
             f"privgate: {doing} refused: {exc}. "
-            "To release a version: privgate check, then privgate sign, then try again"
+            "To release a version: privgate check, then privgate guard sign, then try again"
         ) from exc
     except Exception as exc:  # whatever goes wrong in here must not let a write through
         raise permission_denied(f"privgate: {doing} refused: it could not be verified ({type(exc).__name__})") from exc

@@ -260,7 +260,7 @@ def _unknown_names(document: Document) -> Iterator[tuple[Place, str, str, str]]:
     for i, rule in enumerate(document.rules):
         attack = getattr(rule, "attack", "any")
         if attack not in known:
-            text = "any, or an attack that `privgate list` names"
+            text = "any, or an attack that `privgate explain --list` names"
             yield ("rules", i, "attack"), f"unknown attack {attack!r}", text, nearest(attack, known)
     for i, name in enumerate(document.never_waivable):
         if name not in names:

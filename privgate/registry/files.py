@@ -154,7 +154,7 @@ def _hash_at_once(one: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
 # Whoever logs a model says where its data and files lie; checker, signer and verifier read them outside any box, with
 # their own credentials. Read are the registry's own artifacts, files of this machine, and object stores at their
 # providers' addresses; anything else only if ``PRIVGATE_DATA_SOURCES`` lists what it begins with, separated by spaces.
-# Where that is set it is the whole list for training data; ``privgate serve`` sets an empty one. Reports are written to
+# Where that is set it is the whole list for training data; ``guard serve`` sets an empty one. Reports are written to
 # the registry's own artifacts alone, or to what ``PRIVGATE_ARTIFACT_PLACES`` lists. Whatever opens an address here asks
 # these lists first; nothing else in the process is watched.
 

@@ -1,21 +1,18 @@
 """The run: everything measured about one subject in one run, each thing once."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, TypeVar
 
 import numpy as np
 
 from privgate import digest
-from privgate.errors import UsageError
 from privgate.evidence import Measurement, Precondition, Request, SeedControl
 from privgate.run.needs import Need
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
 T = TypeVar("T")
-Precision = Literal["full", "mixed"]
 #: people of either side on whom attacks are tried at most: their accuracy is then known to half a per cent
 TRIALS = 20_000
 
@@ -35,33 +32,20 @@ class Budget:
     seeds : int, optional
         At least how many other seeds the released answers are compared with, where training draws. Of a recipe without
         a seed, the runs with and without each person. Chosen by the controls if absent.
-    precision : {"full", "mixed"}
-        Without effect since mixed precision is gone; "mixed" warns, and will be an error.
     full : bool
         Go on where the verdict is decided: everybody is trained without, though an enforced rule is broken already.
     file_withheld : bool
         The operator states that nobody who may ask the model can get its file: rules about it warn at worst. A guard
         accepts such a verdict only if its own table says the same.
 
-    Raises
-    ------
-    UsageError
-        The precision is not known.
     """
 
     max_retrains: int | None = None
     budget_seconds: float | None = None
     shadow_models: int = 64
     seeds: int | None = None
-    precision: Precision = "full"
     full: bool = False
     file_withheld: bool = False
-
-    def __post_init__(self) -> None:
-        if self.precision == "mixed":
-            warnings.warn("precision='mixed' has no effect any more: networks are compared in full", stacklevel=3)
-        if self.precision not in get_args(Precision):
-            raise UsageError(f"no precision {self.precision!r}; it is one of {', '.join(get_args(Precision))}")
 
 
 @dataclass(frozen=True, eq=False)

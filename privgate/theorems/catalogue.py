@@ -97,7 +97,7 @@ def _certify(theorem: Theorem, about: Units) -> Certified:
 
 def no_theorem(subject: Subject) -> str:
     """Return why no theorem is about this kind of model at all."""
-    covered = "`privgate list --all` names those that have one"
+    covered = "`privgate explain --list --all` names those that have one"
     if not subject.recipe.is_estimator:
         return f"the recipe is a function, and what it trains is not known; a theorem is about an estimator; {covered}"
     if subject.recipe.payload["predict"] is not None:

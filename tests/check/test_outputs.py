@@ -80,11 +80,11 @@ def test_a_file_that_can_be_written_keeps_what_it_holds(taken):
     [
         ["demo", "--folder", "taken/demo"],
         ["report", "report.json", "--html", "taken/page.html"],
-        ["report", "index", "--html", "taken/page.html"],
-        ["compare", "a.json", "b.json", "--html", "taken/page.html"],
-        ["keys", "init", "key.pem", "--trust", "taken/trust.json"],
+        ["report", "--in-use", "--html", "taken/page.html"],
+        ["report", "b.json", "--compare", "a.json", "--html", "taken/page.html"],
+        ["guard", "keys", "init", "key.pem", "--trust", "taken/trust.json"],
     ],
-    ids=lambda a: " ".join(a[:2]),
+    ids=lambda a: " ".join(a[:3]),
 )
 def test_every_command_that_writes_says_it(taken, capsys, arguments):
     assert "Not a directory" in said(capsys, arguments)

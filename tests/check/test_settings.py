@@ -24,7 +24,7 @@ def here(tmp_path, monkeypatch):
 
 
 def commands():
-    context = cli.make_context("privgate", ["list"], resilient_parsing=True)
+    context = cli.make_context("privgate", ["explain"], resilient_parsing=True)
     return {name: cli.get_command(context, name) for name in COMMANDS}
 
 
@@ -54,7 +54,7 @@ def test_every_option_has_a_variable(name):
 
 
 def test_the_line_wins_over_the_environment_and_that_over_the_file(capsys, monkeypatch):
-    Path("privgate.yaml").write_text("policy: from-file\ncheck: {precision: full}\n")
+    Path("privgate.yaml").write_text("policy: from-file\ncheck: {full: true}\n")
     command = ["check", "models:/a/1"]
 
     assert run(command) == 2
@@ -65,7 +65,7 @@ def test_the_line_wins_over_the_environment_and_that_over_the_file(capsys, monke
     assert run([*command, "--policy", "from-line"]) == 2
     error = capsys.readouterr().err
     assert "from-line" in error
-    assert error.splitlines()[1].startswith("note: from privgate.yaml: policy, precision")
+    assert error.splitlines()[1].startswith("note: from privgate.yaml: policy, full")
 
 
 def test_the_nearest_file_above_counts_and_its_paths_begin_at_its_folder(capsys, monkeypatch, here):
@@ -132,7 +132,7 @@ def test_a_file_with_a_mistake_is_refused_in_a_sentence(capsys, text, words):
     assert "Traceback" not in error
 
 
-@pytest.mark.parametrize("name", ["sign", "verify", "serve", "revoke", "keys", "doctor"])
+@pytest.mark.parametrize("name", ["guard", "verify"])
 def test_a_working_folder_never_chooses_whom_to_trust(name):
     """A stranger's repository may hold a file: it must not accept advisory statements or leave out the box."""
     Path("privgate.yaml").write_text("accept-advisory: true\nwithout-isolation: true\ntrust: mine.json\n")
@@ -180,11 +180,41 @@ def completed(*words):
 def test_a_shell_completes_commands_and_policies():
     Path("own.yaml").write_text("x")
 
-    assert completed("re") == ["report", "revoke"]
+    assert completed("re") == ["report"]
     assert set(completed("check", "--policy", "")) == {*shipped(), "own.yaml"}
     assert completed("check", "--policy", "dtp") == [n for n in shipped() if n.startswith("dtp")]
     assert "strict" in completed("policy", "lint", "s")
     assert "none" in completed("check", "--isolation", "n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("dp capacity --epsilon 1 --delta 0 --json", "dp bounds --deletions --epsilon 1 --delta 0 --json"),
+                     ("dp solve --max-accuracy 0.6 --delta 0", "dp bounds --max-accuracy 0.6 --delta 0"),
+                     ("list", "explain --list"), ("policy list", "explain --list"),
+                     ("sign . --policy dtp-1", "guard sign . --policy dtp-1"),
+                     ("compare a b", "report b --compare a"),
+                     ("check models:/a/1 --mode all --precision=full --policy no", "check models:/a/1 --policy no")]
+)  # fmt: skip
+def test_a_spelling_of_before_works_and_says_what_it_is_called_now(capsys, old, new):
+    code, shown = run(new.split()), capsys.readouterr()
+    assert run(old.split()) == code
+    again = capsys.readouterr()
+    assert again.out == shown.out
+    notes = [line for line in again.err.splitlines() if line.startswith("note: ")]
+    assert len(notes) == (2 if "--mode" in old else 1)
+    assert [line for line in again.err.splitlines() if line not in notes] == shown.err.splitlines()
+
+
+@pytest.mark.parametrize("name", ["check", "promote"])
+def test_help_shows_daily_options_and_all_of_them_when_asked(capsys, name):
+    def options(flag):
+        assert run([name, flag]) == 0
+        return re.findall(r"^  (?:-h, )?(--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE)
+
+    daily, every = options("--help"), options("--help-all")
+    assert len(daily) <= 15
+    assert set(daily) < set(every)
+    assert {"--shadow-models", "--isolation"} <= {*every} - {*daily}
 
 
 def test_help_shows_every_command_once_in_a_group(capsys):

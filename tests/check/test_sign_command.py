@@ -71,7 +71,7 @@ def test_without_a_signer_an_approval_stays_one_and_says_what_is_missing(guarded
     assert run(PROMOTE) == ExitCode.UNSIGNED
     said = capsys.readouterr().err
     assert "approved, not promoted" in said
-    assert "privgate sign privgate-report --policy release-1 --config guard.yaml --model models:/credit/3" in said
+    assert "privgate guard sign privgate-report --policy release-1 --config guard.yaml --model models:/credit/3" in said
     guarded.statement.write_text("signed elsewhere")
     assert run(PROMOTE) == 0
 
@@ -89,7 +89,7 @@ def test_a_refusal_is_never_handed_to_the_signer(guarded):
 
 
 def test_a_signer_is_told_what_to_sign_or_refused(guarded, capsys):
-    assert run([*PROMOTE, "--sign-command", "privgate sign out"]) == 2
+    assert run([*PROMOTE, "--sign-command", "privgate guard sign out"]) == 2
     assert "{uri} and {nonce}" in capsys.readouterr().err
 
 

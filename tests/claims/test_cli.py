@@ -59,10 +59,10 @@ def test_the_exact_curve_is_tighter_than_epsilon_delta():
         ["bounds", "--epsilon", "1", "--delta", "0", "--prior", "0"],
         ["bounds", "--noise-multiplier", "1", "--sample-rate", "0.1", "--steps", "5", "--delta", "1e-5"],
         ["bounds", "--epsilon", "1", "--delta", "0", "--adjacency", "replace_one", "--inclusion", "independent"],
-        ["solve"],
-        ["solve", "--capacity", "10", "--max-accuracy", "0.6"],
-        ["solve", "--ppv", "0.9"],
-        ["solve", "--capacity", "100", "--rho", "0.9", "--prior", "0.5"],
+        ["bounds"],
+        ["bounds", "--capacity", "10", "--max-accuracy", "0.6"],
+        ["bounds", "--ppv", "0.9"],
+        ["bounds", "--capacity", "100", "--rho", "0.9", "--prior", "0.5"],
         ["audit", "nowhere:fit", "--data", "nowhere:data", "--delta", "0", "--adjacency", "add_remove"],
     ],
 )
@@ -73,20 +73,22 @@ def test_calls_that_cannot_be_answered_end_with_code_2(arguments, capsys):
 
 
 def test_solve_answers_each_goal():
-    assert "epsilon           2.2438" in call("solve", "--capacity", "100", "--rho", "0.9")
-    answer = json.loads(call("solve", "--max-accuracy", "0.6", "--delta", "0", "--json"))
+    assert "epsilon           2.2438" in call("bounds", "--capacity", "100", "--rho", "0.9")
+    answer = json.loads(call("bounds", "--max-accuracy", "0.6", "--delta", "0", "--json"))
     assert answer["epsilon"] == pytest.approx(0.405465, abs=1e-6)
     assert answer["noise_multiplier"] is None
-    answer = json.loads(call("solve", "--ppv", "0.75", "--prior", "0.1", "--delta", "0", "--json"))
+    answer = json.loads(call("bounds", "--ppv", "0.75", "--prior", "0.1", "--delta", "0", "--json"))
     assert answer["epsilon"] == pytest.approx(3.296, abs=5e-4)
-    noisy = json.loads(call("solve", "--max-accuracy", "0.75", "--sample-rate", "0.05", "--steps", "50", "--json"))
+    noisy = json.loads(call("bounds", "--max-accuracy", "0.75", "--sample-rate", "0.05", "--steps", "50", "--json"))
     assert noisy["noise_multiplier"] > 0.3
 
 
 def test_capacity_prints_the_reference_table():
-    text = call("capacity", "--epsilon", "1", "--delta", "0", "--prior", "0.001", "--rho", "0.9", "--rho", "0.5")
+    text = call(
+        "bounds", "--deletions", "--epsilon", "1", "--delta", "0", "--prior", "0.001", "--rho", "0.9", "--rho", "0.5"
+    )
     assert [line.split() for line in text.splitlines()[5:7]] == [["0.9", "38"], ["0.5", "255"]]
     assert "4 stay within epsilon 4 of a model that never saw them" in text
-    rows = json.loads(call("capacity", "--epsilon", "1", "--delta", "1e-6", "--json"))["capacity"]
+    rows = json.loads(call("bounds", "--deletions", "--epsilon", "1", "--delta", "1e-6", "--json"))["capacity"]
     assert len(rows) == 20
-    assert "no statement holds for all" in call("capacity", "--epsilon", "1", "--delta", "1e-6")
+    assert "no statement holds for all" in call("bounds", "--deletions", "--epsilon", "1", "--delta", "1e-6")

@@ -167,7 +167,7 @@ def test_every_argument_is_an_option_of_the_command():
     assert set(github._VALUES.values()) | {"--policy", "--report-dir", "--quiet", "--observe", "--no-attach"} <= known
     promote = {o for p in cli.get_command(None, "promote").params for o in p.opts}
     assert set(github._VALUES.values()) | {"--to", "--policy", "--report-dir", "--quiet", "--observe"} <= promote
-    sign = {o for p in cli.get_command(None, "sign").params for o in p.opts}
+    sign = {o for p in cli.get_command(None, "guard").commands["sign"].params for o in p.opts}
     assert {"--policy", "--registry-id", "--model", "--target", "--checked-elsewhere", "--tracking-uri"} <= sign
 
 
@@ -296,7 +296,7 @@ def test_signing_names_the_registry_and_the_target_and_hands_out_the_statement(t
 
     assert ended == 0
     assert seen == [
-        "sign", str(tmp_path), "--policy", "dtp-1", "--registry-id", "prod", "--model", "models:/credit/3",
+        "guard", "sign", str(tmp_path), "--policy", "dtp-1", "--registry-id", "prod", "--model", "models:/credit/3",
         "--target", "credit@production",
         "--checked-elsewhere",
     ]  # fmt: skip

@@ -231,7 +231,7 @@ def test_columns_may_be_named_by_a_selector():
 @pytest.mark.parametrize(
     ("recipe", "said"),
     [
-        (Recipe(KNeighborsClassifier()), "KNeighborsClassifier; `privgate list --all`"),
+        (Recipe(KNeighborsClassifier()), "KNeighborsClassifier; `privgate explain --list --all`"),
         (Recipe(make_pipeline(FixedScaler({"x": (-3, 3), "more": (0, 1)}), KNeighborsClassifier())), "KNeighborsClass"),
         (Recipe(as_a_function), "the recipe is a function"),
         (Recipe(EXACT, predict=refits), "something else than predict_proba"),

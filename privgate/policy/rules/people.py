@@ -236,8 +236,8 @@ class Dtp(LeaveOneOutRule):
                 return "of whoever was not left out nothing is known here: check without --max-retrains and --budget"
             return (
                 "no certificate limits every answer of this model for every person: declare the domain, take a model "
-                "that a certificate covers (`privgate list --all`), train in `privgate.models.Sharded`, or judge by "
-                "share-1 or release-1"
+                "that a certificate covers (`privgate explain --list --all`), train in `privgate.models.Sharded`, or "
+                "judge by share-1 or release-1"
             )
         return super().advice(measurement, outcome)
 

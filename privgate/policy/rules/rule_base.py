@@ -72,7 +72,7 @@ _STEPS: Mapping[str, str] = {
     "claim": "claim differential privacy, dp=Claim(...), and train by Opacus or diffprivlib, which reruns show; "
     f"{_AGAIN}",
     "guarantee": f"mend what the message names, in the training or in its Claim(...); {_AGAIN}",
-    "isolation": "ask whoever runs this host to let bubblewrap make namespaces (`privgate doctor` says how)",
+    "isolation": "ask whoever runs this host to let bubblewrap make namespaces (`privgate guard doctor` says how)",
     "error": f"provide what the message names here, pass it in params=…, or declare network=True; {_AGAIN}",
     "place": "ask whoever runs this host to mend what the message names; then check again",
 }

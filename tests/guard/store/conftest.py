@@ -134,7 +134,7 @@ class Registry:
         return text
 
     def release(self, name, version, tmp_path, **changes):
-        """Sign as privgate sign does: verdict in the tag, report and evidence with the model's run."""
+        """Sign as privgate guard sign does: verdict in the tag, report and evidence with the model's run."""
         report = b'{"report": "of the test"}'
         claims = self.claims(name, version, tmp_path, report=statement.payload_digest(report), **changes)
         evidence = seal(claims.evidence_statement({"findings": []}, self.files(claims.storage)), self.site.signer)

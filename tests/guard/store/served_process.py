@@ -1,4 +1,4 @@
-"""``privgate serve`` as a process, with a signer command that is another program."""
+"""``privgate guard serve`` as a process, with a signer command that is another program."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ SECRET = b"a secret of this test alone"
 
 
 class Served:
-    """A running ``privgate serve``."""
+    """A running ``privgate guard serve``."""
 
     def __init__(self, process, address, log):
         self.process, self.address, self.log = process, address, log
@@ -38,7 +38,7 @@ class Served:
 
 @contextlib.contextmanager
 def serving(registry, folder, *options, sign=True, wait=True):
-    """Run ``privgate serve`` with a signer command that is another program."""
+    """Run ``privgate guard serve`` with a signer command that is another program."""
     folder.mkdir(exist_ok=True)
     key = folder / "key.pem"
     key.write_bytes(registry.site.signer.private_bytes)
@@ -49,7 +49,7 @@ def serving(registry, folder, *options, sign=True, wait=True):
     port = registry.free_port()
     config, where = str(registry.site.config), registry.address
     signer = (
-        f"{sys.executable} -m privgate sign {{out}} --model={{uri}} --nonce={{nonce}} "
+        f"{sys.executable} -m privgate guard sign {{out}} --model={{uri}} --nonce={{nonce}} "
         f"--policy {{policy}} --target={{target}} --config {config} "
         f"--key {key} --checked-elsewhere --tracking-uri {where}"
     )
@@ -90,7 +90,7 @@ def until(holds, *served, seconds=200):
         if holds():
             return
         if ended:
-            why = f"privgate serve ended with {ended[0].process.returncode}"
+            why = f"privgate guard serve ended with {ended[0].process.returncode}"
             break
         time.sleep(0.3)
     pytest.fail(f"{why}:\n" + "\n".join(s.log.read_text(errors="replace")[-3000:] for s in served))

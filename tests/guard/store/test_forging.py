@@ -1,4 +1,4 @@
-"""What untrusted code and recipes reach while ``privgate serve`` runs with a signer: nothing but their own numbers."""
+"""What untrusted recipes reach while ``privgate guard serve`` runs with a signer: nothing but their own numbers."""
 
 import contextlib
 import json

@@ -145,7 +145,7 @@ def test_editors_and_readers_do_their_work(world, tmp_path, monkeypatch):
     said = {"name": world.good, "version": "1", "key": TAG, "value": world.text}
     assert ask(world, "editor", "model-versions/set-tag", **said) == 200
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "editor")
-    world.release(world.good, "1", tmp_path, levels=("PRIVGATE_AGAIN",))  # as privgate sign writes it
+    world.release(world.good, "1", tmp_path, levels=("PRIVGATE_AGAIN",))  # as privgate guard sign writes it
     guard = Guard.load(world.site.config)
     for who in ("reader", "editor", "admin"):
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", who)

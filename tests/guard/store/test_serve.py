@@ -1,4 +1,4 @@
-"""``privgate serve`` as the process an operator starts, beside a real guarded server."""
+"""``privgate guard serve`` as the process an operator starts, beside a real guarded server."""
 
 import contextlib
 import os

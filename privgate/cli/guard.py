@@ -1,17 +1,24 @@
-"""``privgate doctor``: is the registry really guarded, and does everything in production verify."""
+"""``privgate guard``: what runs beside a guarded registry."""
 
 from pathlib import Path
 
 import click
 
-from privgate.cli import shared
+from privgate.cli import keys, shared
 from privgate.cli.console import plain
+from privgate.cli.serve import serve
+from privgate.cli.sign import sign
 from privgate.errors import ExitCode
 
 _MARKS = {"fine": "+", "look": "!", "wrong": "x"}
 
 
-@click.command()
+@click.group()
+def guard() -> None:
+    """Guard a registry: check what asks for it, sign, revoke, and ask whether all is well."""
+
+
+@guard.command()
 @click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
 @shared.tracking_uri
 def doctor(*, config: Path, tracking_uri: str | None) -> int:
@@ -25,3 +32,7 @@ def doctor(*, config: Path, tracking_uri: str | None) -> int:
         click.echo(f"{_MARKS[answer.state]} {plain(answer.text)}")
     click.echo("nothing is wrong" if not wrong else f"{wrong} things are wrong")
     return int(ExitCode.SUBJECT if wrong else ExitCode.PASSED)
+
+
+for _command in (serve, sign, keys.revoke, keys.keys):
+    guard.add_command(_command)
