@@ -160,7 +160,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     drawn = DRAWN & set(item.path.parts[len(TESTS.parts) :])
     with pytest.MonkeyPatch.context() as patch:
         if not any(map(item.get_closest_marker, ("outside", "boxed"))):
-            patch.setattr(bubblewrap, "found", _no_box)
+            patch.setattr(bubblewrap, "find_bubblewrap", _no_box)
         if not drawn:
             patch.setattr(Drawing, "__exit__", functools.partialmethod(_unfitted, fitted=Drawing.__exit__))
         return (yield)

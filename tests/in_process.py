@@ -44,7 +44,7 @@ class InProcess(Fleet):
         if self.calls in self.fail:
             return Answer(np.zeros((0, 0)), problem="killed by the test")
         X, y = subject.data.pool()
-        records, labels = Rows(X, y, subject.data.n, subject.classes).of(fit)
+        records, labels = Rows(X, y, subject.data.n, subject.classes).select(fit)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -89,7 +89,7 @@ def test_every_ending_has_its_own_code():
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 0.1])
 def test_measurements_and_findings_survive_json_with_infinities(number):
-    request = Request.of("dtp", aggregate="max", q=None)
+    request = Request.build("dtp", aggregate="max", q=None)
     measured = Measurement(request, number, number, number, behind=BehindInfluence(unseen=number), assumptions=("x",))
     found = Finding("r", "t", Outcome.FAILED, "m", value=number, high=number)
 
@@ -102,7 +102,7 @@ def test_measurements_and_findings_survive_json_with_infinities(number):
 
 
 def test_evidence_survives_json_without_its_table():
-    request = Request.of("pdtp", aggregate="quantile", q=0.9)
+    request = Request.build("pdtp", aggregate="quantile", q=0.9)
     evidence = Evidence(
         {"name": "m", "score": np.float64(2)},
         (Precondition("reproduces", "passed", "it does", {"worst": float("inf")}),),
@@ -123,7 +123,7 @@ def test_evidence_survives_json_without_its_table():
 
 
 def stored(**more):
-    request = Request.of("pdtp", aggregate="max")
+    request = Request.build("pdtp", aggregate="max")
     number = Measurement(request, 1.0, 1.0, 1.0, n=3, population=3, behind=BehindInfluence(paired_seeds=2))
     found = Evidence({"name": "m"}, (), {request: number}).payload()
     return found | more
@@ -158,9 +158,9 @@ def test_evidence_that_nobody_wrote_so_is_refused_in_one_sentence(payload, words
 def test_what_stands_behind_a_number_speaks_of_its_own_question_only():
     foreign = BehindInfluence(paired_seeds=75)
 
-    assert BehindMembership.of(foreign).shadow_models == 0
-    assert BehindInfluence.of(None).paired_seeds == 0
-    assert BehindInfluence.of(foreign) is foreign
+    assert BehindMembership.read(foreign).shadow_models == 0
+    assert BehindInfluence.read(None).paired_seeds == 0
+    assert BehindInfluence.read(foreign) is foreign
     assert foreign.payload() == {"paired_seeds": 75}
 
 
@@ -172,9 +172,9 @@ def test_parts_of_the_evidence_are_not_changed_afterwards(field):
 
 
 def test_equal_requests_are_one_request():
-    assert Request.of("a", x=1, y=2) == Request.of("a", y=2, x=1)
-    assert Request.of("a", x=1).key != Request.of("a", x=2).key
-    assert Request.of("a", x=1).option("y", 7) == 7
+    assert Request.build("a", x=1, y=2) == Request.build("a", y=2, x=1)
+    assert Request.build("a", x=1).key != Request.build("a", x=2).key
+    assert Request.build("a", x=1).option("y", 7) == 7
 
 
 # -- in Python and in a notebook --------------------------------------------------------------------------------------

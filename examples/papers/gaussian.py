@@ -71,7 +71,7 @@ def oracle(r: float, rng: Generator) -> list[Row]:
     words = {"error_densities": "both deviations known", "error_threshold": "sigma_S known"}
     made = []
     for name, published in due.items():
-        found = Decisions.of(BY_NAME[name].scores(signals, rng) > 0, members).advantage
+        found = Decisions.from_flags(BY_NAME[name].scores(signals, rng) > 0, members).advantage
         made.append(_row(f"sigma_D / sigma_S = {r:g}, {words[name]}: advantage", published, float(found)))
     return made
 

@@ -44,7 +44,7 @@ def accuracies(made: Trained, name: str, rng: Generator) -> tuple[roc.Decisions,
     live = ~np.isnan(scores).any(axis=1)
     fired = scores[live] >= rotated.threshold_of(attack, scores[live], made.masks[live])
     per_record = (fired == made.masks[live]).mean(axis=0)
-    decisions = roc.Decisions.of(fired.ravel(), made.masks[live].ravel())
+    decisions = roc.Decisions.from_flags(fired.ravel(), made.masks[live].ravel())
     return decisions, per_record, roc.auc(scores[live].ravel(), made.masks[live].ravel())
 
 

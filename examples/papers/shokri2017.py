@@ -50,7 +50,7 @@ def attack(target: Answered, shadow: Answered, rng: Generator) -> tuple[Decision
     ``shadow`` is about the adversary's own records; records of a class that he has no data of are called non-members.
     """
     scores = judged(target, shadow, rng)
-    return Decisions.of(scores > 0, target.inside), roc.auc(scores, target.inside)
+    return Decisions.from_flags(scores > 0, target.inside), roc.auc(scores, target.inside)
 
 
 def judged(target: Answered, shadow: Answered, rng: Generator) -> Float:
@@ -90,7 +90,7 @@ def experiment(
     decisions, area = attack(Answered(target, data.y[both], members), Answered(shadow, data.y[rest], inside), rng)
     right = target.argmax(axis=1) == data.y[both]
     loss = -target[np.arange(2 * each), data.y[both]]
-    one_query = Decisions.of(loss <= loss[members].mean(), members)
+    one_query = Decisions.from_flags(loss <= loss[members].mean(), members)
     return (
         Row("training accuracy", None, float(right[members].mean())),
         Row("test accuracy", None, float(right[~members].mean())),

@@ -69,7 +69,7 @@ def attacked(data: Data, each: int, fleet: Fleet | None, rng: Generator) -> Atta
         return np.where(total > 0, np.bincount(y[among & value], minlength=k) / np.maximum(total, 1), np.nan)
 
     share = np.bincount(y[inside], minlength=k) / each
-    return Attacked(log_p, right, inside, Decisions.of(fired, inside), by_class(inside, fired),
+    return Attacked(log_p, right, inside, Decisions.from_flags(fired, inside), by_class(inside, fired),
                     by_class(right, inside) - by_class(right, ~inside), share)  # fmt: skip
 
 

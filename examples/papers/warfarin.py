@@ -99,7 +99,7 @@ def figures(
     found["ARO stability (Definition 1)"] = aro_stability(make, X, y, members, rng)
     for adversary in ("error_threshold", "error_densities"):
         decided = BY_NAME[adversary].scores(signals, rng) > 0
-        found[f"Adversary 2, {adversary}: advantage"] = Decisions.of(decided, members).advantage
+        found[f"Adversary 2, {adversary}: advantage"] = Decisions.from_flags(decided, members).advantage
     columns = np.arange(X.shape[1])[data.genes]
     truth = X[:, columns].argmax(axis=1)
     # Definition 6: a simulator who knows people, and no model; the best of two stands for the best there is

@@ -83,7 +83,7 @@ def run_table_1(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
         for name, figure in zip(("yeom_threshold", "shokri"), published, strict=True):
             scores = BY_NAME[name].scores(signals, np.random.default_rng(0))
             fired = scores > (BY_NAME[name].cut or 0.0)
-            d = Decisions.of(fired, members)
+            d = Decisions.from_flags(fired, members)
             queries = "one query, no shadow model" if name == "yeom_threshold" else f"{SHADOWS} shadow models"
             rows += [
                 Row(f"{name}: precision", figure, d.precision, queries),

@@ -82,7 +82,7 @@ def figure_2c(say: Callable[[str], None]) -> Table:
         inside = rng.permutation(len(y)) < len(y) // 2
         loss = -train_cnn(digits.images / 16.0, y, inside, seed=epochs, epochs=epochs)[np.arange(len(y)), y]
         ratio = float(np.sqrt(np.mean(loss[~inside] ** 2) / np.mean(loss[inside] ** 2)))
-        advantage = float(Decisions.of(loss <= loss[inside].mean(), inside).advantage)
+        advantage = float(Decisions.from_flags(loss <= loss[inside].mean(), inside).advantage)
         points.append((ratio, advantage))
         what = f"{noise:.0%} of labels replaced, {epochs} epochs: ratio {ratio:.3g}: advantage"
         rows.append(Row(what, None, advantage, due=theorem_3(ratio) if ratio > 1 else None))

@@ -88,7 +88,7 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     subject, data, recipe = run.subject, run.subject.data, run.subject.recipe.payload
     controls = [*subject.detail.get("preconditions", ()), *check_data(data), *_check_candidates(data)]
     controls += [check_people(policy, subject), *policy.check_data(data)]
-    if why := subject.recipe.asked(data.y):
+    if why := subject.recipe.unclear_task(data.y):
         controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
     if recipe["dp"] is not None and recipe["seed"] is not None:
         message = (

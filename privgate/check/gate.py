@@ -131,7 +131,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     planned = None
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
-            run.once(_note_first_steps)
+            run.compute(_note_first_steps)
         planned, said = planning.make(run, asked)
         for sentence in said:
             tell(sentence)
@@ -142,7 +142,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     measurements = {request: measured[request] for request in requests}
     attacks = attack_measures.part(run, against_pdtp(run))
     people = published.find_table(run)
-    records, kept = ({}, ()) if people is None else (dict(run.once(people.list_people)), people.list_cases(run))
+    records, kept = ({}, ()) if people is None else (dict(run.compute(people.list_people)), people.list_cases(run))
     about_influence = published.describe_influence(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
     run, more = (run, []) if stopped else preconditions.last(run, measurements)
@@ -159,7 +159,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         claims=about_claims,
         artifact=file.look_if_needed(run),
         attributes=sensitive.part(run),
-        robust=run.once(distance.part),
+        robust=run.compute(distance.part),
     )
 
 
@@ -184,9 +184,9 @@ def _warnings(run: Run) -> Iterator[str]:
 
 def against_pdtp(run: Run) -> AgainstPdtp | None:
     """Return attacks set against PDTP, where both were measured."""
-    if not run.made(boards.make_board) or not run.made(person_table.list_people):
+    if not run.has_computed(boards.make_board) or not run.has_computed(person_table.list_people):
         return None
-    return rotated.against_pdtp(run.once(boards.make_board), run.once(person_table.list_people))
+    return rotated.against_pdtp(run.compute(boards.make_board), run.compute(person_table.list_people))
 
 
 def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:

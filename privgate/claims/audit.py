@@ -155,7 +155,7 @@ def measure_lower_bound(run: Run, request: Request) -> Measurement:
         raise MeasurementError("the recipe states no differential-privacy claim to audit")
     delta, confidence = request.option("delta"), float(request.option("confidence"))
     audit = audit_claim(run, claim, delta=float(claim.delta or 0.0 if delta is None else delta), confidence=confidence)
-    notes, many = run.once(start_notes), audit.many_runs
+    notes, many = run.compute(start_notes), audit.many_runs
     notes.audit = audit
     notes.facts["Audit"] = (
         f"epsilon at least {audit.epsilon:.4g} (confidence {confidence:g}, {audit.trainings} trainings); "

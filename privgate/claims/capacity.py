@@ -128,7 +128,7 @@ def count_deletions(run: Run, request: Request) -> Measurement:
             r: _choose_largest([deletion_capacity(e, prior, r, delta=d) for e, d in guarantees])
             for r in sorted({*RHOS, rho})
         }
-        run.once(start_notes).deletion = tuple(
+        run.compute(start_notes).deletion = tuple(
             DeletionRow(rho=r, prior=prior, capacity=c.people, failure=c.failure) for r, c in capacities.items()
         )
         capacity = capacities[rho]

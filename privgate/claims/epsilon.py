@@ -70,7 +70,7 @@ def _list_unseen(run: Run, basis: GuaranteeBasis) -> tuple[str, ...]:
 
 
 def _note_facts(run: Run, basis: GuaranteeBasis, recomputed: str) -> None:
-    seen, facts = basis.observation, run.once(start_notes).facts
+    seen, facts = basis.observation, run.compute(start_notes).facts
     if seen is None:
         facts["Observed"] = "nothing: DECLARED ONLY, accepted by the policy"
     elif not basis.opacus:
@@ -97,7 +97,7 @@ def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:
 
 def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -> None:
     """Add the bounds at this prior to the report's table, and the curve to its chart."""
-    notes, curve = run.once(start_notes), guarantee.curve
+    notes, curve = run.compute(start_notes), guarantee.curve
     if curve is None or any(row.prior == prior for row in notes.bounds):
         return
     own_curve = None if isinstance(curve, EpsilonDelta) else curve

@@ -248,8 +248,8 @@ def find_basis(run: Run, request: Request) -> GuaranteeBasis:
             "the recipe states no differential-privacy claim; train with differential privacy and pass "
             "Recipe(..., dp=Claim(...))"
         )
-    seen = run.once(observe_rerun)
-    run.once(note_contradictions)
+    seen = run.compute(observe_rerun)
+    run.compute(note_contradictions)
     group, people = max(map(len, run.subject.data.units)), len(run.subject.data.units)
     if not seen.problem:
         # that batches draw people and not records is seen, or not so
@@ -261,7 +261,7 @@ def find_basis(run: Run, request: Request) -> GuaranteeBasis:
             f"the claim could not be observed: {seen.problem}; it is only declared, which counts only where the policy "
             "says accept_declared_claims: true"
         )
-    run.once(note_declared_only)
+    run.compute(note_declared_only)
     return GuaranteeBasis(claim, None, group, run.subject.data.n)
 
 
@@ -275,13 +275,13 @@ def observe_rerun(run: Run) -> Observation:
 
 def note_contradictions(run: Run) -> Noted:
     """Return the contradictions between the claim and the observed rerun, for the verdict."""
-    claim, seen = run.subject.recipe.dp, run.once(observe_rerun)
+    claim, seen = run.subject.recipe.dp, run.compute(observe_rerun)
     return Noted(tuple(list_contradictions(claim, seen, run.subject.data.n)) if claim else ())
 
 
 def note_declared_only(run: Run) -> Noted:
     """Return the warning, for the verdict, that the policy accepts a claim which could not be observed."""
-    problem = run.once(observe_rerun).problem
+    problem = run.compute(observe_rerun).problem
     text = f"the differential-privacy guarantee is DECLARED ONLY: {problem}; the policy accepts that as it is"
     return Noted((Precondition("dp_declared_only", "warned", text),))
 
@@ -304,7 +304,7 @@ class GuaranteeNotes:
 
 
 def start_notes(_run: Run) -> GuaranteeNotes:
-    """Return empty notes; ``run.once(start_notes)`` returns those of the run."""
+    """Return empty notes; ``run.compute(start_notes)`` returns those of the run."""
     return GuaranteeNotes()
 
 
@@ -314,13 +314,13 @@ def make_claims_part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPa
     Attacks count over the records of one model, and a bound holds for one record over many trainings. An attack above
     a bound makes the claim doubtful; only an audit decides.
     """
-    if not run.made(start_notes) and not run.made(observe_rerun):
+    if not run.has_computed(start_notes) and not run.has_computed(observe_rerun):
         return None
-    notes = run.once(start_notes)
+    notes = run.compute(start_notes)
     figures = [a.figures for a in attacks if a.figures is not None and a.scope == "model"]
     bounds = (row.model_copy(update={"measured": _find_most_achieved(row, figures)}) for row in notes.bounds)
     return ClaimsPart(
-        observation=run.once(observe_rerun) if run.made(observe_rerun) else None,
+        observation=run.compute(observe_rerun) if run.has_computed(observe_rerun) else None,
         facts=tuple(ClaimFact(name=name, value=value) for name, value in notes.facts.items()),
         bounds=tuple(bounds),
         curve=notes.curve,

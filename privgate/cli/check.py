@@ -137,7 +137,7 @@ def _moved(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
         return _released(_exact(subject), alias, settings)
     where, forward = settings["tracking_uri"], settings["forward_only"]
     has = registry.promote(subject, alias, tracking_uri=where, forward_only=forward)
-    return _told(_exact(subject), has, alias, settings)
+    return _print_promotion(_exact(subject), has, alias, settings)
 
 
 def _guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, str]:
@@ -158,10 +158,10 @@ def _released(uri: str, alias: str, settings: dict[str, Any]) -> int:
     guard, client, name = _guard(uri, alias, settings)
     exact = verify(uri, guard, target=alias, tracking_uri=settings["tracking_uri"]).uri
     has = move(client, name, exact.rpartition("/")[2], alias, forward_only=settings["forward_only"])
-    return _told(exact, has, alias, settings)
+    return _print_promotion(exact, has, alias, settings)
 
 
-def _told(uri: str, has: str, alias: str, settings: dict[str, Any]) -> int:
+def _print_promotion(uri: str, has: str, alias: str, settings: dict[str, Any]) -> int:
     with contextlib.suppress(OSError):
         (Path(settings["report_dir"]).expanduser() / WAITING).unlink()
     said = f"promoted: {uri} is now @{alias}"

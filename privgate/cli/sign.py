@@ -99,10 +99,10 @@ def sign(
         except RegistryError as exc:
             kept = "nothing was kept" if place is None else f"what was signed is in {place}"
             raise RegistryError(f"{exc}; {kept}") from exc
-    return _told(made.claims)
+    return _print_claims(made.claims)
 
 
-def _told(claims: Any) -> int:
+def _print_claims(claims: Any) -> int:
     word = "approval" if claims.passed else f"refusal ({claims.outcome})"
     click.echo(f"signed the {word} of models:/{claims.name}/{claims.version} until {claims.expires.date()}")
     for model, target in claims.targets if claims.passed else ():

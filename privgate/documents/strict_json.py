@@ -34,7 +34,7 @@ class DocumentError(ValueError):
         super().__init__(what)
         self.line, self.place, self.expected = line, place, expected
 
-    def of(self, file: object) -> str:
+    def say_of_file(self, file: object) -> str:
         """Return the whole sentence about a file."""
         place = "".join(f"{p}." for p in self.place).rstrip(".")
         parts = [f"{file}:{self.line}" if self.line else str(file), *([place] if place else []), str(self)]

@@ -35,7 +35,7 @@ def hash_key(file: str | os.PathLike[str] | None = None) -> bytes:
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     path = Path(file) if file is not None else home / "privgate" / "hash.key"
     try:
-        key = path.read_bytes().strip() if path.exists() else _made(path)
+        key = path.read_bytes().strip() if path.exists() else _write_key(path)
     except OSError as exc:
         why = "Not a directory" if isinstance(exc, FileExistsError) else exc.strerror
         raise UsageError(f"the hash key {path} cannot be read or made: {why}; name --hash-key-file") from exc
@@ -44,7 +44,7 @@ def hash_key(file: str | os.PathLike[str] | None = None) -> bytes:
     return key
 
 
-def _made(path: Path) -> bytes:
+def _write_key(path: Path) -> bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as f:

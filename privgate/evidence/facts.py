@@ -24,7 +24,7 @@ from privgate.evidence.telling import (
     Sample,
     cells,
     share,
-    told,
+    tell_count,
 )
 
 # What a run says about itself: how closely it looked, what it planned, what its controls found, how to repeat it.
@@ -146,7 +146,7 @@ class EngineShare(EvidenceModel):
     without_limit: Mapping[str, Part] = Field(default_factory=dict, description="Why people leak without limit.")
 
     @classmethod
-    def of(
+    def from_parts(
         cls, engine: str, asked: int, answered: int, why: Mapping[str, Part] = MappingProxyType({}),
         without_limit: Mapping[str, Part] = MappingProxyType({}),
     ) -> Self:  # fmt: skip
@@ -187,7 +187,7 @@ class CaseNote(EvidenceModel):
     high: Number = Field(description="Largest upper limit of one of them; inf where nothing is shown of somebody.")
 
     @classmethod
-    def of(cls, kept: Any) -> Self:
+    def from_kept(cls, kept: Any) -> Self:
         """Return what a report tells of a ``cases.Kept``, which a judge need not load."""
         low, high = (float(v.max(initial=0.0)) for v in (kept.low, kept.high))
         told = {"family": kept.case.family, "asked": kept.case.asked, "people": len(kept.units)}
@@ -262,11 +262,11 @@ class InfluencePart(EvidenceModel):
 def _hide_counts(engine: dict[str, Any], units: int | None, everybody: int | None) -> None:
     """Hide small counts of an engine's share; reasons add up to whom it handed on, and to whom it answered."""
     asked = engine["asked"]
-    hidden = told(asked, everybody) is None
-    engine["asked"] = None if hidden else told(asked, units)
+    hidden = tell_count(asked, everybody) is None
+    engine["asked"] = None if hidden else tell_count(asked, units)
     for key, whole in (("why", "handed_on"), ("without_limit", "answered")):
         parts, count = engine[key], engine[whole]
-        engine[whole] = (count and None) if hidden else told(count, asked)
+        engine[whole] = (count and None) if hidden else tell_count(count, asked)
         known = None not in (engine["asked"], engine[whole], *parts.values())
         engine[key] = dict(zip(parts, cells(parts.values()), strict=True)) if known else dict.fromkeys(parts)
 
@@ -381,7 +381,7 @@ class MembershipPart(EvidenceModel):
         """Return JSON values: no rate of few members or few others, no cell that tells how many are in small ones."""
         made, known = super().payload(known), known or Known()
         against = made["against_pdtp"]
-        if against and (above := told(against["records_above_1"], against["n"])) is None:
+        if against and (above := tell_count(against["records_above_1"], against["n"])) is None:
             against |= {"records_above_1": above, "share_above_1_found": None}
         for attack in made["attacks"]:
             if figures := attack["figures"]:

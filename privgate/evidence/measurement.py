@@ -28,11 +28,11 @@ from privgate.evidence.telling import (
     OfNoTotal,
     Part,
     Sample,
-    beside,
     encode,
     nested,
     share,
-    told,
+    tell_count,
+    widen_interval,
 )
 
 
@@ -52,7 +52,7 @@ class Behind(EvidenceModel):
         return made
 
     @classmethod
-    def of(cls, detail: "Behind | None") -> Self:
+    def read(cls, detail: "Behind | None") -> Self:
         """Return ``detail`` if it speaks of this question, else one that says nothing."""
         return detail if isinstance(detail, cls) else cls()
 
@@ -146,7 +146,7 @@ class Request:
     options: tuple[tuple[str, Option], ...] = ()
 
     @classmethod
-    def of(cls, metric: str, **options: Option) -> Self:
+    def build(cls, metric: str, **options: Option) -> Self:
         """Return a request with its options in canonical order."""
         return cls(metric, tuple(sorted(options.items())))
 
@@ -217,7 +217,7 @@ class Measurement:
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values as they may be told; infinities and NaN become text."""
         known = known or Known()
-        said, n, population = self.against(*known.limits.get(self.request.key, ())).told, self.n, self.population
+        said, n, population = self.against(*known.limits.get(self.request.key, ())).shown, self.n, self.population
         if self.unit not in ("people", "records"):
             n, population = known.sample(n), known.sample(n) if n == population else population
         made = None if self.behind is None else self.behind.payload(known, self.population or None)
@@ -234,15 +234,15 @@ class Measurement:
         return replace(self, limits=(*self.limits, *limits))
 
     @property
-    def told(self) -> Self:
+    def shown(self) -> Self:
         """The same, its figures as they may be told: a share of a known number of people is a count."""
         value, true = self.value, (self.low, self.high)
         if self.told_as is not None:
-            low, high = beside(self.limits, true, self.told_as)
+            low, high = widen_interval(self.limits, true, self.told_as)
             value = high
         elif self.request.option("at_fpr") is not None:  # the value alone: its limits are no count
             low, high = true
-            value = share(value, value, BehindMembership.of(self.behind).members or 0)[1]
+            value = share(value, value, BehindMembership.read(self.behind).members or 0)[1]
         else:
             per = self.population if self.unit == "records" else 1
             counts = per != 1 or self.request.option("of") == "share"
@@ -378,8 +378,8 @@ class Evidence:
         """
         records, units, outside = (int(self.subject.get(k) or 0) for k in ("n_records", "n_units", "n_candidates"))
         totals = (records, units, outside, records + outside)
-        trials = [BehindMembership.of(m.behind) for m in self.measurements.values()]
-        removed = [[told(n) or 0 for n in b.removed_candidates.values()] for b in trials]
+        trials = [BehindMembership.read(m.behind) for m in self.measurements.values()]
+        removed = [[tell_count(n) or 0 for n in b.removed_candidates.values()] for b in trials]
         sums = {sum(some) for counts in removed for k in range(len(counts) + 1) for some in combinations(counts, k)}
         engines = self.influence.engines if self.influence else ()
         return Known(

@@ -27,7 +27,7 @@ class Count:
 
     >>> [str(Count(*c)) for c in ((4,), (996, 1000), (40, 1000), (0, 1000), (5, 8))]
     ['1 to 9', '991 to 999', '40', '0', '1 to 8']
-    >>> Count(4, 1000).told, Count(996, 1000).told, Count(40, 1000).told
+    >>> Count(4, 1000).shown, Count(996, 1000).shown, Count(40, 1000).shown
     (None, None, 40)
     """
 
@@ -40,7 +40,7 @@ class Count:
         return self.n > 0 and (self.n < SMALL_CELL or (self.of is not None and 0 < self.of - self.n < SMALL_CELL))
 
     @property
-    def told(self) -> int | None:
+    def shown(self) -> int | None:
         """What JSON holds of it."""
         return None if self.hidden else self.n
 
@@ -58,9 +58,9 @@ class Count:
         return str(self.n) if not self.hidden or self.n == self.of else " to ".join(map(str, self.ends))
 
 
-def told(n: int | None, of: int | None = None) -> int | None:
+def tell_count(n: int | None, of: int | None = None) -> int | None:
     """Return what JSON holds of a count; None is one that was hidden before."""
-    return None if n is None else Count(n, of).told
+    return None if n is None else Count(n, of).shown
 
 
 def cells(counts: Iterable[int]) -> list[int | None]:
@@ -69,7 +69,7 @@ def cells(counts: Iterable[int]) -> list[int | None]:
     >>> cells([400, 30, 0, 3])
     [400, None, 0, None]
     """
-    made = [Count(int(c)).told for c in counts]
+    made = [Count(int(c)).shown for c in counts]
     rest = [c for c in made if c]
     if made.count(None) == 1 and rest:
         made[made.index(min(rest))] = None
@@ -122,10 +122,12 @@ def share(low: float, high: float, people: int, limits: Iterable[float] = ()) ->
         return low, high
     counts = [(Count(round(v * people), people), v) for v in (low, high)]
     least, most = (c.ends[i] / people if c.hidden else v for i, (c, v) in enumerate(counts))
-    return beside(limits, (low, high), (least, most))
+    return widen_interval(limits, (low, high), (least, most))
 
 
-def beside(limits: Iterable[float], true: tuple[float, float], told: tuple[float, float]) -> tuple[float, float]:
+def widen_interval(
+    limits: Iterable[float], true: tuple[float, float], told: tuple[float, float]
+) -> tuple[float, float]:
     """Return an interval that holds the true one, cut such that it lies on the same side of every limit."""
     (low, high), (least, most) = true, told
     given = tuple(limits)
@@ -161,17 +163,17 @@ class Known:
         return n not in self.totals and any(Count(n, total).hidden for total in (None, *self.totals))
 
 
-def _of(total: str) -> PlainSerializer:
+def _count_within(total: str) -> PlainSerializer:
     def tell(n: int | None, info: SerializationInfo) -> int | None:
-        return told(n, getattr(info.context, total, None))
+        return tell_count(n, getattr(info.context, total, None))
 
     return PlainSerializer(tell, return_type=int | None)
 
 
 #: fields that count people: true in a run; in a report null where they are hidden, by the total that the name says
-OfUnits = Annotated[int | None, _of("units")]
-OfRecords = Annotated[int | None, _of("records")]
-OfNoTotal = Annotated[int | None, _of("")]
+OfUnits = Annotated[int | None, _count_within("units")]
+OfRecords = Annotated[int | None, _count_within("records")]
+OfNoTotal = Annotated[int | None, _count_within("")]
 #: how many of them were looked at
 Sample = Annotated[int, PlainSerializer(lambda n, info: (info.context or Known()).sample(n), return_type=int)]
 #: told by the part that it stands in, which knows what it adds up to

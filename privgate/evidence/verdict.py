@@ -86,7 +86,7 @@ class Decision:
     observed: bool
 
     @classmethod
-    def of(cls, findings: Iterable[Finding], *, scope: str, observed: bool) -> Self:
+    def from_findings(cls, findings: Iterable[Finding], *, scope: str, observed: bool) -> Self:
         """Return the decision on findings; only an approval has a scope and warnings."""
         made = list(findings)
         outcome = together(made)
@@ -165,7 +165,7 @@ class Verdict:
     @property
     def decision(self) -> Decision:
         """What every surface shows: outcome, scope, warnings, and whether it is enforced."""
-        return Decision.of(self.findings, scope=str(self.detail.get("scope", "")), observed=self.observed)
+        return Decision.from_findings(self.findings, scope=str(self.detail.get("scope", "")), observed=self.observed)
 
     @property
     def limits(self) -> dict[str, list[float]]:
@@ -180,10 +180,10 @@ class Verdict:
         found = next((m for m in self.evidence.measurements.values() if m.request.key == f.request), None)
         if found is None:
             return f if f.unit == "nats" else replace(f, value=math.nan, low=math.nan, high=math.nan)
-        own = replace(found, value=f.value, low=f.low, high=f.high).against(*self.limits[f.request]).told
+        own = replace(found, value=f.value, low=f.low, high=f.high).against(*self.limits[f.request]).shown
         return replace(f, value=own.value, low=own.low, high=own.high)
 
-    def told(self) -> dict[str, Any]:
+    def shown_values(self) -> dict[str, Any]:
         """Return findings and evidence as JSON values that may be told."""
         audit = dict((self.policy.get("source") or {}).get("audit") or {})
         least = math.ceil((audit.get("min_coverage") or 0) * int(self.evidence.subject.get("n_units") or 0))

@@ -105,7 +105,7 @@ def look(opened: Any) -> dict[str, Any]:
         model = opened.recipe.train(X, np.array(y), seed=opened.recipe.seed)
         contents = readers.read_files([("model", bytes(cloudpickle.dumps(model)))])
     sight = find_records(contents, X)
-    sight.may_hold[:0] = record_keys.find_keys(contents, X, y, Records.of(X), opened.recipe)
+    sight.may_hold[:0] = record_keys.find_keys(contents, X, y, Records.from_container(X), opened.recipe)
     return sight.describe(contents.size, "file" if judged else "model")
 
 
@@ -128,7 +128,7 @@ def list_files(folder: Path) -> list[tuple[str, Path]]:
 
 def find_records(contents: Contents, X: Any) -> Sight:
     """Return which of n records a file holds, and what of it may hold others."""
-    records = Records.of(X)
+    records = Records.from_container(X)
     sight = Sight(np.zeros(records.n, dtype=bool))
     _search_arrays(records, contents, sight)
     written = records.find_texts(contents.passages)

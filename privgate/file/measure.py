@@ -49,7 +49,7 @@ def _clean(value: Any) -> str:
 
 def look_if_needed(run: Run) -> ArtifactPart | None:
     """Return what a look at the files showed, where any are stored, or a rule asks."""
-    return run.once(look) if run.subject.model is not None or Need.LOOKED in run.asked else None
+    return run.compute(look) if run.subject.model is not None or Need.LOOKED in run.asked else None
 
 
 def find_keys(run: Run) -> Precondition | None:
@@ -67,7 +67,7 @@ def find_keys(run: Run) -> Precondition | None:
 
 def count_records(run: Run, request: Request) -> Measurement:
     """Return how many training records stand in the file; the upper limit is no proof of forms that nobody knows."""
-    sight = run.once(look)
+    sight = run.compute(look)
     if sight.problem:
         raise MeasurementError(f"the file {sight.bytes_said}")
     places = [c.where for c in sight.carried[:8]]

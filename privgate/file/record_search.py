@@ -58,7 +58,7 @@ class Records:
         self._until, self.cut = time.process_time() + SECONDS * (1 + table.nbytes / 1e7), False
 
     @classmethod
-    def of(cls, X: Any) -> "Records":
+    def from_container(cls, X: Any) -> "Records":
         """Return the records of a container."""
         if isinstance(X, list):
             return cls(np.zeros((len(X), 0)), [[v if isinstance(v, str) else " ".join(map(str, v)) for v in X]])

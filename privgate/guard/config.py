@@ -231,7 +231,7 @@ class Guard:
         except OSError as exc:
             raise PolicyError(f"{path} cannot be read: {exc.strerror}") from exc
         except DocumentError as exc:
-            raise PolicyError(exc.of(path)) from exc
+            raise PolicyError(exc.say_of_file(path)) from exc
         protected, by_name = raw.protected, cache(partial(policy_named, folder=path.parent))
         if not (protected.aliases or protected.stages or protected.models):
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")

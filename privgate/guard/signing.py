@@ -191,7 +191,7 @@ def sign(
     except OSError as exc:
         raise StatementError(f"{path} cannot be read: {exc.strerror}; run privgate check first") from exc
     except DocumentError as exc:
-        raise StatementError(exc.of(path)) from exc
+        raise StatementError(exc.say_of_file(path)) from exc
     advisory = owner == os.geteuid() and not checked_elsewhere
     words = {"registry": registry, "targets": tuple(targets), "advisory": advisory}
     asked = asked or SigningRequest()

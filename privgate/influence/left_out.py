@@ -63,7 +63,7 @@ def limit_everybody(run: Run) -> Certified | None:
 
 def plan_looks_of(run: Run) -> Looks | None:
     """Return the planned looks; None where everybody has to be left out, or only theorems are to be contradicted."""
-    if run.share is None or run.once(limit_everybody) is not None:
+    if run.share is None or run.compute(limit_everybody) is not None:
         return None
     return plan_looks(run.n_units, min(run.n_units - 1, int(run.share * run.n_units + 1e-9)))
 
@@ -75,11 +75,11 @@ def plan_people(run: Run) -> Plan:
 
 def _plan_refits(run: Run, *, computed: bool) -> Plan:
     """Return who is to be refitted; a budget takes the first of them, and then a share is approved by planned looks."""
-    n, looks = run.n_units, run.once(plan_looks_of)
+    n, looks = run.n_units, run.compute(plan_looks_of)
     order = budget.order(run.subject, run.fleet)
-    if run.once(limit_everybody) is not None:
+    if run.compute(limit_everybody) is not None:
         return Plan(order, (tell_size(CHECKED, n),))
-    sizes = (n,) if looks is None else run.once(plan_looks_at)
+    sizes = (n,) if looks is None else run.compute(plan_looks_at)
     if computed:
         return Plan(order, sizes[:1] if looks else (tell_size(CHECKED, n),), looks)
     allowed = {name: getattr(run.limits, name) for name in ("max_retrains", "budget_seconds")}
@@ -96,14 +96,14 @@ def _plan_refits(run: Run, *, computed: bool) -> Plan:
 
 def computes_everybody(run: Run) -> bool:
     """Return whether a closed form's answers are judged: all are asked for, or the kernel limits every error."""
-    made = run.once(riskiest.compute_everybody).computed
+    made = run.compute(riskiest.compute_everybody).computed
     return made is not None and (run.share is None or (made.engine.certain and not len(made.left)))
 
 
 def count_trainings(run: Run) -> int:
     """Return how many trainings without people a run makes at most, where no rule is broken on the way."""
-    plan, made = run.once(plan_people), run.once(riskiest.compute_everybody).computed
-    if run.once(limit_everybody) is not None:
+    plan, made = run.compute(plan_people), run.compute(riskiest.compute_everybody).computed
+    if run.compute(limit_everybody) is not None:
         return plan.sizes[-1] * len(run.seeds[:SEEDS]) + 1
     if made is not None and computes_everybody(run):
         return len(_list_compared(run, plan)) + 1
@@ -115,7 +115,7 @@ def list_hints(run: Run) -> list[str]:
     """Return what may make leaving people out cheaper, or too cheap for an approval."""
     why = {e.name: e.declines(run.subject) for e in CLOSED_FORMS if not e.refusal(run.subject)}
     said = [f"{name} does not answer here: {text}" for name, text in why.items() if text]
-    looks = run.once(plan_looks_of)
+    looks = run.compute(plan_looks_of)
     if looks is not None and not computes_everybody(run) and looks.sizes[0] < run.n_units:
         first, second = looks.sizes
         said.append(f"{first} people drawn at random approve if none exceeds; if some do, {second} are left out")
@@ -150,12 +150,12 @@ class LeftOut(Noted):
 
 def leave_out(run: Run) -> LeftOut:
     """Return models with and without people, as many as the verdict needs; a closed form compared with refits."""
-    plan = run.once(plan_people)
-    if run.once(limit_everybody) is not None:
+    plan = run.compute(plan_people)
+    if run.compute(limit_everybody) is not None:
         run = replace(run, seeds=run.seeds[:SEEDS])
         refits = _ask(run, np.sort(plan.order[: plan.sizes[0]]))
         return LeftOut(retrained=refits, people=len(refits.units), shares=_list_shares(refits, len(refits.units), None))
-    form, whole = run.once(riskiest.compute_everybody), computes_everybody(run)
+    form, whole = run.compute(riskiest.compute_everybody), computes_everybody(run)
     if whole:
         compared = _list_compared(run, plan)
         found, people, decided = _refit_looks(run, [compared], run.n_units if plan.looks is None else len(compared))
@@ -174,7 +174,7 @@ def leave_out(run: Run) -> LeftOut:
             found, people = Retrained.concatenate([computed.answers.select(others), found]), run.n_units
             unsure = 0 if computed.engine.certain else exceeding_limit(0, plan.sizes[0], people, alpha=0.05)
     return LeftOut(
-        tuple(p for p in (run.once(describe_draw), checked) if p is not None),
+        tuple(p for p in (run.compute(describe_draw), checked) if p is not None),
         retrained=found,
         people=people,
         shares=_list_shares(found, people, computed if whole else None),
@@ -196,10 +196,10 @@ def _list_compared(run: Run, plan: Plan) -> Index:
 
     These are the riskiest, and whom it leaves to refits: each of them alone can refuse.
     """
-    made, drawn = run.once(riskiest.compute_everybody).computed, plan.order[: plan.sizes[0]]
+    made, drawn = run.compute(riskiest.compute_everybody).computed, plan.order[: plan.sizes[0]]
     if made is None or plan.looks is not None:
         return drawn
-    worst = np.argsort(-run.once(riskiest.rank_everybody).score, kind="stable")[:WORST]
+    worst = np.argsort(-run.compute(riskiest.rank_everybody).score, kind="stable")[:WORST]
     return np.unique(np.concatenate([drawn, worst, made.left]))
 
 
@@ -220,8 +220,8 @@ def _refit_looks(run: Run, looks: Sequence[Index], people: int) -> tuple[Retrain
             broken[0] = find_broken(run, people, parts[0])
         return _count_above(run, parts[0]), bool(broken[0])
 
-    score = run.once(riskiest.rank_everybody).score if stops else np.zeros(run.n_units)
-    planned = run.once(plan_looks_of)
+    score = run.compute(riskiest.rank_everybody).score if stops else np.zeros(run.n_units)
+    planned = run.compute(plan_looks_of)
     refusing = run.n_units if not stops else 1 if planned is None else planned.refusing
     taken = riskiest.look_riskiest_first(looks, score, see, refusing=refusing, workers=run.fleet.workers)
     return parts[0], people if taken == len(looks[-1]) else taken, broken[0]
@@ -229,7 +229,7 @@ def _refit_looks(run: Run, looks: Sequence[Index], people: int) -> tuple[Retrain
 
 def _count_above(run: Run, refits: Retrained) -> int:
     """Return how many people may be above a limit; 0 where everybody is asked for, of whom no look may be the last."""
-    if run.once(plan_looks_of) is None or not run.thresholds:
+    if run.compute(plan_looks_of) is None or not run.thresholds:
         return 0
     subject, noise = run.subject, run.subject.release.noise
     if subject.task == "regression":
@@ -276,7 +276,7 @@ def _break_rule(run: Run, people: int, found: Retrained, low: Float) -> str:
     """Return the name of an enforced rule that lower limits of people break, shape (U,); empty if they break none."""
     padded = pad_missing(people - len(found.units), low, low, np.full(len(low), np.inf))
     for request, (name, breaks) in run.breaks.items():
-        seen = aggregate.summarize(request, *padded, run.n_units, looks=run.once(plan_looks_of))
+        seen = aggregate.summarize(request, *padded, run.n_units, looks=run.compute(plan_looks_of))
         kind: Kind = "point" if run.averaged and len(found.seeds) == 1 else "bound"
         if breaks(Measurement(request, seen.value, seen.low, seen.high, kind=kind)):
             return name
@@ -291,8 +291,8 @@ def pad_missing(count: int, value: Float, low: Float, high: Float) -> tuple[Floa
 
 def summarize(run: Run, request: Request, value: Float, low: Float, high: Float) -> aggregate.Aggregated:
     """Return the aggregate of everybody who was wanted, by the looks that were planned."""
-    unsure = run.once(leave_out).unsure
-    return aggregate.summarize(request, value, low, high, run.n_units, looks=run.once(plan_looks_of), unsure=unsure)
+    unsure = run.compute(leave_out).unsure
+    return aggregate.summarize(request, value, low, high, run.n_units, looks=run.compute(plan_looks_of), unsure=unsure)
 
 
 #: why people were left without an answer
@@ -301,23 +301,23 @@ DECIDED = "the verdict was decided without them"
 
 def retrained(run: Run) -> Retrained:
     """Return the models of ``leave_out``."""
-    return run.once(leave_out).retrained
+    return run.compute(leave_out).retrained
 
 
 def get_seeds(run: Run) -> Seeds:
     """Return the paired seeds that were used, or would be where nobody was trained without."""
-    return retrained(run).seeds if run.made(leave_out) else run.seeds
+    return retrained(run).seeds if run.has_computed(leave_out) else run.seeds
 
 
 def count_missing(run: Run) -> int:
     """Return how many people nobody was trained without, because the verdict was decided before."""
-    made = run.once(leave_out)
+    made = run.compute(leave_out)
     return made.people - len(made.retrained.units)
 
 
 def describe_draw(run: Run) -> Precondition | None:
     """Return by whom people were drawn, after what was fixed, and for the how manieth time; None without a sample."""
-    plan, fleet = run.once(plan_people), run.fleet
+    plan, fleet = run.compute(plan_people), run.fleet
     if plan.looks is None or plan.sizes[0] >= run.n_units:
         return None
     tries = fleet.ledger.count_tries(run.subject.name, digest_code(run.subject)) if run.subject.name else 1
@@ -330,8 +330,8 @@ def describe_draw(run: Run) -> Precondition | None:
             f", and with so many tries on changed code a wrong approval has probability {1 - 0.95**tries:.2g} at most"
         )
     detail = {"sizes": list(plan.sizes), "given_key": fleet.ledger.given, "tries": tries}
-    if run.made(riskiest.rank_everybody):
-        detail["ranked_by"] = run.once(riskiest.rank_everybody).digest
+    if run.has_computed(riskiest.rank_everybody):
+        detail["ranked_by"] = run.compute(riskiest.rank_everybody).digest
     return Precondition("draw", "passed", text, detail)
 
 
@@ -341,12 +341,12 @@ def _list_shares(found: Retrained, people: int, computed: refit.Computed | None)
     refits = int(real.sum())
     if computed is None or real.all():
         why = {DECIDED: people - refits} if people > refits else {}
-        return (EngineShare.of(REFIT, people, refits, why, _count_limitless(found, real)),)
+        return (EngineShare.from_parts(REFIT, people, refits, why, _count_limitless(found, real)),)
     own, name = len(real) - refits, computed.engine.name
     why = {**computed.why, "they were refitted to compare": people - own - len(computed.left)}
     return (
-        EngineShare.of(name, people, own, {k: v for k, v in why.items() if v}, _count_limitless(found, ~real)),
-        EngineShare.of(REFIT, refits, refits, {}, _count_limitless(found, real)),
+        EngineShare.from_parts(name, people, own, {k: v for k, v in why.items() if v}, _count_limitless(found, ~real)),
+        EngineShare.from_parts(REFIT, refits, refits, {}, _count_limitless(found, real)),
     )
 
 

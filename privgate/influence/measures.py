@@ -48,13 +48,13 @@ def measure_sensitivity(run: Run, request: Request) -> Measurement:
 
     ``MeasurementError``: the model has no residuals to measure in, or an aggregate is unknown.
     """
-    records, over = run.once(regressors.list_people), run.once(regressors.limit_domain)
+    records, over = run.compute(regressors.list_people), run.compute(regressors.limit_domain)
     value, low, high = (records[name] for name in ("moved", "moved_low", "moved_high"))
     everywhere = request.option("over", "own") == "domain"
     if everywhere:
         high = records["moved_upper"]
         if not over.why:  # attained at a question, but for what rounding takes there
-            seen = over.lower / run.once(regressors.measure_unit)
+            seen = over.lower / run.compute(regressors.measure_unit)
             value, low = np.maximum(value, seen), np.maximum(low, seen)
     why = [over.why] if everywhere and over.why else None
     said = [*_assume_moves(run, proven=everywhere), _tell_unit(run)]
@@ -63,7 +63,7 @@ def measure_sensitivity(run: Run, request: Request) -> Measurement:
 
 def _measure_noised(run: Run, request: Request, *, every: bool) -> Measurement:
     """Return the change of one noisy answer in nats, at each person's own records or over the whole declared domain."""
-    records, why = run.once(regressors.list_people), run.once(regressors.limit_domain).why
+    records, why = run.compute(regressors.list_people), run.compute(regressors.limit_domain).why
     columns = [records[name] for name in ("pdtp", "pdtp_low", "dtp_upper" if every else "pdtp_high")]
     release = run.subject.release
     said = [
@@ -78,7 +78,7 @@ def _measure_noised(run: Run, request: Request, *, every: bool) -> Measurement:
 
 def _measure_people(run: Run, request: Request, names: tuple[str, str, str], *, every: bool) -> Measurement:
     """Return the aggregate of the columns for value, lower and upper limit; ``every`` where theorems limit it."""
-    records, units = run.once(person_table.list_people), run.once(left_out.retrained).units
+    records, units = run.compute(person_table.list_people), run.compute(left_out.retrained).units
     value, low, high = (np.asarray(records[name], dtype=np.float64) for name in names)
     high, least, others = _limit_others(run, units, low, high, every=every)
     apart = run.registered_apart[int(every)]  # released is the registered model, trained again is the recipe's
@@ -90,13 +90,13 @@ def _measure_people(run: Run, request: Request, names: tuple[str, str, str], *, 
 def _aggregate(
     run: Run, request: Request, columns: Any, assumptions: list[str], unit: str, *, proven: bool, why: Any
 ) -> Measurement:
-    records = run.once(regressors.list_people if run.subject.task == "regression" else person_table.list_people)
+    records = run.compute(regressors.list_people if run.subject.task == "regression" else person_table.list_people)
     people = len(records["unit"])
     if people == 0:
         raise MeasurementError("nobody was measured; raise --max-retrains or the budget")
-    run.once(person_table.contradicted)
+    run.compute(person_table.contradicted)
     total = left_out.summarize(run, request, *left_out.pad_missing(left_out.count_missing(run), *columns))
-    seeds = len(run.once(left_out.retrained).seeds)
+    seeds = len(run.compute(left_out.retrained).seeds)
     kind: Kind = "bound" if proven or total.low != total.high else "exact"
     if run.averaged and seeds == 1:
         kind = "point"  # a single seed measures the seed, not the person: it neither blocks nor approves
@@ -131,7 +131,7 @@ def _limit_others(run: Run, units: Index, low: Float, high: Float, *, every: boo
 
     A theorem that a real change contradicts limits nobody: then the others have no limit.
     """
-    if (limits := run.once(left_out.limit_everybody)) is None:
+    if (limits := run.compute(left_out.limit_everybody)) is None:
         return high, np.zeros(0), np.zeros(0)
     least, most = (np.delete(side, units) for side in (limits.lower, limits.upper))
     if (low > limits.upper[units] + _ROUNDING).any():
@@ -141,7 +141,7 @@ def _limit_others(run: Run, units: Index, low: Float, high: Float, *, every: boo
 
 def _list_why_none(run: Run) -> list[str]:
     """Return why certificates of this kind of model did not apply, each once; empty where one spoke."""
-    notes = run.once(person_table.list_notes)
+    notes = run.compute(person_table.list_notes)
     return [] if any(n.applies for n in notes) else catalogue.reasons(n.because for n in notes)
 
 
@@ -159,7 +159,7 @@ def _assume(run: Run, *, every: bool) -> list[str]:
     said = [f"left out means: same initial state, {same}, the record absent everywhere"]
     theorem, apart = published.describe_theorem(run), run.registered_apart[int(every)]
     if run.averaged:
-        said += _assume_seeds(len(run.once(left_out.retrained).seeds), limited=bool(theorem))
+        said += _assume_seeds(len(run.compute(left_out.retrained).seeds), limited=bool(theorem))
     elif run.at_seed:
         said.append(JUDGED_AT)
     elif run.seed_control is not None:
@@ -171,7 +171,7 @@ def _assume(run: Run, *, every: bool) -> list[str]:
     if theorem:
         said.append(theorem)
     if every:
-        return said + [a for note in run.once(person_table.list_notes) for a in note.assumptions]
+        return said + [a for note in run.compute(person_table.list_notes) for a in note.assumptions]
     return [*said, f"direct queries only: each person is asked about {beside.asked_at(run)}"]
 
 
@@ -198,7 +198,7 @@ def _assume_moves(run: Run, *, proven: bool) -> list[str]:
     said = ["left out means: the same seed for what randomness there is, the record absent everywhere"]
     if run.averaged:
         said.append(
-            f"averaged over {len(run.once(left_out.retrained).seeds)} runs with and without, not this very model"
+            f"averaged over {len(run.compute(left_out.retrained).seeds)} runs with and without, not this very model"
         )
     if run.at_seed:
         said.append(JUDGED_AT)
@@ -208,7 +208,10 @@ def _assume_moves(run: Run, *, proven: bool) -> list[str]:
 
 
 def _tell_unit(run: Run) -> str:
-    shown, people = run.once(regressors.measure_unit) * run.subject.scale[1], len(run.once(left_out.retrained).units)
+    shown, people = (
+        run.compute(regressors.measure_unit) * run.subject.scale[1],
+        len(run.compute(left_out.retrained).units),
+    )
     most = f"at most {shown:.4g}, because answers lie among the targets"
     unit = most if left_out.count_missing(run) else f"{shown:.4g}, over {people} people left out"
     return f"the residual deviation is {unit}; {NOT_DTP}"

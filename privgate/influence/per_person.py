@@ -162,7 +162,7 @@ def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1
     """
     if not run.at_seed or not run.people:
         return low
-    least, known = min(limit for limit, _ in run.people), run.once(known_limits)
+    least, known = min(limit for limit, _ in run.people), run.compute(known_limits)
     worst = [int(k) for k in np.argsort(-low, kind="stable") if low[k] > least]
     if min(share for _, share in run.people) * len(people) < MOST_PAIRED:  # else so few people break no rule
         missing = [p for p in (int(people[k]) for k in worst[:MOST_PAIRED]) if p not in known]
@@ -176,18 +176,18 @@ def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1
 
 def _pair(run: Run, people: Index) -> Float:
     """Return the lower limit of each person's change over other seeds, shape (U,), in the answers' own unit."""
-    near, members = run.once(beside.of_people), run.subject.data.units
+    near, members = run.compute(beside.of_people), run.subject.data.units
     row_unit, row_query = near.of_units(people)
     by = "seed" if run.seed_control is None else run.seed_control.coins
     drawn = draw_others(run.subject, PAIRED, fleet=run.fleet)
     rows = [row_query[row_unit == u] for u in range(len(people))]
-    fits = [plan_other(near.asked, s, by=by, rows=row_query) for s in drawn]
+    fits = [plan_other(near.extended, s, by=by, rows=row_query) for s in drawn]
     fits += [
-        plan_other(near.asked, s, by=by, rows=rows[u], left_out=members[int(person)])
+        plan_other(near.extended, s, by=by, rows=rows[u], left_out=members[int(person)])
         for s in drawn
         for u, person in enumerate(people)
     ]
-    answers = run.fleet.fits(near.asked, fits, label="refitting at other seeds")
+    answers = run.fleet.fits(near.extended, fits, label="refitting at other seeds")
     whole, less = answers[: len(drawn)], np.array(answers[len(drawn) :], dtype=object).reshape(len(drawn), len(people))
     if any(a.problem for a in whole):
         return np.zeros(len(people))  # other seeds show nothing
@@ -201,7 +201,9 @@ def _pair(run: Run, people: Index) -> Float:
         ]
     )
     status = {int(u): "no model without this person" for u in np.flatnonzero(lost.all(axis=0))}
-    paired = Retrained.of(REFIT, people, tuple(drawn), (row_unit, row_query), with_, without, undefined=status)
+    paired = Retrained.from_columns(
+        REFIT, people, tuple(drawn), (row_unit, row_query), with_, without, undefined=status
+    )
     if run.subject.task == "regression":
         lower = measure_moves(run.subject, paired).low
     else:
@@ -213,5 +215,5 @@ def describe_seeds(run: Run) -> dict[str, bool]:
     """Return for evidence that a number is about the released seed, and what other seeds say of people above limits."""
     if not run.at_seed:
         return {}
-    lower, least = run.once(known_limits), min((limit for limit, _ in run.people), default=np.inf)
+    lower, least = run.compute(known_limits), min((limit for limit, _ in run.people), default=np.inf)
     return {"own_coins": True, "followed": bool(lower), "shown": any(v > least for v in lower.values())}

@@ -22,7 +22,7 @@ from privgate.theorems.certificate import Certified
 
 def measure_direct(run: Run) -> Mapping[str, Float]:
     """Return what ``measure_influence`` says of the measured people, with lower limits that other seeds confirm."""
-    refits, people = run.once(left_out.retrained), run.once(left_out.leave_out).people
+    refits, people = run.compute(left_out.retrained), run.compute(left_out.leave_out).people
     own = per_person.measure_influence(refits, run.subject.release, people=people)
     low = np.where(refits.lost, np.inf, own["pdtp_low"])
     return {**own, "pdtp_low": per_person.confirm_at_other_seeds(run, refits.units, low)}
@@ -34,8 +34,8 @@ def list_people(run: Run) -> Mapping[str, NDArray[Any]]:
     Beside the promised columns: ``pdtp_low`` and ``pdtp_high`` (nats: numerical error; where training draws, what other
     seeds show; without a recorded seed the confidence limits of the mean over runs, corrected over labels and units).
     """
-    refits, direct = run.once(left_out.retrained), run.once(measure_direct)
-    lower, upper, _ = run.once(limit_every_question)
+    refits, direct = run.compute(left_out.retrained), run.compute(measure_direct)
+    lower, upper, _ = run.compute(limit_every_question)
     return {
         "unit": run.subject.data.unit_names[refits.units],
         "label": list_labels(run, refits.units),
@@ -61,9 +61,9 @@ def list_labels(run: Run, units: Index) -> NDArray[Any]:
 
 def measure_seed_noise(run: Run) -> SeedNoise | None:
     """Return how much another seed alone changes direct answers, and how many people stand out of that noise."""
-    if len(run.once(left_out.retrained).seeds) == 1:
+    if len(run.compute(left_out.retrained).seeds) == 1:
         return None
-    direct = run.once(measure_direct)
+    direct = run.compute(measure_direct)
     floor = np.asarray(direct["noise_floor"])
     return SeedNoise(
         floor=float(floor.max(initial=0.0)),
@@ -77,11 +77,11 @@ def measure_seed_noise(run: Run) -> SeedNoise | None:
 
 def limit_every_question(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
     """Return DTP of each person at the worst question asked and at most, shape (U,), nats, and the search behind it."""
-    refits, direct, bound = run.once(left_out.retrained), run.once(measure_direct), run.once(certify)[0]
+    refits, direct, bound = run.compute(left_out.retrained), run.compute(measure_direct), run.compute(certify)[0]
     # a few people who break a rule are no sign of a store
-    decided = run.once(left_out.leave_out).decided_by
+    decided = run.compute(left_out.leave_out).decided_by
     if not np.isfinite(bound.upper).all() and not decided:
-        run.once(nothing_moves)
+        run.compute(nothing_moves)
     lower = np.maximum(direct["pdtp_low"], bound.lower)
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
     upper = np.where(refits.lost | (not _limits_release(run)), np.inf, np.maximum(bound.upper, 0.0))
@@ -100,7 +100,7 @@ def _limits_release(run: Run) -> bool:
 
 def certify(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
     """Return the best certificate for each measured person, whose it is, and why others do not apply."""
-    refits = run.once(left_out.retrained)
+    refits = run.compute(left_out.retrained)
     return catalogue.bound(
         run.subject,
         refits.units,
@@ -118,13 +118,13 @@ def list_cases(run: Run) -> tuple[Kept, ...]:
     """
     if not _limits_release(run):
         return ()
-    everybody = run.once(left_out.limit_everybody)
-    return needed((*run.once(certify)[0].cases, *(() if everybody is None else everybody.cases)), run.n_units)
+    everybody = run.compute(left_out.limit_everybody)
+    return needed((*run.compute(certify)[0].cases, *(() if everybody is None else everybody.cases)), run.n_units)
 
 
 def list_notes(run: Run) -> tuple[CertificateNote, ...]:
     """Return which theorem spoke, and why the others did not."""
-    bound, by, because = run.once(certify)
+    bound, by, because = run.compute(certify)
     notes = []
     for name, certificate in catalogue.THEOREMS.items():
         spoke = int((by == name).sum())
@@ -155,7 +155,7 @@ def nothing_moves(run: Run) -> Noted:
     A store that answers for the very records it knows passes every control that changes labels or features: this is
     what remains of it. "Nothing" is less than a thousandth of what relabelling one record moves, or exactly nothing.
     """
-    refits = run.once(left_out.retrained)
+    refits = run.compute(left_out.retrained)
     live = ~refits.lost[refits.row_unit]
     if not live.any():
         return Noted()  # nobody has a model without them: without limit, which is no false zero
@@ -183,11 +183,11 @@ def _list_answers(run: Run) -> tuple[Float, Float, Float, Float] | None:
 
     One record a person. None where people were not drawn at random, or candidates cannot be compared with.
     """
-    subject, refits = run.subject, run.once(left_out.retrained)
+    subject, refits = run.subject, run.compute(left_out.retrained)
     if subject.data.candidates is None or run.averaged or left_out.count_missing(run):
         return None
     try:
-        trial = pools.of(subject.data).trial
+        trial = pools.build_pool(subject.data).trial
     except MeasurementError:
         return None  # nothing about candidates counts, and whoever asks about them is told
     n, members = subject.data.n, subject.data.units.first

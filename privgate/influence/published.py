@@ -107,7 +107,7 @@ def list_published(run: Run) -> tuple[PublishedBound, ...]:
     values = 2 if kind == "BernoulliNB" else max(domain.categories or (0,))
     smallest = int(np.bincount(subject.label_codes).min())
     log_delta = naive_bayes_smoothed(subject.data.n, smallest, int(subject.data.X.shape[1]), int(values))
-    people = run.once(person_table.list_people)
+    people = run.compute(person_table.list_people)
     return (
         PublishedBound(
             name="Proposition 6.5, naive Bayes with Laplace smoothing",
@@ -122,28 +122,28 @@ def list_published(run: Run) -> tuple[PublishedBound, ...]:
 
 def find_table(run: Run) -> ModuleType | None:
     """Return the module whose per-person table was made; None where no rule needed one, or it could not be made."""
-    return next((table for table in (person_table, regressors) if run.made(table.list_people)), None)
+    return next((table for table in (person_table, regressors) if run.has_computed(table.list_people)), None)
 
 
 def describe_influence(run: Run) -> InfluencePart | None:
     """Return how the per-person table was come by; None where there is none."""
     if (people := find_table(run)) is None:
         return None
-    refits = run.once(left_out.leave_out)
+    refits = run.compute(left_out.leave_out)
     facts: dict[str, Any] = {
         "coverage": describe_coverage(run),
         "engines": refits.shares,
         "declined": refits.declined,
         "recheck": list_rechecks(run),
-        "cases": tuple(CaseNote.of(k) for k in people.list_cases(run)),
+        "cases": tuple(CaseNote.from_kept(k) for k in people.list_cases(run)),
     }
     if people is regressors:
         return InfluencePart(**facts, sensitivity=regressors.show_figures(run))
     return InfluencePart(
         **facts,
         noise=person_table.measure_seed_noise(run),
-        certificates=run.once(person_table.list_notes),
-        indirect_queries=run.once(person_table.limit_every_question)[2],
+        certificates=run.compute(person_table.list_notes),
+        indirect_queries=run.compute(person_table.limit_every_question)[2],
         as_published=list_published(run) if Need.EVERY_QUERY in run.asked else (),
     )
 
@@ -155,7 +155,7 @@ def describe_end(run: Run) -> str:
     """Return that people were left out of the work, and what their figures are worth, one sentence; else empty."""
     if not left_out.count_missing(run):
         return ""
-    people, decided = run.once(left_out.leave_out).people, run.once(left_out.leave_out).decided_by
+    people, decided = run.compute(left_out.leave_out).people, run.compute(left_out.leave_out).decided_by
     return (
         f"the others of {people:,} people were not left out of any training, because the rule "
         f"{decided} had refused before; riskiest first, so that figures over all people are lower limits only"
@@ -165,14 +165,14 @@ def describe_end(run: Run) -> str:
 def describe_missing(run: Run) -> dict[str, Any]:
     """Return for evidence of how many people nothing was computed, and which rule decided that; empty where of none."""
     missing = left_out.count_missing(run)
-    return {"not_computed": missing, "decided_by": run.once(left_out.leave_out).decided_by} if missing else {}
+    return {"not_computed": missing, "decided_by": run.compute(left_out.leave_out).decided_by} if missing else {}
 
 
 def describe_theorem(run: Run) -> str:
     """Return what theorems say of whom, one sentence; empty where people had to be left out."""
-    if (limits := run.once(left_out.limit_everybody)) is None:
+    if (limits := run.compute(left_out.limit_everybody)) is None:
         return ""
-    some = run.once(left_out.plan_people).sizes[0]
+    some = run.compute(left_out.plan_people).sizes[0]
     return (
         f"a certificate over all questions limits everybody's change to {limits.upper.max():.4g} nats; "
         f"{some} people drawn at random are trained without, to contradict it"
@@ -181,8 +181,8 @@ def describe_theorem(run: Run) -> str:
 
 def describe_coverage(run: Run) -> UnitCoverage:
     """Return how many of all people were measured, and what a sample says about the others."""
-    made = run.once(left_out.leave_out)
-    claims = (describe_end(run), describe_theorem(run) or run.once(left_out.plan_people).lost)
+    made = run.compute(left_out.leave_out)
+    claims = (describe_end(run), describe_theorem(run) or run.compute(left_out.plan_people).lost)
     return UnitCoverage(
         n_measured=len(made.retrained.units),
         n_units=run.n_units,
@@ -194,7 +194,7 @@ def describe_coverage(run: Run) -> UnitCoverage:
 
 def list_rechecks(run: Run) -> tuple[RecheckRow, ...]:
     """Return what refits say of a closed form, as a row of the report's table."""
-    if (compared := run.once(left_out.leave_out).compared) is None:
+    if (compared := run.compute(left_out.leave_out).compared) is None:
         return ()
     told = compared.detail
     row = RecheckRow(

@@ -26,21 +26,21 @@ NOTHING_LEFT = 1e-9
 
 def measure_moves(run: Run) -> per_person.Moves:
     """Return how far each measured person moves the answers about them."""
-    return per_person.measure_moves(run.subject, run.once(left_out.retrained))
+    return per_person.measure_moves(run.subject, run.compute(left_out.retrained))
 
 
 def confirm_lower(run: Run) -> Float:
     """Return the lower limits of ``measure_moves`` that stand where training draws, targets' deviations, shape (U,)."""
-    own, refits, noise = run.once(measure_moves).low, run.once(left_out.retrained), run.subject.release.noise
+    own, refits, noise = run.compute(measure_moves).low, run.compute(left_out.retrained), run.subject.release.noise
     if not run.at_seed or isinstance(noise, Gaussian):
         return own
-    scale = run.once(measure_unit) if noise is None else noise.scale / run.subject.scale[1]
+    scale = run.compute(measure_unit) if noise is None else noise.scale / run.subject.scale[1]
     return per_person.confirm_at_other_seeds(run, refits.units, own / scale, scale) * scale
 
 
 def limit_domain(run: Run) -> Certified:
     """Return the largest change over the declared domain."""
-    subject, refits = run.subject, run.once(left_out.retrained)
+    subject, refits = run.subject, run.compute(left_out.retrained)
     limited = least_squares.over_domain(subject, refits.units)
     if not limited.why or two_models.refusal(subject):
         return limited
@@ -50,7 +50,7 @@ def limit_domain(run: Run) -> Certified:
 
 def list_cases(run: Run) -> tuple[Kept, ...]:
     """Return the cases that limits over the declared domain rest on."""
-    return run.once(limit_domain).cases
+    return run.compute(limit_domain).cases
 
 
 def measure_unit(run: Run) -> float:
@@ -62,7 +62,7 @@ def measure_unit(run: Run) -> float:
     """
     if left_out.count_missing(run) and (most := per_person.limit_residuals(run.subject)) is not None:
         return most
-    outside, typical = run.once(measure_moves).outside, run.once(measure_moves).typical
+    outside, typical = run.compute(measure_moves).outside, run.compute(measure_moves).typical
     if not outside > NOTHING_LEFT:
         raise MeasurementError(
             "the model predicts every record that it was trained without: its residuals have no deviation to measure "
@@ -84,14 +84,14 @@ def list_people(run: Run) -> Mapping[str, NDArray[Any]]:
 
     With Laplace noise on the answers also the columns of a classifier's table, in nats: change over scale.
     """
-    refits, own, over = run.once(left_out.retrained), run.once(measure_moves), run.once(limit_domain)
-    scale = run.once(measure_unit)
-    noised = {} if run.subject.release.noise is None else run.once(limit_noised)
+    refits, own, over = run.compute(left_out.retrained), run.compute(measure_moves), run.compute(limit_domain)
+    scale = run.compute(measure_unit)
+    noised = {} if run.subject.release.noise is None else run.compute(limit_noised)
     unknown = np.inf if left_out.count_missing(run) else 0.0  # the unit may be smaller
     return {
         "unit": run.subject.data.unit_names[refits.units],
         "moved": own.value / scale,
-        "moved_low": run.once(confirm_lower) / scale,
+        "moved_low": run.compute(confirm_lower) / scale,
         "moved_high": own.high / scale + unknown,
         "moved_upper": np.maximum(own.high, over.upper) / scale + unknown,
         "noise_floor": own.noise / scale,
@@ -106,10 +106,10 @@ def limit_noised(run: Run) -> Mapping[str, Float]:
     Laplace noise of scale b: ``max over answers of |ln density - ln density'| = |change| / b``. Normal noise: the ratio
     of two shifted normal densities is unbounded over unbounded answers, so that any change at all is infinite.
     """
-    noise, own, over = run.subject.release.noise, run.once(measure_moves), run.once(limit_domain)
+    noise, own, over = run.subject.release.noise, run.compute(measure_moves), run.compute(limit_domain)
     if isinstance(noise, Laplace):
         each = run.subject.scale[1] / noise.scale
-        value, low, high, upper = (each * v for v in (own.value, run.once(confirm_lower), own.high, over.upper))
+        value, low, high, upper = (each * v for v in (own.value, run.compute(confirm_lower), own.high, over.upper))
     else:
         value, low, high, upper = (np.where(v > 0, np.inf, 0.0) for v in (own.value, own.low, own.high, over.upper))
     upper = np.maximum(upper, high)
@@ -128,10 +128,10 @@ def tell_apart(noise: Noise, shift: float) -> float:
 
 def show_figures(run: Run) -> SensitivityFigures:
     """Return what the report shows of a regressor's answers next to its rules."""
-    own, over, deviation = run.once(measure_moves), run.once(limit_domain), run.subject.scale[1]
-    records, noise = run.once(list_people), run.subject.release.noise
+    own, over, deviation = run.compute(measure_moves), run.compute(limit_domain), run.subject.scale[1]
+    records, noise = run.compute(list_people), run.subject.release.noise
     size = np.asarray(records["moved"])
-    outside = run.once(measure_unit) if left_out.count_missing(run) else own.outside
+    outside = run.compute(measure_unit) if left_out.count_missing(run) else own.outside
     return SensitivityFigures(
         residual_inside=own.inside * deviation,
         residual_outside=outside * deviation,

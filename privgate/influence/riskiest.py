@@ -50,8 +50,8 @@ def compute_everybody(run: Run) -> ClosedForm:
 
 def ask_about(run: Run, units: Index) -> Asked:
     """Return the question about some units: at their own records, and beside them where a rule wants it."""
-    near = run.once(beside.of_people)
-    return Asked(near.asked, units, run.seeds, run.fleet, near.queries(units), run.thresholds or (1.0,))
+    near = run.compute(beside.of_people)
+    return Asked(near.extended, units, run.seeds, run.fleet, near.queries(units), run.thresholds or (1.0,))
 
 
 def rank_everybody(run: Run) -> Ranking:
@@ -59,7 +59,7 @@ def rank_everybody(run: Run) -> Ranking:
 
     Whoever a closed form leaves to refits, and whose class vanishes without them, comes first.
     """
-    made = run.once(compute_everybody).computed
+    made = run.compute(compute_everybody).computed
     score = np.zeros(run.n_units)
     if made is not None:
         answers = made.answers

@@ -38,7 +38,7 @@ class Accepted:
     whole: bool
 
     @classmethod
-    def of(cls, case: Case, d: int) -> "Accepted":
+    def from_case(cls, case: Case, d: int) -> "Accepted":
         """Return what a case says of its questions.
 
         ``Refused``: nothing limits them, or nothing can be accepted.

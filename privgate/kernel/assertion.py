@@ -98,7 +98,7 @@ class Limits:
     high: Float
 
     @classmethod
-    def of(cls, low: Float, high: Float) -> "Limits":
+    def from_ends(cls, low: Float, high: Float) -> "Limits":
         """Return limits that are none where a number is not one, and where the lower exceeds the upper."""
         low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         odd = np.isnan(low) | np.isnan(high) | (high < low) | (high < 0)

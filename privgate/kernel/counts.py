@@ -74,7 +74,7 @@ class _Model:
     negated: float = 0.0
 
     @classmethod
-    def of(cls, case: Case, codes: Index, sizes: Index, *, shares: bool) -> "_Model":
+    def from_case(cls, case: Case, codes: Index, sizes: Index, *, shares: bool) -> "_Model":
         """Return the model that is trained on the case's records; ``shares`` are of N, or of what is in the cell."""
         declared = not shares and case.setting("declared", bool, default=False)
         label, N = labels(case, codes.shape, declared=declared)
@@ -103,7 +103,7 @@ class _Model:
             declared,
         )
 
-    def left(self, m: Float) -> Float:
+    def keep_counts(self, m: Float) -> Float:
         """Return how many records each class keeps without ``m`` of them, (U, K); those declared cannot vanish."""
         return np.full(m.shape, np.inf) if self.declared else self.N - m
 
@@ -135,7 +135,7 @@ class _Loss(NamedTuple):
     M: Float
 
     @classmethod
-    def of(cls, model: _Model, block: Block) -> "_Loss":
+    def from_model(cls, model: _Model, block: Block) -> "_Loss":
         """Return what each of some people's absence takes off."""
         (_, rows, who, U), (cells, K), label = block, model.T.shape, model.label[block.rows]
         m = np.zeros((U, K))
@@ -146,7 +146,7 @@ class _Loss(NamedTuple):
         T = model.T[key % cells, key // (cells * U)]
         M.ravel()[key] += np.log1p(R / (T - R + model.alpha))
         bias = -np.log1p(-m / model.N) if model.learnt else np.zeros((U, K))
-        return cls(model.left(m), bias, model.scale * M)
+        return cls(model.keep_counts(m), bias, model.scale * M)
 
     def at(self, model: _Model, cells: Index, who: Index) -> tuple[Float, Float]:
         """Return (low, high) at questions in these cells (m, d), without the people ``who``."""
@@ -161,7 +161,7 @@ def categorical(case: Case) -> Limits:
     n, d = codes.shape
     every((n > 0 and d > 0 and sizes.shape == (d,) == floor.shape, "records, 'sizes' and 'floor' differ"))
     every((bool((sizes == np.maximum(codes.max(axis=0) + 1, floor)).all()), "training knows other 'sizes'"))
-    model, (person, people) = _Model.of(case, codes, sizes, shares=True), case.person(n)
+    model, (person, people) = _Model.from_case(case, codes, sizes, shares=True), case.person(n)
     asked = case.array("accepted", 1, "i") if case.asked == "any" else sizes
     every((asked.shape == (d,) and bool(((asked > 0) & (asked <= sizes)).all()), "'accepted' are other categories"))
     if case.setting("bernoulli", bool):
@@ -196,7 +196,7 @@ def partitions(case: Case) -> Limits:
     leaf, sizes = case.array("leaf", 2, "i"), case.array("sizes", 1, "i")
     average = case.setting("average", str)
     every((average in ("geometric", "arithmetic"), f"no average is {average!r}"))
-    model = _Model.of(case, leaf, sizes, shares=False)
+    model = _Model.from_case(case, leaf, sizes, shares=False)
     if len(sizes) == 1:
         return _table(case, model)
     return _limits(case, model, sizes) if average == "geometric" else _arithmetic(case, model)
@@ -211,7 +211,7 @@ def _limits(case: Case, model: _Model, asked: Index) -> Limits:
     top = _odds(table.T[:, None, chosen], model.bias[None], start)[0]
     low, high, told = np.empty(people), np.empty(people), np.zeros(1)
     for block in blocks(person, people, model.T.size):
-        loss, some = _Loss.of(model, block), block.people
+        loss, some = _Loss.from_model(model, block), block.people
         below, most = loss.at(model, model.cells[block.rows], block.who)
         if case.asked == "any":
             inside = (model.cells[block.rows] - model.start < asked).all(axis=1)
@@ -318,7 +318,7 @@ def _table(case: Case, model: _Model) -> Limits:
     p, q = (np.where(t.sum(axis=1, keepdims=True) + K * a > 0, t + a, 1.0) for t in (T, T - R))
     p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
     change = np.where(p == q, 0.0, np.abs(np.log(p) - np.log(q))).max(axis=1)
-    most, gone = largest(key // cells, people, change), (model.left(m) <= 0).any(axis=1)
+    most, gone = largest(key // cells, people, change), (model.keep_counts(m) <= 0).any(axis=1)
     low, high = np.maximum(most - _shares_off(model), 0.0), most + _shares_off(model)
     return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
 
@@ -339,7 +339,7 @@ def _arithmetic(case: Case, model: _Model) -> Limits:
         below, most = change - off, largest(who, U, change) + off
         if case.asked == "any":
             most = np.maximum(_ratio(p[None], q, model.start), _ratio(q, p[None], model.start)) + off
-        low[some], high[some] = settled(block, below, np.zeros(1), most, model.left(m))
+        low[some], high[some] = settled(block, below, np.zeros(1), most, model.keep_counts(m))
     return Limits(low, high)
 
 

@@ -85,7 +85,7 @@ class _Model:
     all: _Moments
 
     @classmethod
-    def of(cls, case: Case) -> "_Model":
+    def from_case(cls, case: Case) -> "_Model":
         """Return the model that is trained on the case's records."""
         raw = case.array("X", 2)
         label, held = labels(case, raw.shape)
@@ -197,12 +197,12 @@ def _top(pair: tuple[Float, Float, Float], side: Float) -> Float:
 
 def bound(case: Case) -> Limits:
     """Return limits of Gaussian naive Bayes; the module's docstring is the theorem."""
-    model, (n, d) = _Model.of(case), case.array("X", 2).shape
+    model, (n, d) = _Model.from_case(case), case.array("X", 2).shape
     (person, people), K = case.person(n), model.all.n.shape[1]
     limit, centre = case.setting("limit", float, default=1.0), model.raw.mean(axis=0)
     inside, side, question = np.ones(n, dtype=bool), np.zeros((2, d)), asked_questions(case, people, d)
     if case.asked == "any":
-        accepted = Accepted.of(case, d)
+        accepted = Accepted.from_case(case, d)
         every((accepted.low is not None, "a box is needed"))
         side, inside = np.array([accepted.low, accepted.high]) - centre, accepted.inside(model.raw)
         question = np.where(accepted.inside(question)[:, None], question, np.nan)

@@ -31,4 +31,4 @@ def limits(case: Case) -> Limits:
         raise Refused(f"asked about {case.asked!r}; the questions are 'own' and 'any'")
     with np.errstate(all="ignore"):  # what is not a number limits nothing: Limits.of
         found = FAMILIES[case.family](case)
-    return Limits.of(found.low, found.high)
+    return Limits.from_ends(found.low, found.high)

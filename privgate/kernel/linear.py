@@ -113,7 +113,7 @@ def bound(case: Case) -> Limits:
         if pair is not None:
             low[k], high[k] = _limits(pair, told)
     low *= case.setting("product", bool, default=True)  # else questions made of choices may be refused
-    return Limits.of(low / deviation * (1 - 4 * EPS), high / deviation * (1 + 4 * EPS))
+    return Limits.from_ends(low / deviation * (1 - 4 * EPS), high / deviation * (1 + 4 * EPS))
 
 
 def _read_pair(tables: Float, pair: _Pair, ranges: Index, told: _Released) -> _Pair | None:

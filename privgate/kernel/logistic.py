@@ -60,10 +60,10 @@ def bound(case: Case) -> Limits:
     low, high = pair.at(problem.X, person)
     if case.asked == "any":
         d = len(problem.penalty) - int(case.setting("intercept", bool))
-        accepted = Accepted.of(case, d)
+        accepted = Accepted.from_case(case, d)
         low = np.where(accepted.inside(problem.X[:, :d]), low, 0.0)
         low, high = largest(person, people, low), pair.over(accepted, case.setting("limit", float, default=1.0))
-        low = np.maximum(low, _told(case, pair, accepted))
+        low = np.maximum(low, _limit_questions(case, pair, accepted))
     else:
         low, high = largest(person, people, low), largest(person, people, high)
     return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
@@ -74,7 +74,7 @@ def everybody(case: Case) -> Metric:
     names = case.arrays.keys() & {"X", "label", "weight", "penalty", "allowed", "at", "factor"}
     own = replace(case, arrays={name: case.arrays[name].copy() for name in names})
     with np.errstate(all="ignore"):
-        return _metric(own, Problem.of(own))
+        return _metric(own, Problem.from_case(own))
 
 
 def near(case: Case, known: Metric | None = None) -> tuple[Float, Float, Float, Float]:
@@ -108,14 +108,14 @@ def _metric(case: Case, problem: Problem, known: Metric | None = None) -> Metric
     every((u.shape == shape, f"'at' is not of shape {shape}"))
     if known is not None and known.problem.same(problem) and np.array_equal(known.u, u) and np.array_equal(known.W, W):
         return known
-    M = Metric.of(problem, u, W)
+    M = Metric.from_factor(problem, u, W)
     every((np.isfinite(M.trained), "a training on all records may end anywhere"))
     return M
 
 
 def _compared(case: Case, known: Metric | None = None) -> tuple["_Pair", Index, NDArray[np.bool_]]:
     """Return parameters with and without each person, whose each record is, and without whom there is no model."""
-    M = _metric(case, Problem.of(case), known)
+    M = _metric(case, Problem.from_case(case), known)
     problem = M.problem
     person, people = case.person(len(problem.X))
     moves = _given(case, "moves", (people, *M.u.shape))
@@ -130,7 +130,7 @@ def _compared(case: Case, known: Metric | None = None) -> tuple["_Pair", Index, 
     return _Pair(M, person, moves, far, alone), person, gone
 
 
-def _told(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
+def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(pair.far))
@@ -182,7 +182,7 @@ def _alone(case: Case, problem: Problem, person: Index, gone: NDArray[np.bool_])
     for k, one in enumerate(who.tolist()):
         rows = np.flatnonzero(person == one)
         try:
-            there = None if gone[one] else Metric.of(problem.without(rows), points[k], factors[k])
+            there = None if gone[one] else Metric.from_factor(problem.without(rows), points[k], factors[k])
         except Refused:
             continue  # the other certificate of this person counts
         if there is not None and np.isfinite(there.trained):

@@ -35,7 +35,7 @@ class Problem:
     size: Float
 
     @classmethod
-    def of(cls, case: Case) -> "Problem":
+    def from_case(cls, case: Case) -> "Problem":
         """Return the problem of a case that is one."""
         X, label, K = case.array("X", 2), case.array("label", 1, "i"), case.setting("classes", int)
         penalty, allowed = case.array("penalty", 1), case.array("allowed", 1)
@@ -169,7 +169,7 @@ class Metric:
     spread: float
 
     @classmethod
-    def of(cls, problem: Problem, u: Float, W: Float) -> "Metric":
+    def from_factor(cls, problem: Problem, u: Float, W: Float) -> "Metric":
         """Return the metric if W is near an inverse factor of the Hessian at u."""
         q, n, K = u.size, len(problem.X), problem.K
         every((W.shape == (q, q) and bool((np.abs(W) < _FACTOR).all()), "the factor is no finite square matrix"))

@@ -52,7 +52,7 @@ class _Metric:
     off: float
 
     @classmethod
-    def of(cls, case: Case) -> "_Metric":
+    def from_case(cls, case: Case) -> "_Metric":
         """Return the metric if the factor is near an inverse factor of the Hessian."""
         X, y, penalty, W = case.array("X", 2), case.array("y", 1), case.array("penalty", 1), case.array("factor", 2)
         n, p = X.shape
@@ -86,7 +86,7 @@ class _Metric:
 
 def bound(case: Case) -> Limits:
     """Return the limits of each person; infinite for whom the certificate shows nothing."""
-    M = _Metric.of(case)
+    M = _Metric.from_case(case)
     p, (person, people) = M.X.shape[1], case.person(len(M.X))
     u, moves = case.array("at", 1), case.arrays.get("moves", np.zeros(0))
     allowed = case.array("allowed", 1)
@@ -105,15 +105,15 @@ def bound(case: Case) -> Limits:
     apart, (scale, scale_off) = np.where(shown, pair.apart(), np.inf), _deviation(M.y)
     low, high = pair.at(M.X, person, pair.reach, apart)
     if case.asked == "any":
-        accepted = Accepted.of(case, p - int(case.setting("intercept", bool)))
+        accepted = Accepted.from_case(case, p - int(case.setting("intercept", bool)))
         low = largest(person, people, np.where(accepted.inside(M.X[:, : len(accepted.single)]), low, 0.0))
-        low, high = np.maximum(low, _told(case, pair, accepted, apart)), pair.over(accepted, apart)
+        low, high = np.maximum(low, _limit_questions(case, pair, accepted, apart)), pair.over(accepted, apart)
     else:
         low, high = largest(person, people, low), largest(person, people, high)
     return Limits(low / (scale + scale_off), up(high / (scale - scale_off)))
 
 
-def _told(case: Case, pair: "_Pair", accepted: Accepted, apart: Float) -> Float:
+def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted, apart: Float) -> Float:
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(apart))

@@ -45,10 +45,10 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
         return per_record.measure_records(run, request, figure)
     alpha = 1 - float(request.option("confidence", 0.95))
     if request.option("level") is None:
-        measured = look_once(run.once(boards.make_board), request, figure, low_alpha=alpha, high_alpha=alpha).shown
+        measured = look_once(run.compute(boards.make_board), request, figure, low_alpha=alpha, high_alpha=alpha).shown
     else:  # whether a rule is settled, its policy has told the run
-        measured = join_looks(run.once(look_in_turn)[request])
-    board = run.once(boards.make_board)
+        measured = join_looks(run.compute(look_in_turn)[request])
+    board = run.compute(boards.make_board)
     note_attempts(board, board.wanted(str(request.option("attack", "any"))), 1 - alpha)
     return measured
 
@@ -112,7 +112,7 @@ def join_looks(looks: Looks) -> Measurement:
         raise last
     ran = [look for look in looks if isinstance(look, Look)]
     best = max((look.shown for look in ran), key=lambda m: float(np.nan_to_num(m.value, nan=-1.0)))
-    behind, added = BehindMembership.of(last.shown.behind), 0.0
+    behind, added = BehindMembership.read(last.shown.behind), 0.0
     if last.models < max(LOOKS):
         added = last.shown.value - before.shown.value if isinstance(before, Look) else 1.0
         added = 0.0 if added <= 0 else added  # NaN stays
@@ -122,7 +122,9 @@ def join_looks(looks: Looks) -> Measurement:
     said = f"looks at {', '.join(str(look.models) for look in ran)} shadow models; limits hold over all looks together"
     if added and high < 1:
         said += f", and the upper one counts twice what the last doubling of their number added ({added:.2g})"
-    behind = behind.model_copy(update={"searched": sum(BehindMembership.of(x.shown.behind).searched or 0 for x in ran)})
+    behind = behind.model_copy(
+        update={"searched": sum(BehindMembership.read(x.shown.behind).searched or 0 for x in ran)}
+    )
     return replace(
         last.shown, value=best.value, where=best.where, low=max(look.shown.low for look in ran), high=high,
         assumptions=(*last.shown.assumptions, said), behind=behind,
@@ -181,7 +183,7 @@ def _list_assumptions(board: Board, missing: tuple[str, ...], *, every: bool) ->
         copies = f"{few} of {n} members, copies of whom are among the candidates, count as found"
     said = (
         coarse,
-        board.run.once(pools.asked_beside)[0].said,
+        board.run.compute(pools.asked_beside)[0].said,
         pool.drawn if pool.fit else "",
         "attacks that train models of their own are left to later looks" if board.later and every else "",
         copies,
@@ -227,7 +229,7 @@ def noted(run: Run) -> MembershipPart:
 
 def note_attempts(board: Board, attempts: list[Attempt], confidence: float) -> None:
     """Note all attacks that were tried, each once, those that did not run by name."""
-    before = board.run.once(noted)
+    before = board.run.compute(noted)
     attacks, null_runs = {a.name: a for a in before.attacks}, before.null_runs
     for attempt in attempts:
         if (attack := attempt.attack).name not in attacks:
@@ -244,9 +246,9 @@ def note_attempts(board: Board, attempts: list[Attempt], confidence: float) -> N
 
 def part(run: Run, against_pdtp: evidence.AgainstPdtp | None = None) -> MembershipPart | None:
     """Return what the second question found out beside its numbers; None where no attack was tried."""
-    if not run.made(noted) and against_pdtp is None:
+    if not run.has_computed(noted) and against_pdtp is None:
         return None
-    return run.once(noted).model_copy(update={"against_pdtp": against_pdtp})
+    return run.compute(noted).model_copy(update={"against_pdtp": against_pdtp})
 
 
 def _compute_figures(board: Board, attempt: Attempt, alpha: float) -> evidence.AttackFigures:
@@ -304,10 +306,10 @@ def alarm_at_random(board: Board, ran: list[Attempt], confidence: float) -> Null
         order = rng.permutation(len(outside))
         called, half = np.zeros((2, len(outside)), dtype=bool)
         called[order[: len(outside) // 2]], half[order[::2]] = True, True
-        counts = [Decisions.of(f, called) for f in fixed]
+        counts = [Decisions.from_flags(f, called) for f in fixed]
         for s in scores:
             at = roc.best_threshold(s[half], called[half])
-            counts.append(Decisions.of(s[~half] >= at, called[~half]))
+            counts.append(Decisions.from_flags(s[~half] >= at, called[~half]))
         per_run.append([(d.tp, d.fn, d.tn, d.fp) for d in counts])
     right, wrong = np.array(per_run)[..., ::2], np.array(per_run)[..., 1::2]
     # as the kernel's limits, which are made one after another, and that would take longer than the attacks

@@ -126,8 +126,8 @@ class Board:
         """Return counts of both adversaries on the people ``among``: threshold fixed, and learned on the other half."""
         rest = among & ~self.known
         return [
-            Decisions.of(attempt.scores[among] >= attempt.threshold, self.members[among]),
-            Decisions.of(attempt.scores[rest] >= attempt.learned, self.members[rest]),
+            Decisions.from_flags(attempt.scores[among] >= attempt.threshold, self.members[among]),
+            Decisions.from_flags(attempt.scores[rest] >= attempt.learned, self.members[rest]),
         ]
 
 
@@ -155,7 +155,7 @@ def grow_boards(run: Run) -> Iterator[Board]:
 
 def make_board(run: Run) -> Board:
     """Return the board of a subject's trials; attacks run when they are asked for."""
-    pool, shadows, near = run.once(pools.of_run), run.once(train), run.once(pools.asked_beside)[2]
+    pool, shadows, near = run.compute(pools.of_run), run.compute(train), run.compute(pools.asked_beside)[2]
     rows = np.flatnonzero(pool.trial)
     target, shadow, shadow_near = target_answers(run)[rows], shadows.log_p, shadows.beside
     labels, members = pool.labels[rows], pool.members[rows]
@@ -181,10 +181,10 @@ def make_board(run: Run) -> Board:
 
 def target_answers(run: Run) -> Float:
     """Return the stored model's log-probabilities on the whole pool, or those of the recipe's own fit; or raise."""
-    if run.made(pools.asked_beside):
-        log_p = run.once(pools.asked_beside)[1]
+    if run.has_computed(pools.asked_beside):
+        log_p = run.compute(pools.asked_beside)[1]
     else:
-        log_p = ask_model(run, run.subject, np.arange(len(run.once(pools.of_run).labels), dtype=np.int64))
+        log_p = ask_model(run, run.subject, np.arange(len(run.compute(pools.of_run).labels), dtype=np.int64))
     if run.subject.task == "classification" and log_p.shape[1] < 2:
         raise MeasurementError("the training set holds one class only; a model's answers tell nobody apart")
     return log_p
@@ -269,7 +269,7 @@ def cells(board: Board, scope: str, column: str | None) -> dict[str, Bool]:
     data, own = board.run.subject.data, board.rows[board.first]
     if scope == "class" and board.run.subject.task == "regression":
         raise MeasurementError("a regressor has no labels to look at one by one; judge by scope model or group")
-    everybody = pools.of(data)
+    everybody = pools.build_pool(data)
     inside = np.flatnonzero(everybody.trial & everybody.members)
     if scope == "class":
         names, labels = board.run.subject.classes.astype(str), everybody.labels

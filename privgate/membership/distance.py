@@ -198,7 +198,7 @@ def advantage(run: Run, request: Request) -> Measurement:
     intersection-union test. ``MeasurementError`` where candidates are too few, or the model has no boundary.
     """
     alpha, radius = 1 - float(request.option("confidence", 0.95)), request.option("radius")
-    seen = run.once(look_near)
+    seen = run.compute(look_near)
     guessed = guesses(seen, None if radius is None else float(radius))
     run.keep(part, RobustPart(how=seen.how, adversaries=tuple(g.show(alpha) for g in guessed)))
     alphas = {"low_alpha": alpha / 2, "high_alpha": alpha}
@@ -206,7 +206,7 @@ def advantage(run: Run, request: Request) -> Measurement:
     members, others = int(seen.members.sum()), int((~seen.members).sum())
     return Measurement(
         request, worst.value, worst.low, worst.high, "fraction", "confidence", 1 - alpha, n=members + others,
-        population=len(run.once(pools.of_run).trial), where=f"{name}, distances {seen.how}", assumptions=ASSUMPTIONS,
+        population=len(run.compute(pools.of_run).trial), where=f"{name}, distances {seen.how}", assumptions=ASSUMPTIONS,
         behind=BehindMembership(searched=2, members=members, candidates=others, shadow_models=1),
     )  # fmt: skip
 
@@ -235,7 +235,7 @@ def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:
     Candidates are cut in three: outside of the target, in the shadow model, and outside of both; a label that the
     shadow would miss goes to it first.
     """
-    pool, rng, labels = run.once(pools.of_run), run.generator("robust trials"), run.subject.data.pool_labels
+    pool, rng, labels = run.compute(pools.of_run), run.generator("robust trials"), run.subject.data.pool_labels
     rows = np.flatnonzero(pool.trial)
     inside = rng.permutation(rows[pool.members[rows]])[:MOST]
     outside = rng.permutation(rows[~pool.members[rows]])

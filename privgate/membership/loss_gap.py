@@ -23,7 +23,7 @@ def measure_gap(run: Run, request: Request) -> Measurement:
     somebody else's equals are left out on both sides, for the reason that ``AttackPool.trial`` gives.
     ``MeasurementError`` where there are no candidates, or the loss is infinite on both sides.
     """
-    answers, p = boards.target_answers(run), pools.of(run.subject.data)  # everybody, not only trials of attacks
+    answers, p = boards.target_answers(run), pools.build_pool(run.subject.data)  # everybody, not only trials of attacks
     kind, alpha = str(request.option("loss", "zero_one")), 1 - float(request.option("confidence", 0.95))
     zero_one = kind == "zero_one"
     if kind not in ("zero_one", "cross_entropy"):

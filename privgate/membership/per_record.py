@@ -32,8 +32,8 @@ def draw_halves(pool: AttackPool, count: int, rng: np.random.Generator) -> Bool:
 
 def train_targets(run: Run) -> Shadows:
     """Return target models on fresh random halves, as many as there are shadow models and disjoint from those."""
-    rng, count = run.generator("target subsets"), len(run.once(pools.train).status)
-    masks = draw_halves(run.once(pools.of_run), count, rng)
+    rng, count = run.generator("target subsets"), len(run.compute(pools.train).status)
+    masks = draw_halves(run.compute(pools.of_run), count, rng)
     return pools.trained(run, masks, pools.seeds_for(run, count, rng))
 
 
@@ -44,10 +44,10 @@ def measure_records(run: Run, request: Request, figure: Figure) -> Measurement:
     them. The claim is about models trained on random halves of the pool, not about the registered model.
     ``MeasurementError`` where an attack did not run, or target models are too few for the rate that was asked for.
     """
-    board = run.once(boards.make_board)
+    board = run.compute(boards.make_board)
     attempts = board.wanted(str(request.option("attack", "any")))
     ran, missing = [a for a in attempts if not a.problem], [a.attack.name for a in attempts if a.problem]
-    targets, alpha = run.once(train_targets), 1 - float(request.option("confidence", 0.95))
+    targets, alpha = run.compute(train_targets), 1 - float(request.option("confidence", 0.95))
     people = int(board.members.sum())
     count, tries = int((targets.status != Status.FAILED).sum()), len(ran) * people
     fpr = float(request.option("at_fpr")) if figure is Figure.MEMBERS_FOUND else None

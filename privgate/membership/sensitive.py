@@ -255,7 +255,7 @@ def _as_numbers(values: NDArray[Any]) -> Float:
 
 def draw_people(run: Run) -> tuple[Index, Bool]:
     """Return one pool row of at most ``MOST_PEOPLE`` possible trials a side, members first; and who is a member."""
-    pool, rng = run.once(pools.of_run), run.generator("people whose features are inferred")
+    pool, rng = run.compute(pools.of_run), run.generator("people whose features are inferred")
     rows = np.flatnonzero(pool.trial)
     rows = rows[np.unique(pool.unit[rows], return_index=True)[1]]
     sides = [np.sort(rng.permutation(rows[pool.members[rows] == side])[:MOST_PEOPLE]) for side in (True, False)]
@@ -267,7 +267,7 @@ def look_at(run: Run, attribute: Attribute) -> Seen:
     """Return what adversaries see of the model: likelihoods of known targets with every value put in; or raise."""
     import pandas as pd
 
-    (rows, members), subject, m = run.once(draw_people), run.subject, len(attribute.prior)
+    (rows, members), subject, m = run.compute(draw_people), run.subject, len(attribute.prior)
     X, y = subject.data.pool()
     table = reduce(stack, (put_in(X, rows, attribute.column, v) for v in attribute.values))  # noqa: PD011  no frame
     changed = replace(subject, data=replace(subject.data, candidates=(table, np.tile(y[rows], m))))
@@ -281,7 +281,7 @@ def look_at(run: Run, attribute: Attribute) -> Seen:
         residual, exact = residuals(run, rows, answers[..., 0]), residuals(run, rows[members], own[:, :1], noisy=False)
         error = max(float(np.sqrt((exact**2).mean())), LEAST)
         return Seen(normal(residual, error), attribute.prior, -0.5, residual, known=known)
-    labels = run.once(pools.of_run).labels[rows]
+    labels = run.compute(pools.of_run).labels[rows]
     loss = -np.maximum(own[np.arange(len(own)), labels[members]], -MOST_LOSS).mean()
     return Seen(
         np.take_along_axis(answers, labels[:, None, None], axis=2)[..., 0], attribute.prior, -max(float(loss), LEAST),
@@ -298,7 +298,7 @@ def noted(run: Run) -> dict[str, tuple[AttributeResult, dict[str, Counts]]]:
 
 def part(run: Run) -> AttributesPart | None:
     """Return what was found about sensitive features; None where no rule asked."""
-    results = tuple(result for result, _ in run.once(noted).values())
+    results = tuple(result for result, _ in run.compute(noted).values())
     return AttributesPart(attributes=results) if results else None
 
 
@@ -314,19 +314,19 @@ def advantage(run: Run, request: Request) -> Measurement:
     if not wanted:
         what = "no feature is declared sensitive" if one is None else f"{one!r} is not declared sensitive"
         raise MeasurementError(f"{what}; pass TrainingData(..., sensitive=(column, …))")
-    alpha, kept = 1 - float(request.option("confidence", 0.95)), run.once(noted)
+    alpha, kept = 1 - float(request.option("confidence", 0.95)), run.compute(noted)
     for column in wanted:
         if str(column) not in kept:
             kept[str(column)] = _infer(run, column, alpha)
     tries = {(str(name), who): c for name in wanted for who, c in kept[str(name)][1].items()}
-    alphas, people = {"low_alpha": alpha / len(tries), "high_alpha": alpha}, _count_sides(run.once(draw_people)[1])
+    alphas, people = {"low_alpha": alpha / len(tries), "high_alpha": alpha}, _count_sides(run.compute(draw_people)[1])
     (name, who), worst = find_worst({k: Interval(*difference(c, **alphas)) for k, c in tries.items()})
     ranges = [_tell_counts(c, people) for c in tries.values()]
     limits = [_tell_limits(sides, **alphas) for sides in ranges]
     exact = all(low == high for sides in ranges for side in sides for low, high in side)
     return Measurement(
         request, worst.value, worst.low, worst.high, "fraction", "confidence", 1 - alpha, n=sum(people),
-        population=len(run.once(pools.of_run).trial), where=f"{name}, by {who}", assumptions=ASSUMPTIONS,
+        population=len(run.compute(pools.of_run).trial), where=f"{name}, by {who}", assumptions=ASSUMPTIONS,
         behind=BehindMembership(searched=len(tries), members=people[0], candidates=people[1]),
         told_as=None if exact else (max(low for low, _ in limits), max(high for _, high in limits)),
     )  # fmt: skip
@@ -334,7 +334,7 @@ def advantage(run: Run, request: Request) -> Measurement:
 
 def _infer(run: Run, column: str | int, alpha: float) -> tuple[AttributeResult, dict[str, Counts]]:
     """Return what each adversary guesses of one feature, and without the model."""
-    attribute, (rows, members) = read_attribute(run.subject.data, column), run.once(draw_people)
+    attribute, (rows, members) = read_attribute(run.subject.data, column), run.compute(draw_people)
     seen, truth, sides = look_at(run, attribute), attribute.codes[rows], _count_sides(members)
     known = truth >= 0
     if min(_count_sides(members[known])) < SMALL_CELL:

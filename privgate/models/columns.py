@@ -45,14 +45,14 @@ class Column:
             raise ValueError(f"{named} lists a value twice")
 
     @classmethod
-    def of(cls, name: str | int, stated: Any) -> "Column":
+    def from_short(cls, name: str | int, stated: Any) -> "Column":
         """Return the column that a short form describes: a tuple is a range, a list or set the values.
 
         Examples
         --------
-        >>> Column.of("age", (17, 90)).ends
+        >>> Column.from_short("age", (17, 90)).ends
         (17.0, 90.0)
-        >>> Column.of("work", ["private", None]).missing
+        >>> Column.from_short("work", ["private", None]).missing
         True
         """
         if isinstance(stated, cls):
@@ -106,7 +106,7 @@ def columns_of(stated: Any) -> tuple[Column, ...]:
             "the domain was read off data and nobody has confirmed it: look at it, correct it, then domain.confirm()"
         )
     if isinstance(stated, Mapping):
-        return tuple(Column.of(name, form) for name, form in stated.items())
+        return tuple(Column.from_short(name, form) for name, form in stated.items())
     if (held := getattr(stated, "columns", None)) is not None:
         return tuple(held)
     if (box := getattr(stated, "box", None)) is not None:

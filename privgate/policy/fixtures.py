@@ -120,7 +120,7 @@ def verdict(policy: Policy, evidence: Evidence, today: date | None = None) -> Ve
 
 
 def _judged(policy: Policy, case: Case, folder: Path) -> Result:
-    evidence = load_evidence(folder / case.evidence) if case.evidence else _made(policy, case)
+    evidence = load_evidence(folder / case.evidence) if case.evidence else _build_evidence(policy, case)
     found = verdict(policy, evidence, case.today or datetime.now(UTC).date())
     wrong = []
     if found.outcome != Outcome(case.expect.outcome):
@@ -135,7 +135,7 @@ def _judged(policy: Policy, case: Case, folder: Path) -> Result:
     return Result(case.name, tuple(wrong))
 
 
-def _made(policy: Policy, case: Case) -> Evidence:
+def _build_evidence(policy: Policy, case: Case) -> Evidence:
     rules = {rule.name: rule for rule in policy.rules}
     unknown = [name for name in case.measurements if name not in rules]
     if unknown:

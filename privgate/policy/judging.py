@@ -216,7 +216,7 @@ def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evid
         if audit.min_seeds > 1 and seeds < audit.min_seeds:
             return f"{seeds} seeds were compared, the policy wants {audit.min_seeds}"
     if Need.SHADOWS in needs:
-        behind = BehindMembership.of(measurement.behind)
+        behind = BehindMembership.read(measurement.behind)
         shadows = behind.shadow_models
         if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
             return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"

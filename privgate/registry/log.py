@@ -227,7 +227,7 @@ def _judgeable(recipe: Recipe, data: TrainingData, release: Release | None) -> t
     """Return the release and the environment to record; refuse, before anything is trained, what no check can judge."""
     if why := recipe.refusal:
         raise SubjectError(why)
-    if why := recipe.asked(data.y):
+    if why := recipe.unclear_task(data.y):
         raise SubjectError(f"{why}: {tasks.QUESTION}")
     release = Subject(recipe, data, release=release or Release()).release  # refuses what no such model releases
     modules = {r.partition(".")[0].partition(":")[0] for r in recipe._references()}  # noqa: SLF001  one package

@@ -57,7 +57,7 @@ class Assertion(NamedTuple):
         return prose(self.finding.message) + (f" ({prose(self.finding.waiver)})" if self.finding.waiver else "")
 
 
-def of(doc: ReportDocument) -> list[Assertion]:
+def list_assertions(doc: ReportDocument) -> list[Assertion]:
     """Return one a finding: what must hold first, then rules, each worst first."""
     return [*(Assertion(f, title(f)) for f in doc.conditions), *of_rules(doc.rules, doc.evidence.measurements)]
 
@@ -86,13 +86,13 @@ _APART = ("scope", "attack", "aggregate", "q", "threshold", "at_fpr", "prior", "
 
 def _figures(f: Finding, m: Measurement | None) -> tuple[str, str]:
     """Return threshold and value in words."""
-    value = interval(f, unit(f), f.direction)
+    value = interval(f, shown_unit(f), f.direction)
     if _audit(f) and not math.isnan(f.low):  # it shows a leak, and never that there is no more
-        value = say("at_least", figure=figures.figure(f.low, unit(f), against=f.limit))
-    behind = BehindClaim.of(m.behind if m else None)
+        value = say("at_least", figure=figures.figure(f.low, shown_unit(f), against=f.limit))
+    behind = BehindClaim.read(m.behind if m else None)
     delta = behind.audit.delta if behind.audit else behind.delta
     delta = m.request.option("delta", delta) if m else delta
-    named = delta and unit(f) == "epsilon" and not math.isnan(f.limit)
+    named = delta and shown_unit(f) == "epsilon" and not math.isnan(f.limit)
     return limit(f) + (say("at_delta", delta=figures.number(delta)) if named else ""), value
 
 
@@ -101,7 +101,7 @@ def _audit(f: Finding) -> bool:
     return about(f.metric).shows_leaks_only and about(f.metric).written_as == "epsilon"
 
 
-def unit(finding: Finding | RuleChange) -> str:
+def shown_unit(finding: Finding | RuleChange) -> str:
     """Return the unit to show: epsilon is in nats, but a factor of an answer's probability is not what it limits."""
     metric = about(finding.metric)
     asked = finding.request if isinstance(finding, Finding) else ""
@@ -116,7 +116,7 @@ def interval(found: Finding | RuleFigures, unit: str, direction: str) -> str:
 
 def limit(finding: Finding | RuleChange) -> str:
     """Return the limit in words."""
-    return figures.threshold(finding.limit, unit=unit(finding), direction=finding.direction)
+    return figures.threshold(finding.limit, unit=shown_unit(finding), direction=finding.direction)
 
 
 def condition(name: str) -> str:

@@ -177,4 +177,5 @@ def _name_sides(old: ComparedReport, new: ComparedReport) -> tuple[str, str]:
 def _result(rule: RuleChange, figures: RuleFigures | None) -> str:
     if figures is None:
         return "no such rule"
-    return f"{say(f'result.{figures.outcome}')}: {assertions.interval(figures, assertions.unit(rule), rule.direction)}"
+    interval = assertions.interval(figures, assertions.shown_unit(rule), rule.direction)
+    return f"{say(f'result.{figures.outcome}')}: {interval}"

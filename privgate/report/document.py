@@ -40,7 +40,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     held = [f for f in verdict.findings if f.unit == "nats" and math.isfinite(f.limit)]
     limits = [(column, f.limit) for f in held for column in about(f.metric).columns]
     detail = encode(verdict.detail)
-    told, covered = verdict.told(), evidence.influence and evidence.influence.coverage
+    told, covered = verdict.shown_values(), evidence.influence and evidence.influence.coverage
     doc: dict[str, Any] = {
         "schema": SCHEMA,
         "privgate": __version__,

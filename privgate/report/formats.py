@@ -108,7 +108,7 @@ def junit(doc: ReportDocument) -> str:
     A broken rule is a ``failure``; one that could not be judged is an ``error``, because no number decided it; one that
     does not apply is ``skipped``. Preconditions are cases too: without them no number counts.
     """
-    cases = assertions.of(doc)
+    cases = assertions.list_assertions(doc)
     name = f"privgate {doc.subject.name} {doc.subject.version}".strip()
     suite = ET.Element("testsuite", name=_say(name), timestamp=_say(doc.decided_at))
     ET.SubElement(ET.SubElement(suite, "properties"), "property", name="decision", value=_say(doc.decided.text))

@@ -109,7 +109,7 @@ def policy(doc: ReportDocument) -> str:
 
 def reason(doc: ReportDocument) -> str:
     """Return what an approval warns of or leaves out, and what blocked anything else: a sentence or two."""
-    every = assertions.of(doc)
+    every = assertions.list_assertions(doc)
     if not doc.outcome.releases:
         # conditions that block first, because no figure counts without them
         blocking = sorted((a for a in every if a.outcome is doc.outcome), key=lambda a: not a.condition)
@@ -153,7 +153,7 @@ def _checked_by(doc: ReportDocument, room: int, where: str = "") -> str:
 
 def tiles(doc: ReportDocument) -> list[Tile]:
     """Return one a question, the same four of every report."""
-    every, measured = assertions.of(doc), {m.request.key: m for m in doc.evidence.measurements}
+    every, measured = assertions.list_assertions(doc), {m.request.key: m for m in doc.evidence.measurements}
     return [_tile(doc, question, every, measured) for question in QUESTIONS]
 
 
@@ -177,7 +177,7 @@ def _tile(doc: ReportDocument, question: str, every: list[Assertion], measured: 
     text = stop(whole(capital(prose(decides.finding.message)), _ROOM))
     if worst is None or m is None:
         return Tile(question, decides.outcome, title if overruled else decides.asked, state, "", text)
-    text = text if overruled else _told(worst, m)
+    text = text if overruled else _describe_interval(worst, m)
     return Tile(question, decides.outcome, worst.asked, state, _value(worst, m), text, _bar(worst.finding))
 
 
@@ -192,7 +192,7 @@ def _weight(a: Assertion) -> tuple[int, bool, float]:
 
 def _value(a: Assertion, m: Measurement) -> str:
     """Return the figure that a tile shows large: of a share of people the count, of others the point."""
-    f, unit = a.finding, assertions.unit(a.finding)
+    f, unit = a.finding, assertions.shown_unit(a.finding)
     if _is_share(f) and m.n and not math.isnan(f.value):
         return say("count", count=_count(f, m), total=number(m.n))
     if math.isnan(f.value):
@@ -210,7 +210,7 @@ def _count(f: Finding, m: Measurement) -> str:
     return say("span", low=low, high=high) if low < high else str(count)
 
 
-def _told(a: Assertion, m: Measurement) -> str:
+def _describe_interval(a: Assertion, m: Measurement) -> str:
     """Return interval, limit, sample and confidence; what the large figure says already is not repeated."""
     f, parts = a.finding, []
     if _is_share(f):
@@ -230,13 +230,13 @@ def _told(a: Assertion, m: Measurement) -> str:
 
 
 def _sample(m: Measurement) -> Iterator[str]:
-    tried = BehindMembership.of(m.behind)
+    tried = BehindMembership.read(m.behind)
     if tried.members is not None and tried.candidates is not None:
         drawn = 0 < m.n < m.population and m.request.option("scope", "record") != "record"
         key = "tile.tried_drawn" if drawn else "tile.tried"
         yield say(key, members=number(tried.members), others=number(tried.candidates))
     elif m.n and m.population:
-        drawn = BehindInfluence.of(m.behind).beyond is not None or m.confidence
+        drawn = BehindInfluence.read(m.behind).beyond is not None or m.confidence
         key = "tile.all" if m.n == m.population else "tile.drawn" if drawn else "tile.some"
         if key == "tile.some" and math.isfinite(m.high) and sure(m).startswith(say("sure.certificate")):
             key = "tile.theorem"
@@ -365,7 +365,7 @@ def limits(doc: ReportDocument) -> list[str]:
 def _hedges(doc: ReportDocument) -> Iterator[str]:
     """Yield of which people and trainings the figures of influence do not speak."""
     for m in doc.evidence.measurements:
-        b = BehindInfluence.of(m.behind)
+        b = BehindInfluence.read(m.behind)
         if b.beyond and math.isfinite(m.high):
             yield say("sure.beyond", share=percent_at_most(b.beyond), level=number(100 * (m.confidence or 0)))
         if b.own_coins and b.followed and m.unit != "fraction" and m.low < m.value < math.inf:
@@ -380,7 +380,7 @@ def _hedges(doc: ReportDocument) -> Iterator[str]:
 
 def no_attack_limited(doc: ReportDocument) -> str:
     """Return that influence alone was limited, which stops no attack; empty where an enforced rule limits attacks."""
-    rules = [(about(f.metric), f.mode) for f in doc.asked]
+    rules = [(about(f.metric), f.mode) for f in doc.decided_rules]
     limited = any(metric.limits_attacks and mode != "warn" for metric, mode in rules)
     if limited or not any(metric.per_unit for metric, _ in rules):
         return ""

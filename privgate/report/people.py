@@ -60,24 +60,26 @@ class Pseudonyms:
         """Which key it was, without telling the key: 8 hexadecimal digits."""
         return hmac.new(self._key, b"privgate record names", hashlib.sha256).hexdigest()[:8]
 
-    def of(self, name: Any) -> str:
+    def hash_name(self, name: Any) -> str:
         """Return the keyed hash of one name: HMAC-SHA256, 16 hexadecimal digits."""
         return hmac.new(self._key, str(name).encode(errors="surrogatepass"), hashlib.sha256).hexdigest()[:_DIGITS]
 
     def column(self, names: NDArray[Any]) -> NDArray[Any]:
         """Return the keyed hashes of a column of names, shape (n_units,)."""
-        return np.array([self.of(n) for n in names], dtype=object)
+        return np.array([self.hash_name(n) for n in names], dtype=object)
 
     def text(self, text: str, also: str = "") -> str:
         """Return ``text`` with every name in it replaced; ``also`` is the worst one's, which rules put in brackets."""
         if also in self._names:
-            text = text.replace(f"({also})", f"(record {self.of(also)})")
+            text = text.replace(f"({also})", f"(record {self.hash_name(also)})")
         for first in {"", *_TOKEN.findall(text)} if self._phrases else ():
             for name in self._phrases.get(first, ()):
                 if name.strip():
-                    text = text.replace(name, f"record {self.of(name)}")
-        text = _TOKEN.sub(lambda m: f"record {self.of(m.group())}" if m.group() in self._spoken else m.group(), text)
-        return _NUMBERED.sub(lambda m: f"{m[1]} {self.of(m[2])}" if m[2] in self._names else m[0], text)
+                    text = text.replace(name, f"record {self.hash_name(name)}")
+        text = _TOKEN.sub(
+            lambda m: f"record {self.hash_name(m.group())}" if m.group() in self._spoken else m.group(), text
+        )
+        return _NUMBERED.sub(lambda m: f"{m[1]} {self.hash_name(m[2])}" if m[2] in self._names else m[0], text)
 
     def scrub(self, value: Any, also: str = "") -> Any:
         """Return a JSON value without names, and without keys that hold queries or positions of rows."""
@@ -89,7 +91,7 @@ class Pseudonyms:
 
     def _field(self, key: str, value: Any, also: str) -> Any:
         if key in ("unit", "where") and isinstance(value, str) and value in self._names:
-            return f"record {self.of(value)}"
+            return f"record {self.hash_name(value)}"
         return value if key in _OURS and isinstance(value, str) else self.scrub(value, also)
 
 
@@ -141,7 +143,7 @@ def summary(
         close = error <= max(CLOSE, float(error[top]))
         by, listed = "dtp_lower", close & (low >= high[~close].max(initial=0.0))
         listed[top] = True
-        told |= {"close": Count(int(close.sum()), len(error)).told, "everybody": False, "figures": {}, "above": []}
+        told |= {"close": Count(int(close.sum()), len(error)).shown, "everybody": False, "figures": {}, "above": []}
     some = {c: np.asarray(v)[listed] for c, v in records.items()}
     told["worst"], told["next_worst"] = _worst(some, names, by, [v for _, v in limits])
     return told

@@ -335,7 +335,7 @@ class ReportDocument(EvidenceModel):
     @property
     def decided(self) -> Decision:
         """The decision: every surface prints it."""
-        return Decision.of(self.findings, scope=find_scope(self.findings), observed=self.observed)
+        return Decision.from_findings(self.findings, scope=find_scope(self.findings), observed=self.observed)
 
     @property
     def conditions(self) -> list[Finding]:
@@ -348,7 +348,7 @@ class ReportDocument(EvidenceModel):
         return sorted((f for f in self.findings if not is_condition(f)), key=badness)
 
     @property
-    def asked(self) -> list[Finding]:
+    def decided_rules(self) -> list[Finding]:
         """Findings of rules that were asked of this model, and that no other rule answered for."""
         return [f for f in self.rules if f.outcome is not Outcome.NOT_NEEDED]
 
@@ -376,7 +376,7 @@ def read(document: Any) -> ReportDocument:
     """
     made = _check(ReportDocument, document, SCHEMA, "a report")
     with strict_json.reading("the report is broken", SubjectError):
-        again = Verdict(document["policy"], made.findings, Evidence.from_payload(document["evidence"])).told()
+        again = Verdict(document["policy"], made.findings, Evidence.from_payload(document["evidence"])).shown_values()
         place = next(_untold({k: document[k] for k in again}, again), "")
     if place:
         told = "tells a small count of people; privgate wrote no such report"

@@ -29,7 +29,7 @@ _RATES = (0.001, 0.01, 0.1, 0.5)
 
 def findings(doc: ReportDocument) -> Told:
     """Return every rule's finding, worst first; what must hold before any figure counts has a section of its own."""
-    told = [a for a in assertions.of(doc) if not a.condition]
+    told = [a for a in assertions.list_assertions(doc) if not a.condition]
     named = {a.finding.rule: a.asked for a in told}
     steps = page_one.steps(doc)
     return {

@@ -52,7 +52,7 @@ class Beside:
     refused: tuple[str, ...] = ()
 
     @cached_property
-    def asked(self) -> Subject:
+    def extended(self) -> Subject:
         """The subject with the questions behind its pool."""
         if not self.kinds:
             return self.subject
@@ -138,7 +138,7 @@ def answered(run: Run, beside: Beside) -> tuple[Beside, Float, Float]:
     ``MeasurementError``: it gives no answer to the pool. Or it refuses a kind of question beside training records and
     answers it beside others, or the reverse: whether it refuses tells who was trained on.
     """
-    subject, pool, count = beside.asked, np.arange(beside.subject.data.pool_size, dtype=np.int64), len(beside.rows)
+    subject, pool, count = beside.extended, np.arange(beside.subject.data.pool_size, dtype=np.int64), len(beside.rows)
     given = ask(run, subject, np.concatenate([pool, beside.places.T.ravel()]))
     if not given.problem:
         return beside, given.log_p[: len(pool)], _by_record(given.log_p[len(pool) :], count)
@@ -159,7 +159,7 @@ def _by_record(answers: Float, records: int) -> Float:
 def _one_by_one(run: Run, beside: Beside, names: list[str]) -> dict[str, Float]:
     """Return what the model answers of each kind of question that it does not refuse."""
     place = dict(zip(beside.kinds, beside.places.T, strict=True))
-    given = ask(run, beside.asked, np.concatenate([place[n] for n in names]))
+    given = ask(run, beside.extended, np.concatenate([place[n] for n in names]))
     if not given.problem:
         return dict(zip(names, np.split(given.log_p, len(names)), strict=True))
     if len(names) > 1:  # the oddest stand last
@@ -171,7 +171,7 @@ def _one_by_one(run: Run, beside: Beside, names: list[str]) -> dict[str, Float]:
         for part in np.array_split(place[names[0]][side], max(1, min(4, int(side.sum()) // SOME)))
         if len(part)
     ]
-    if not all(ask(run, beside.asked, rows).problem for rows in sides):
+    if not all(ask(run, beside.extended, rows).problem for rows in sides):
         raise MeasurementError(
             f"the model refuses questions ({names[0]}) beside some records and answers them beside others, which may "
             f"tell who was trained on: {given.problem}"
@@ -205,7 +205,7 @@ def of_people(run: Run) -> Beside:
     """
     rows = np.arange(run.subject.data.n, dtype=np.int64)
     if run.share is not None and find_closed_form(run.subject)[0] is None:
-        drawn = order(run.subject, run.fleet)[: max(CHECKED, *run.once(plan_looks_at))]
+        drawn = order(run.subject, run.fleet)[: max(CHECKED, *run.compute(plan_looks_at))]
         rows = np.sort(np.concatenate([run.subject.data.units[int(u)] for u in drawn]))
     if not run.beside:
         return Beside(run.subject, rows, {})
@@ -215,7 +215,7 @@ def of_people(run: Run) -> Beside:
 
 def asked_at(run: Run) -> str:
     """Return where people were asked about, as the end of a sentence."""
-    near = run.once(of_people)
+    near = run.compute(of_people)
     if not run.beside:
         return "with its own features"
     if not near.kinds:

@@ -88,7 +88,7 @@ class AttackPool:
 _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 
 
-def of(data: TrainingData) -> AttackPool:
+def build_pool(data: TrainingData) -> AttackPool:
     """Return the pool of a subject's data.
 
     ``MeasurementError``: there are no candidates, too few are left on either side, or what is measured on them would
@@ -211,7 +211,7 @@ def of_run(run: Run) -> AttackPool:
     More people make limits hardly narrower, and cost memory a shadow model each. A ledger that lasts draws them by its
     secret: who trained the model cannot spare whom nobody asks about. Shadow models are trained on halves of everybody.
     """
-    pool = of(run.subject.data)
+    pool = build_pool(run.subject.data)
     people, first = np.unique(pool.unit[pool.trial], return_index=True)
     member = pool.members[pool.trial][first]
     sides = [people[member], people[~member]]
@@ -264,7 +264,7 @@ def train(run: Run) -> Shadows:
 def _drawn(run: Run) -> tuple[Bool, tuple[int | None, ...]]:
     """Return who is in which subset, and the seeds."""
     count, rng = 2 * max(2, run.limits.shadow_models // 2), run.generator("shadow subsets")
-    return balanced_masks(run.once(of_run), count, rng), seeds_for(run, count, rng)
+    return balanced_masks(run.compute(of_run), count, rng), seeds_for(run, count, rng)
 
 
 def growing(run: Run) -> Iterator[Shadows]:
@@ -290,9 +290,9 @@ def growing(run: Run) -> Iterator[Shadows]:
 
 def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool."""
-    more = run.once(asked_beside)[0]
+    more = run.compute(asked_beside)[0]
     rows = np.concatenate([more.rows, more.places.ravel()])  # about the trials, and beside each of them
-    made = train_on_subsets(more.asked, more.wider(masks), seeds, run.fleet, rows=rows)
+    made = train_on_subsets(more.extended, more.wider(masks), seeds, run.fleet, rows=rows)
     own, beside_them = np.split(made.log_p, [len(more.rows)], axis=1)
     apart = beside_them.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
     made = replace(made, masks=masks, log_p=own, beside=apart)
@@ -308,6 +308,6 @@ def asked_beside(run: Run) -> tuple[beside.Beside, Float, Float]:
 
     Every shadow model is asked them as well, so that their answers together stay within ``MOST_ANSWERS``.
     """
-    rows = np.flatnonzero(run.once(of_run).trial)
+    rows = np.flatnonzero(run.compute(of_run).trial)
     each = max(1, run.limits.shadow_models * len(rows) * run.subject.width)
     return beside.answered(run, beside.about(run, rows, near=False, most=max(1, MOST_ANSWERS // each)))

@@ -58,7 +58,7 @@ def leave_out(asked: Asked, *, changes: bool = False) -> Retrained:
             log_without[s, bounds[unit] : bounds[unit + 1]] = answer.log_p[:own]
             tables[s, unit] = answer.log_p[own:]
     vanished = {int(u): "its class vanishes from the training data without it" for u in np.flatnonzero(gone)}
-    made = Retrained.of(
+    made = Retrained.from_columns(
         REFIT, units, seeds, asked.rows, log_with, log_without, status=status, undefined=vanished, reason=failed
     )
     return replace(made, changes={two_models.TABLES: tables}) if reads[1] else made
@@ -85,7 +85,7 @@ def _repeat(seed: int | None, position: int) -> int:
 
 def ask_listed(asked: Asked, *, changes: bool) -> Retrained:
     """Return refits; with ``changes`` also asked every question of a declared list, where there is one."""
-    if not changes or (more := two_models.beside(asked.subject, asked.units, asked.rows)) is None:
+    if not changes or (more := two_models.with_questions(asked.subject, asked.units, asked.rows)) is None:
         return leave_out(asked, changes=changes)
     larger, rows = more
     return two_models.apart(asked.subject, leave_out(replace(asked, subject=larger, queries=rows)))
@@ -107,7 +107,7 @@ class Computed:
 def compute(engine: Engine, asked: Asked, *, changes: bool) -> Computed | str:
     """Return what a closed form answers; why it declines, where only its work shows that it does."""
     try:
-        more = two_models.beside(asked.subject, asked.units, asked.rows) if changes else None
+        more = two_models.with_questions(asked.subject, asked.units, asked.rows) if changes else None
         larger = asked if more is None else replace(asked, subject=more[0], queries=more[1])
         answers, left = engine.answers(replace(larger, subject=seen(larger.subject).subject))
     except Declined as exc:

@@ -137,7 +137,7 @@ class Run:
         """Keep what was made in steps, in the place of what fewer steps had made."""
         self._made[make] = made
 
-    def once(self, make: Callable[["Run"], T]) -> T:
+    def compute(self, make: Callable[["Run"], T]) -> T:
         """Return ``make(self)``: made when first asked for, kept for the rest of the run."""
         if make not in self._made:
             self._made[make] = make(self)
@@ -152,6 +152,6 @@ class Run:
         found.extend(p for p in noted if p not in found)
         return tuple(found)
 
-    def made(self, make: Callable[["Run"], Any]) -> bool:
+    def has_computed(self, make: Callable[["Run"], Any]) -> bool:
         """Return whether ``once(make)`` was asked for in this run."""
         return make in self._made

@@ -40,7 +40,7 @@ class Decisions:
     tn: int
 
     @classmethod
-    def of(cls, fired: Bool, members: Bool) -> "Decisions":
+    def from_flags(cls, fired: Bool, members: Bool) -> "Decisions":
         """Count decisions: ``fired`` is true where the attack says "member"."""
         f, m = np.asarray(fired, dtype=bool), np.asarray(members, dtype=bool)
         return cls(int((f & m).sum()), int((~f & m).sum()), int((f & ~m).sum()), int((~f & ~m).sum()))

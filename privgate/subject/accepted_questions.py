@@ -157,11 +157,11 @@ class Refusing:
             return found
         accepted = self.accepted
 
-        def asked(*given: Any, **named: Any) -> Any:
+        def answer_accepted(*given: Any, **named: Any) -> Any:
             X = named.get("X", given[0] if given else next(iter(named.values()), None))
             if X is not None and not isinstance(X, str | bytes | bool | int | float | np.generic):
                 accepted.refuse(X)
             return found(*given, **named)
 
-        asked.__name__ = name
-        return asked
+        answer_accepted.__name__ = name
+        return answer_accepted

@@ -36,7 +36,7 @@ class TrainingData(Records):
         Candidates: people like them whom training does not use; attack rules need them. ``people`` are named as
         ``groups`` names members: who is a member is dropped, several records of one person are one trial.
     domain : Domain, mapping or sequence, optional
-        What the endpoint accepts, also in the short forms of ``Domain.of``; inferred, and marked so, if absent.
+        What the endpoint accepts, also in the short forms of ``Domain.read``; inferred, and marked so, if absent.
     sensitive : tuple of str or int, optional
         Columns whose values form the groups of group-wise rules.
     """

@@ -42,7 +42,7 @@ class Domain:
     blocks : tuple of tuples of int
         Columns of the box, each from 0 to 1, of which at most one is 1 and the others are 0: one-hot encodings.
     proposed : bool
-        True if ``Domain.of`` read this off data and nobody has confirmed it; nothing accepts it.
+        True if ``Domain.read`` read this off data and nobody has confirmed it; nothing accepts it.
     queries : table of numbers, optional
         Every question that the endpoint answers, row by row; what is not listed is refused there. The box is theirs
         unless one is declared. DTP over a list is found by asking, whatever the model.
@@ -114,7 +114,7 @@ class Domain:
             object.__setattr__(self, "box", tuple(ends))
 
     @classmethod
-    def of(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
+    def read(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
         """Return a domain from the short forms that people write, or one proposed from data.
 
         A mapping holds this class's own keywords, or the columns of a frame. A tuple is a range, ``(17, 90)``, a list
@@ -128,11 +128,11 @@ class Domain:
 
         Examples
         --------
-        >>> Domain.of([3, range(2)]).categories
+        >>> Domain.read([3, range(2)]).categories
         (3, 2)
-        >>> Domain.of([(0.0, 1.0), (-1, 1)]).box
+        >>> Domain.read([(0.0, 1.0), (-1, 1)]).box
         ((0.0, 1.0), (-1.0, 1.0))
-        >>> Domain.of({"age": (17, 90), "work": ["private", "state", None]}).columns[1].values
+        >>> Domain.read({"age": (17, 90), "work": ["private", "state", None]}).columns[1].values
         ('private', 'state')
         """
         if isinstance(stated, Domain):
@@ -142,7 +142,7 @@ class Domain:
         if isinstance(stated, Mapping):
             own = ("categories", "box", "max_length", "norm", "queries")
             if stated and not set(own) & set(stated):
-                return cls(columns=tuple(Column.of(name, form) for name, form in stated.items()))
+                return cls(columns=tuple(Column.from_short(name, form) for name, form in stated.items()))
             if unknown := set(stated) - set(own):
                 raise ValueError(f"domain: unknown key {min(map(str, unknown))!r}; known: {', '.join(own)}")
             return cls.from_payload({k: stated.get(k) for k in own})
@@ -154,6 +154,9 @@ class Domain:
         if all(isinstance(v, tuple) and len(v) == 2 for v in items):
             return cls(box=tuple((float(a), float(b)) for a, b in items))
         return cls(categories=tuple(_count(v) for v in items))
+
+    #: the name of 0.1
+    of = read
 
     @classmethod
     def infer(cls, X: NDArray[Any]) -> Self:

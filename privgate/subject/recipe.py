@@ -140,12 +140,12 @@ class Recipe:
             return ""
         return tasks.refusal(estimator, self.task or "", predicts=self.payload["predict"] is not None)
 
-    def asked(self, y: NDArray[Any]) -> str:
+    def unclear_task(self, y: NDArray[Any]) -> str:
         """Return why somebody must say whether targets are labels or numbers; empty if it is said, or plain."""
         if self.task is not None:
             return ""
         known = tasks.of_estimator(self._known_estimator) == "classification"
-        return tasks.asked(np.asarray(y), classifier=known)
+        return tasks.unclear_task(np.asarray(y), classifier=known)
 
     @property
     def _known_estimator(self) -> Any:

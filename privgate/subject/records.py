@@ -109,7 +109,7 @@ class Records:
         if self.domain is None:
             return
         try:
-            domain = Domain.of(self.domain)
+            domain = Domain.read(self.domain)
         except (TypeError, ValueError) as exc:
             raise SubjectError(f"the declared domain cannot be used: {exc}") from exc
         if why := domain.misfit(self.X):

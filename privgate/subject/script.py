@@ -170,7 +170,7 @@ class _Part:
         elif getattr(value, "__module__", None) == "__main__" and getattr(value, "__qualname__", "") == name:
             self._own(name, value)
         else:
-            self._made(name)
+            self._keep_makers(name)
 
     def _constant(self, name: str, value: Any) -> None:
         written = repr(value)
@@ -187,7 +187,7 @@ class _Part:
         if (found := self._definition(name, value)) is not None:
             self._add(*found)
         elif any(name in bound(s) for s in self.body):  # made by a call: a namedtuple
-            self._made(name)
+            self._keep_makers(name)
         else:
             raise SubjectError(f"the text of {name} is not known here; move it to a module to register it")
 
@@ -234,7 +234,7 @@ class _Part:
         flags = __future__.annotations.compiler_flag if self.lazy else 0
         return text, compile(text, "part", "exec", flags=flags, dont_inherit=True)
 
-    def _made(self, name: str) -> None:
+    def _keep_makers(self, name: str) -> None:
         """Add the statements of the script that made an object."""
         where = [s for s in self.body if name in bound(s) and s.lineno not in self.kept]
         if not where:

@@ -84,7 +84,7 @@ def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
     return ""
 
 
-def asked(y: NDArray[Any], *, classifier: bool = False) -> str:
+def unclear_task(y: NDArray[Any], *, classifier: bool = False) -> str:
     """Return why targets look like numbers rather than labels, as the beginning of a question; empty if they do not.
 
     Labels are few, or codes 0 .. K-1 (or 1 .. K), each of several people; prices, ages and measurements are not. What a

@@ -70,7 +70,7 @@ class Retrained:
             raise FloatingPointError(f"NaN log-probabilities for people {bad}: an engine failure, not a zero")
 
     @classmethod
-    def of(  # noqa: PLR0917  the columns, in the order of the fields
+    def from_columns(  # noqa: PLR0917  the columns, in the order of the fields
         cls,
         engine: str | NDArray[Any],
         units: Index,

@@ -86,7 +86,9 @@ class Squares(Engine):
         sure = (sure & (np.bincount(row_unit, np.isnan(without).any(axis=1), len(units)) == 0)) | gone
         without[gone[row_unit] | ~sure[row_unit]] = -np.inf
         undefined, seeds = dict.fromkeys(np.flatnonzero(gone).tolist(), VANISHED), asked.seeds[:1]
-        answers = Retrained.of(self.name, units, seeds, asked.rows, with_[None], without[None], undefined=undefined)
+        answers = Retrained.from_columns(
+            self.name, units, seeds, asked.rows, with_[None], without[None], undefined=undefined
+        )
         return answers.select(sure), units[~sure]
 
 

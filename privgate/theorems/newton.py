@@ -259,7 +259,9 @@ class Logistic(Engine):
         log_without[gone[row_unit]], error[gone] = -np.inf, 0.0
         undefined = {int(k): VANISHED for k in np.flatnonzero(gone)}
         of_all = (units, asked.seeds[:1], asked.rows, log_with[None], log_without[None])
-        retrained = Retrained.of(self.name, *of_all, status=Status.CONVERGED, error=error, undefined=undefined)
+        retrained = Retrained.from_columns(
+            self.name, *of_all, status=Status.CONVERGED, error=error, undefined=undefined
+        )
         kept = gone | (error <= STOPPED_SHORT)
         return (retrained, units[:0]) if kept.all() else (retrained.select(kept), units[~kept])
 
@@ -402,7 +404,9 @@ class Newton(Theorem):
             return Kept.judge_case(problem.case("any", person, {**accepted, **proposal}, **settings), units)
 
         def combine() -> kernel.Limits:
-            return kernel.Limits.of(np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0))
+            return kernel.Limits.from_ends(
+                np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0)
+            )
 
         try:
             leaving = Leaving(loss, person, problem.minimum)

@@ -184,7 +184,9 @@ def container(subject: Subject) -> Any:
     return records
 
 
-def beside(subject: Subject, units: Index, rows: tuple[Index, Index]) -> tuple[Subject, tuple[Index, Index]] | None:
+def with_questions(
+    subject: Subject, units: Index, rows: tuple[Index, Index]
+) -> tuple[Subject, tuple[Index, Index]] | None:
     """Return the subject with the listed questions as further candidates, and the rows with all of them for each unit.
 
     Each unit's own rows come first. None where none are listed.

@@ -95,7 +95,7 @@ class Rows:
         self._hole: int | None = None
         self._buffers: tuple[NDArray[Any], NDArray[Any]] | None = None
 
-    def of(self, fit: Fit) -> tuple[Any, NDArray[Any]]:
+    def select(self, fit: Fit) -> tuple[Any, NDArray[Any]]:
         """Return (X, y) to train on."""
         if self._plain and fit.left_out is not None and len(fit.left_out) == 1 and not (fit.relabel or fit.order):
             return self._without(int(fit.left_out[0]))

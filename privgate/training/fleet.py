@@ -255,11 +255,13 @@ class Fleet:
     @cached_property
     def isolation(self) -> str:
         """What stands between training code and this host; ``UsageError`` where a demanded box cannot be made."""
-        return isolation.of(self.isolate, cluster=self.cluster is not None)
+        return isolation.choose_isolation(self.isolate, cluster=self.cluster is not None)
 
     def isolation_of(self, subject: Subject) -> str:
         """Return what stands between a subject's code and this host: ``isolation``, and whether it has the network."""
-        return isolation.of(self.isolate, cluster=self.cluster is not None, network=self._networked(subject))
+        return isolation.choose_isolation(
+            self.isolate, cluster=self.cluster is not None, network=self._networked(subject)
+        )
 
     def _networked(self, subject: Subject) -> bool:
         """Whether training may use the network; code of scikit-learn and ours alone has no need of it."""

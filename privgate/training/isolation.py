@@ -19,17 +19,17 @@ WAYS = ("auto", "bubblewrap", NONE)
 
 def missing() -> str:
     """Return why no box can be made here; empty if one can."""
-    return bubblewrap.found().why
+    return bubblewrap.find_bubblewrap().why
 
 
 def why(wanted: str, *, cluster: bool = False) -> str:
     """Return why there is no box, one sentence without a capital."""
     if cluster:
         return "workers of a cluster run as whoever started them"
-    return "as asked for" if wanted == NONE else bubblewrap.found().why or "bubblewrap is there"
+    return "as asked for" if wanted == NONE else bubblewrap.find_bubblewrap().why or "bubblewrap is there"
 
 
-def of(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
+def choose_isolation(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
     """Return the isolation that a setting gives here: ``bubblewrap`` and its version, or ``none``.
 
     ``auto`` makes a box where it can. On a ``cluster`` there is none. With ``network``, a box shares the host's.
@@ -42,7 +42,7 @@ def of(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
         raise UsageError("workers of a cluster are not boxed; leave out the cluster, or say isolation none")
     if cluster or wanted == NONE:
         return NONE
-    found = bubblewrap.found()
+    found = bubblewrap.find_bubblewrap()
     if found.version:
         return f"bubblewrap {found.version}{f' {NETWORKED}' if network else ''}"
     if wanted == "bubblewrap":
@@ -62,7 +62,7 @@ def apart(
 
     place = Path(shipped.folder).parent
     readable(place)
-    if of(way) == NONE:
+    if choose_isolation(way) == NONE:
         one = boxes.plain(worker.WorkerSettings(str(logs), limits.memory, folder=str(logs)))
     else:
         one = boxes.boxed([place], memory=limits.memory, log=logs / "worker.log")

@@ -220,12 +220,12 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
 
 def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
     try:
-        return opened.recipe.train(*rows.of(fit), seed=fit.seed)
+        return opened.recipe.train(*rows.select(fit), seed=fit.seed)
     except ValueError as exc:
         if not rows.trusted or "read-only" not in str(exc):
             raise
     rows.trusted = False  # it writes into its input after all (copy=False)
-    return opened.recipe.train(*rows.of(fit), seed=fit.seed)
+    return opened.recipe.train(*rows.select(fit), seed=fit.seed)
 
 
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:

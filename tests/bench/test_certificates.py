@@ -85,7 +85,7 @@ def naive_bayes(shared_data):
     yield "Location 1200", BernoulliNB(), places[:1200], label[:1200], None
     for case, load in (("breast cancer", load_breast_cancer), ("wine", load_wine), ("digits", load_digits)):
         X, y = load(return_X_y=True)
-        yield case, GaussianNB(var_smoothing=1e-2), unit_box(X), y, Domain.of([(0, 1)] * X.shape[1])
+        yield case, GaussianNB(var_smoothing=1e-2), unit_box(X), y, Domain.read([(0, 1)] * X.shape[1])
     yield "digits", BernoulliNB(binarize=8.0), X, y, None
 
 
@@ -112,7 +112,7 @@ def test_tightness_of_linear_models():
             X, y = load(return_X_y=True)
             for C in (0.1, 1.0, 10.0):
                 model = LogisticRegression(C=C, tol=1e-10, solver="newton-cholesky")
-                subject = subject_of(model, unit_box(X), y, Domain.of([(0, 1)] * X.shape[1]))
+                subject = subject_of(model, unit_box(X), y, Domain.read([(0, 1)] * X.shape[1]))
                 row = tightness(f"{case}, C={C:g}", subject, "newton")
                 assert row["median"] >= 1.0
 

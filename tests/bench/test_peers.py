@@ -61,7 +61,7 @@ def privgate_rows():
     with Fleet(jobs=1, ledger="none") as fleet:
         bench = Run(subject, fleet, Budget(shadow_models=64), seeds=(0,))
         started = time.perf_counter()
-        board = bench.once(boards.make_board)
+        board = bench.compute(boards.make_board)
         yield {"tool": "privgate", "attack": "64 shadow models for all attacks (wall clock, one worker)",
                "seconds": round(time.perf_counter() - started, 2)}  # fmt: skip
         for attack in attacks.ALL:
@@ -70,7 +70,7 @@ def privgate_rows():
             spent = time.process_time() - started
             assert not attempt.problem
             got = questions.measure(
-                bench, Request.of("attack_accuracy", attack=attack.name, scope="model", confidence=0.95)
+                bench, Request.build("attack_accuracy", attack=attack.name, scope="model", confidence=0.95)
             )
             shown = next(a.figures for a in attack_measures.part(bench).attacks if a.name == attack.name)
             yield {"tool": "privgate", "attack": attack.name, "seconds": round(spent, 2), "auc": round(shown.auc, 4),
@@ -92,7 +92,7 @@ data = TrainingData(inside, y_in, candidates=(outside, y_out))
 with Fleet(jobs=1, ledger="none") as fleet:
     run = Run(Subject.local(Recipe(RandomForestClassifier(100), seed=0), data), fleet, Budget(shadow_models=64), (0,))
     (lira,) = (a for a in attacks.ALL if a.name == "lira_offline")
-    assert not run.once(board.make_board).attempt(lira).problem
+    assert not run.compute(board.make_board).attempt(lira).problem
 """
 
 

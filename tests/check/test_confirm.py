@@ -47,7 +47,7 @@ def dtp(policy, asked, fleet):
 
 def lying_table(monkeypatch):
     def nobody_moves(run):
-        people = len(run.once(person_table.measure_direct)["pdtp"])
+        people = len(run.compute(person_table.measure_direct)["pdtp"])
         return np.zeros(people), np.zeros(people), None
 
     monkeypatch.setattr(person_table, "limit_every_question", nobody_moves)

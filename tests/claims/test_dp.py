@@ -54,7 +54,7 @@ def bench(claim=SGD, seen=SEEN, *, groups=None, fleet=None, n=400):
     made = Run(Subject.local(Recipe(fit, dp=claim), data), fleet or SimpleNamespace(calls=0, limits=None, activity=""))
     if seen is not None and claim is not None:
         made._made[guarantee_basis.observe_rerun] = seen
-        made.once(guarantee_basis.note_contradictions)
+        made.compute(guarantee_basis.note_contradictions)
     return made
 
 

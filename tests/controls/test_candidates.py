@@ -99,7 +99,7 @@ def test_members_in_disguise_are_found_in_every_container(kind, disguise):
     found = data(X, disguise(X, rng), rng)
 
     with pytest.raises(MeasurementError, match=r"nearly equal to a training record|too few|same population"):
-        pool.of(found)
+        pool.build_pool(found)
     assert "warned" in outcomes(found)
 
 
@@ -109,7 +109,7 @@ def test_honest_candidates_are_left_alone(kind):
     for k in range(2):
         rng = np.random.default_rng([8, k])
         honest = data(MAKERS[kind](rng), MAKERS[kind](rng), rng)
-        p = pool.of(honest)
+        p = pool.build_pool(honest)
 
         assert not p.twins.clear
         assert p.removed["nearly_in_training"] <= 0.01 * N
@@ -135,7 +135,7 @@ def test_honest_sparse_candidates_of_another_month_are_no_members_stored_once_mo
     twins_ = sp.csr_matrix((X.data.astype(np.float32), X.indices, X.indptr), X.shape)
 
     assert not pool.built(data(X, others, rng)).twins.clear
-    assert pool.of(data(X, others, rng)).removed["nearly_in_training"] <= 0.05 * N
+    assert pool.build_pool(data(X, others, rng)).removed["nearly_in_training"] <= 0.05 * N
     assert pool.built(data(X, twins_, rng)).refusal.endswith("give other candidates")
 
 
@@ -144,7 +144,7 @@ def test_a_few_members_among_the_candidates_are_left_out_and_counted():
     X, Z = numbers(rng), numbers(rng)
     Z[:12] = X[:12].astype(np.float32)
     some = data(X, Z, rng)
-    p = pool.of(some)
+    p = pool.build_pool(some)
 
     assert 12 <= p.removed["nearly_in_training"] <= 16
     assert not p.eligible[N : N + 12].any()  # no shadow model is trained on them as somebody else
@@ -217,7 +217,7 @@ def test_what_moves_candidates_without_the_model_is_seen(kind):
 
     assert "warned" in outcomes(moved)
     with pytest.raises(MeasurementError, match=words):
-        pool.of(moved)
+        pool.build_pool(moved)
 
 
 @pytest.mark.quick
@@ -240,4 +240,4 @@ def test_ten_candidates_are_too_few_and_nothing_ends_as_a_bug():
     assert pool.built(few).shift is None
     assert outcomes(few) == ("passed", "passed", "warned")
     with pytest.raises(MeasurementError, match="too few"):
-        pool.of(few)
+        pool.build_pool(few)

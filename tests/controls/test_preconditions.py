@@ -223,7 +223,7 @@ def test_every_control_takes_every_container_and_type(kind):
         beside._kinds(data.X, np.random.default_rng(0), near=near)
     pool.features(data, np.arange(120))
     suites.as_frame(data)
-    look.Records.of(data.X)
+    look.Records.from_container(data.X)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def holding(table):
 def found(model, data=X, recipe=None, written=pickle.dumps, y=Y):
     recipe = Recipe(LogisticRegression()) if recipe is None else recipe
     contents = readers.read_files([("model", written(model))])
-    return record_keys.find_keys(contents, data, y, record_search.Records.of(data), recipe)
+    return record_keys.find_keys(contents, data, y, record_search.Records.from_container(data), recipe)
 
 
 def pack(model):

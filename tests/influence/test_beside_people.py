@@ -25,7 +25,7 @@ def run(recipe, data=None, **kept):
 
 
 def pdtp(some):
-    return questions.measure(some, Request.of("pdtp", aggregate="max")).value
+    return questions.measure(some, Request.build("pdtp", aggregate="max")).value
 
 
 @pytest.mark.parametrize("design", [equal_do_not_vote, remembers_beside])
@@ -38,10 +38,10 @@ def test_what_changes_beside_the_record_alone_counts_where_it_is_asked(design):
 def test_a_fast_engine_says_what_refits_say_beside_the_record():
     estimator = LogisticRegression(solver="newton-cholesky", tol=1e-10)
     some = run(Recipe(estimator))
-    near = some.once(beside.of_people)
+    near = some.compute(beside.of_people)
     found, direct = (
-        some.once(riskiest.compute_everybody).computed.answers,
-        some.once(person_table.measure_direct)["pdtp"],
+        some.compute(riskiest.compute_everybody).computed.answers,
+        some.compute(person_table.measure_direct)["pdtp"],
     )
     again = refit.leave_out(replace(riskiest.ask_about(some, found.units), fleet=InProcess()))
 
@@ -49,23 +49,23 @@ def test_a_fast_engine_says_what_refits_say_beside_the_record():
     assert len(found.row_query) == N * (1 + len(near.kinds))
     assert (found.row_query == again.row_query).all()
     assert found.log_without == pytest.approx(again.log_without, abs=1e-5)
-    assert (direct >= run(Recipe(estimator), beside=False).once(person_table.measure_direct)["pdtp"] - 1e-9).all()
+    assert (direct >= run(Recipe(estimator), beside=False).compute(person_table.measure_direct)["pdtp"] - 1e-9).all()
 
 
 def test_a_person_of_several_records_is_asked_beside_each():
     data = made(N)
     some = run(Recipe(GaussianNB()), TrainingData(data.X, data.y, groups=np.arange(N) // 2))
-    found = some.once(left_out.retrained)
+    found = some.compute(left_out.retrained)
 
-    assert np.bincount(found.row_unit).tolist() == [2 * (1 + len(some.once(beside.of_people).kinds))] * (N // 2)
+    assert np.bincount(found.row_unit).tolist() == [2 * (1 + len(some.compute(beside.of_people).kinds))] * (N // 2)
 
 
 def test_residuals_of_a_regressor_are_those_at_records(fleet):
     near, own = (run(Recipe(Ridge(), task="regression"), on_numbers(N), beside=b, fleet=fleet) for b in (True, False))
 
-    assert near.once(regressors.measure_unit) == pytest.approx(own.once(regressors.measure_unit))
-    assert (near.once(regressors.measure_moves).value >= own.once(regressors.measure_moves).value - 1e-12).all()
-    assert len(near.once(left_out.retrained).row_query) > len(own.once(left_out.retrained).row_query)
+    assert near.compute(regressors.measure_unit) == pytest.approx(own.compute(regressors.measure_unit))
+    assert (near.compute(regressors.measure_moves).value >= own.compute(regressors.measure_moves).value - 1e-12).all()
+    assert len(near.compute(left_out.retrained).row_query) > len(own.compute(left_out.retrained).row_query)
 
 
 def test_share_1_refuses_who_leaks_beside_and_its_earlier_version_did_not(fleet):
@@ -92,15 +92,15 @@ def test_an_approval_says_what_was_asked(fleet):
 
 
 def test_who_asks_at_the_record_alone_is_named_and_measured_as_before():
-    request = Request.of("pdtp", aggregate="max")
+    request = Request.build("pdtp", aggregate="max")
     some = run(Recipe(LogisticRegression()), beside=False)
 
-    assert some.once(beside.of_people).kinds == {}
-    assert some.once(left_out.retrained).row_query.tolist() == list(range(N))
+    assert some.compute(beside.of_people).kinds == {}
+    assert some.compute(left_out.retrained).row_query.tolist() == list(range(N))
     assert any(a.endswith("with its own features") for a in questions.measure(some, request).assumptions)
 
 
 def test_questions_beside_are_named():
-    said = questions.measure(run(Recipe(GaussianNB())), Request.of("pdtp", aggregate="max")).assumptions
+    said = questions.measure(run(Recipe(GaussianNB())), Request.build("pdtp", aggregate="max")).assumptions
 
     assert any("at or beside its own features (every number up, first number up" in a for a in said)

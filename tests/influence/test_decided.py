@@ -119,7 +119,7 @@ def test_a_rule_that_a_waiver_may_excuse_decides_nothing(policy):
         f"waivers:\n  - {{rule: pdtp, model: credit, version: 'sha256:{'0' * 64}', ceiling: 3, reason: r, requester: "
         f"Ada Example, approver: Bob Example, granted: 2026-01-01, expires: 2026-01-31}}\n"
     )
-    assert list(prepare.breaks(policy(LARGEST.format(1)))) == [Request.of("pdtp", aggregate="max")]
+    assert list(prepare.breaks(policy(LARGEST.format(1)))) == [Request.build("pdtp", aggregate="max")]
     assert not prepare.breaks(policy(LARGEST.format(1), rest=waiver))
 
 
@@ -212,7 +212,9 @@ def noisy(rng, mean, seeds, *, spread=0.5):
     change = mean + spread * rng.normal(size=(seeds, len(mean)))
     base = np.full((seeds, len(mean), 2), -20.0)
     without = base - np.stack([change, np.zeros_like(change)], axis=-1)
-    return Retrained.of("refit", units, tuple(range(seeds)), (units, units), base, without, status=Status.EXACT)
+    return Retrained.from_columns(
+        "refit", units, tuple(range(seeds)), (units, units), base, without, status=Status.EXACT
+    )
 
 
 def test_nobody_at_the_limit_is_blocked_by_looking_at_one_after_another():

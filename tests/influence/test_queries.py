@@ -86,7 +86,7 @@ def test_the_effect_on_a_neighbor_is_found_where_the_own_answer_never_changes(fl
     X = np.array([[0.0], [0.1], [0.2], [0.3], [0.4], [1.0], [1.1], [1.2], [1.3], [1.4]])
     y = np.repeat([0, 1], 5)
     subject = Subject.local(
-        Recipe(neighbors), TrainingData(X, y, domain=Domain.of([(0, 1.5)] * 1), one_record_each=True)
+        Recipe(neighbors), TrainingData(X, y, domain=Domain.read([(0, 1.5)] * 1), one_record_each=True)
     )
     found = run(subject, fleet, [4, 2], rounds=2, queries=64)
     own = run(subject, fleet, [4], rounds=1, records=1)
@@ -114,7 +114,7 @@ def test_ascent_comes_near_the_certificate_of_a_linear_model_and_never_above(fle
     X = rng.random((60, 4))
     y = (X[:, 0] + 0.3 * rng.normal(size=60) > 0.5).astype(int)
     model = LogisticRegression(C=1.0, tol=1e-10, solver="newton-cholesky")
-    subject = Subject.local(Recipe(model), TrainingData(X, y, domain=Domain.of([(0, 1)] * 4), one_record_each=True))
+    subject = Subject.local(Recipe(model), TrainingData(X, y, domain=Domain.read([(0, 1)] * 4), one_record_each=True))
     exact, _, _ = catalogue.bound(subject, np.arange(6), None)
     found = run(subject, fleet, np.arange(6), rounds=4)
     assert (found.lower <= exact.upper + 1e-9).all()

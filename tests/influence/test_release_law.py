@@ -202,7 +202,7 @@ def violations(kind, seeds, n):
         for release in FORMS:
             subject = Subject.local(local.recipe, local.data, release=release)
             bench = Run(subject, fleet, seeds=(0,), asked=METRICS["pdtp"].needs)
-            found = bench.once(leave_one_out.retrained)
+            found = bench.compute(leave_one_out.retrained)
             stated = per_person.measure_influence(found, release)
             over = np.where(found.lost, np.inf, stated["pdtp_high"])
             under = np.where(found.lost, 0.0, stated["pdtp_low"])

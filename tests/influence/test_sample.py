@@ -102,7 +102,7 @@ def test_where_most_people_exceed_a_refusal_takes_few_trainings():
     for k in range(20):
         with Fleet(jobs=1, ledger=Ledger("none", secret=k.to_bytes(32, "big"))) as own:
             run = replace(prepare(SHARE, made, fleet=own, limits=Budget()), seeds=(1,))
-            assert run.once(left_out.leave_out).decided_by == "pdtp"
+            assert run.compute(left_out.leave_out).decided_by == "pdtp"
             trained.append(own.calls)
     assert np.mean(trained) <= 25
 
@@ -120,7 +120,7 @@ def test_a_closed_form_that_refits_contradict_is_not_used_and_nobody_else_is_dra
     with Fleet(jobs=1, ledger=Ledger("none", secret=b"k" * 32)) as own:
         about = Subject.local(Recipe(Ridge(), seed=1), data)
         run = replace(prepare(Policy.load("release-1"), about, fleet=own, limits=Budget()), seeds=(1,))
-        made, plan = run.once(left_out.leave_out), run.once(left_out.plan_people)
+        made, plan = run.compute(left_out.leave_out), run.compute(left_out.plan_people)
 
     assert made.compared.outcome == "warned"
     assert "disagrees" in made.declined["least_squares"]
@@ -133,8 +133,8 @@ def test_what_ranks_people_is_fixed_before_they_are_drawn():
     for secret in (b"k" * 32, b"q" * 32):
         with Fleet(jobs=1, ledger=Ledger("none", secret=secret)) as own:
             run = replace(prepare(SHARE, subject(), fleet=own, limits=Budget()), seeds=(1,))
-            run.once(left_out.leave_out)
-            told = run.once(left_out.describe_draw)
+            run.compute(left_out.leave_out)
+            told = run.compute(left_out.describe_draw)
             digests.add(told.detail["ranked_by"])
             assert told.detail["given_key"]
     assert len(digests) == 1

@@ -110,7 +110,7 @@ def test_a_few_large_residuals_hide_nobody_elses_influence(fleet):
     subject = Subject.local(
         Recipe(MemorisesAllButOutliers(random_state=0), seed=0), TrainingData(X[:60], y, one_record_each=True)
     )
-    changes = Run(subject, fleet, seeds=(0,)).once(regressors.measure_moves)
+    changes = Run(subject, fleet, seeds=(0,)).compute(regressors.measure_moves)
     verdict = judged(fleet, subject, seeds=10)
 
     assert changes.value.max() / changes.outside < 0.01  # it would have passed by far

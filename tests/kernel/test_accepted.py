@@ -44,7 +44,7 @@ def test_linear_functions_of_accepted_questions_are_bounded_closely():
     for _ in range(40):
         s = problems.sample(rng, small=True)
         for arrays, settings, asked in fuzz.questions(rng, s):
-            accepted = Accepted.of(s.case({}, asked="any", arrays=arrays, **settings), s.d)
+            accepted = Accepted.from_case(s.case({}, asked="any", arrays=arrays, **settings), s.d)
             w, A, b = rng.normal(size=(5, s.d)), rng.normal(size=(4, s.d)), rng.normal(size=4)
             assert (accepted.most(w)[:, None] >= w @ asked.T).all()
             assert accepted.farthest(A, b) >= np.linalg.norm(asked @ A.T + b, axis=1).max()

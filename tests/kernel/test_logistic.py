@@ -85,7 +85,7 @@ def test_no_column_s_parameters_move_farther_however_far_the_factor_is_off():
         c = fuzz.honest(s)
         W = c["factor"] @ (np.eye(len(c["factor"])) + 10.0 ** rng.uniform(-9, -1) * rng.normal(size=c["factor"].shape))
         try:
-            M = Metric.of(Problem.of(s.case(c)), c["at"], W)
+            M = Metric.from_factor(Problem.from_case(s.case(c)), c["at"], W)
         except Refused:
             continue
         C, p = c["at"].shape
@@ -105,7 +105,7 @@ def test_rounding_is_bounded_where_it_can_be_seen():
         s = problems.Sample(X, np.arange(300) % K, np.ones(300), np.ones(4), np.arange(300), K, True)
         u = rng.normal(size=(1 if K == 2 else K, 4))
         u[:, 3] = -1e7 * u[:, :3].sum(axis=1)
-        problem = Problem.of(s.case({}))
+        problem = Problem.from_case(s.case({}))
         Z, exact = X @ u.T, X.astype(np.longdouble) @ u.T.astype(np.longdouble)
         off = problem.off(problem.size @ np.abs(u).max(axis=0))
         apart = np.ptp(problem.scores(Z - exact), axis=1)

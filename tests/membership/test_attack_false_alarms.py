@@ -61,7 +61,7 @@ def subject(k):
 
 def test_the_stored_model_is_attacked_and_not_what_its_recipe_trains():
     run = subject(0)
-    signals, near = run.once(boards.make_board).signals, run.once(pools.asked_beside)[0]
+    signals, near = run.compute(boards.make_board).signals, run.compute(pools.asked_beside)[0]
     own = run.fleet.model.predict_log_proba(near.subject.data.at(near.rows))
 
     assert signals.target == pytest.approx(own)
@@ -83,7 +83,7 @@ def test_blameless_models_are_blocked_at_most_as_often_as_stated(monkeypatch):
             refused += 1
             continue
         tpr = questions.measure(
-            bench, Request.of("attack_tpr", attack="any", scope="model", confidence=0.95, at_fpr=0.1)
+            bench, Request.build("attack_tpr", attack="any", scope="model", confidence=0.95, at_fpr=0.1)
         )
         blocked["attack_accuracy"] += rule.judge(accuracy).outcome is Outcome.FAILED
         blocked["attack_tpr"] += tpr.low > 0.1

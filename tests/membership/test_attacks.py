@@ -43,11 +43,11 @@ def start(estimator=TREE, data=None, models=16, release=None, predict=None, **fl
 
 def measure(run, metric="attack_accuracy", **options):
     asked = {"attack": "lira_online", "scope": "model", "confidence": 0.95, **options}
-    return questions.measure(run, Request.of(metric, **asked))
+    return questions.measure(run, Request.build(metric, **asked))
 
 
 def measure_gap(run, **options):
-    return questions.measure(run, Request.of("generalization_gap", **{"confidence": 0.95, **options}))
+    return questions.measure(run, Request.build("generalization_gap", **{"confidence": 0.95, **options}))
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ def test_candidates_who_are_members_are_removed_and_counted():
     X, y = DATA.candidates
     rows = np.concatenate([X, DATA.X[:30], X[:10], X[:1]]), np.concatenate([y, DATA.y[:30], y[:10], [7]])
     more = TrainingData(DATA.X, DATA.y, candidates=rows, one_record_each=True)
-    clean, p = pools.of(DATA), pools.of(more)
+    clean, p = pools.build_pool(DATA), pools.build_pool(more)
 
     repeats = len(X) - len(np.unique(np.column_stack([X, y]), axis=0))
     own = {tuple(r) for r in np.column_stack([DATA.X, DATA.y]).tolist()}
@@ -221,7 +221,7 @@ def test_candidates_who_are_members_are_removed_and_counted():
 def test_records_that_others_share_are_no_trials_on_either_side_and_doubles_of_one_person_are():
     # thinning the candidates alone would leave rare records there and common ones among members: a false leak
     data = people(d=7)
-    p, (X, y) = pools.of(data), data.pool()
+    p, (X, y) = pools.build_pool(data), data.pool()
     _, inverse, count = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True, return_counts=True)
 
     assert (p.trial == (count[inverse] == 1)).all()
@@ -230,13 +230,13 @@ def test_records_that_others_share_are_no_trials_on_either_side_and_doubles_of_o
     doubles = TrainingData(
         np.repeat(data.X[::2], 2, axis=0), np.repeat(data.y[::2], 2), candidates=data.candidates, groups=data.groups
     )
-    assert pools.of(doubles).trial[:120].sum() >= 100
+    assert pools.build_pool(doubles).trial[:120].sum() >= 100
 
 
 def test_a_few_failed_shadow_models_are_survived_and_many_are_not():
     some = start(fail=range(3, 6))
     assert measure(some).high < 1
-    assert (some.once(pools.train).status == Status.FAILED).sum() == 3
+    assert (some.compute(pools.train).status == Status.FAILED).sum() == 3
 
     with pytest.raises(MeasurementError, match="12 of 16 shadow models could not be trained: killed by the test"):
         measure(start(fail=range(2, 14)))
@@ -273,14 +273,14 @@ def test_people_with_several_records_are_one_trial_and_stay_together():
     run = start(data=people(groups=[f"p{i // 3}" for i in range(240)]))
 
     assert measure(run).behind.members == 80
-    masks = run.once(pools.train).masks[:, :240].reshape(16, 80, 3)
+    masks = run.compute(pools.train).masks[:, :240].reshape(16, 80, 3)
     assert (masks.all(axis=2) | ~masks.any(axis=2)).all()
 
 
 def test_shadow_models_are_balanced_pairs_and_targets_of_single_records_are_drawn_apart():
     run = start(models=10)
-    masks, eligible = run.once(pools.train).masks, run.once(pools.of_run).eligible
-    targets = per_record.draw_halves(run.once(pools.of_run), 400, np.random.default_rng(0))
+    masks, eligible = run.compute(pools.train).masks, run.compute(pools.of_run).eligible
+    targets = per_record.draw_halves(run.compute(pools.of_run), 400, np.random.default_rng(0))
 
     assert (masks.sum(axis=0)[eligible] == 5).all()
     assert (masks[::2] ^ masks[1::2])[:, eligible].all()
@@ -288,11 +288,11 @@ def test_shadow_models_are_balanced_pairs_and_targets_of_single_records_are_draw
     # 400 independent draws: 5 standard errors
     assert abs(targets[:, eligible].mean(axis=0) - 0.5).max() < 5 * 0.5 / 20
     assert not any((targets == m).all(axis=1).any() for m in masks)
-    assert run.once(per_record.train_targets).masks.shape == masks.shape
+    assert run.compute(per_record.train_targets).masks.shape == masks.shape
 
 
 def test_rotated_targets_find_the_records_that_are_remembered(overfitted):
-    board, attack = overfitted.once(boards.make_board), attacks.BY_NAME["lira_online"]
+    board, attack = overfitted.compute(boards.make_board), attacks.BY_NAME["lira_online"]
     scores = rotated.rotate(attack, board.signals.without_truth(), np.random.default_rng(0))
     accuracy = rotated.accuracy_per_record(attack, scores, board.signals.shadow_members)
 
@@ -306,7 +306,7 @@ def test_accuracy_is_set_against_pdtp_once_both_are_measured():
     run = start(DecisionTreeClassifier(max_depth=5), data=people(n=60, m=60))
     measure(run)
     assert gate.against_pdtp(run) is None
-    questions.measure(run, Request.of("pdtp"))
+    questions.measure(run, Request.build("pdtp"))
 
     found = gate.against_pdtp(run)
     assert -1 <= found.pearson <= 1
@@ -330,7 +330,7 @@ def test_small_groups_count_but_are_not_named():
 
 def test_the_gap_is_the_difference_of_mean_losses_and_an_infinite_loss_is_an_infinite_gap(overfitted):
     gap, worst = measure_gap(overfitted, loss="zero_one"), measure_gap(overfitted, loss="zero_one", scope="class")
-    board = overfitted.once(boards.make_board)
+    board = overfitted.compute(boards.make_board)
     wrong = board.signals.target.argmax(axis=1) != board.signals.labels
 
     assert gap.value == pytest.approx(wrong[~board.members].mean() - wrong[board.members].mean())

@@ -84,14 +84,14 @@ def start(recipe, n=N, models=32, fleet=None, **subject):
 
 
 def measure(run, attack="any", scope="model"):
-    return questions.measure(run, Request.of("attack_accuracy", attack=attack, scope=scope, confidence=0.95))
+    return questions.measure(run, Request.build("attack_accuracy", attack=attack, scope=scope, confidence=0.95))
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("fit", [equal_do_not_vote, remembers_beside])
 def test_a_leak_near_the_record_is_found_by_who_asks_there_and_by_nobody_else(fit):
     run = start(Recipe(fit, seed=3))
-    found, board = measure(run), run.once(boards.make_board)
+    found, board = measure(run), run.compute(boards.make_board)
 
     assert found.low > 0.6  # what release-1 allows
     assert any(a.startswith("asked beside records as well: every number up") for a in found.assumptions)
@@ -104,14 +104,14 @@ def test_a_leak_near_the_record_is_found_by_who_asks_there_and_by_nobody_else(fi
 
 
 def test_on_a_declared_release_it_is_found_as_well():
-    board = start(Recipe(equal_do_not_vote, seed=3), release=Release("rounded", step=0.05)).once(boards.make_board)
+    board = start(Recipe(equal_do_not_vote, seed=3), release=Release("rounded", step=0.05)).compute(boards.make_board)
     names = {a.attack.name: a for a in board.wanted("lira_beside")}
 
     assert auc(names["lira_beside on the release"].scores, board.members) > 0.74
 
 
 def test_a_regressor_that_leaks_near_its_records_is_found(fleet):
-    board = start(Recipe(equal_do_not_vote, seed=3, task="regression"), fleet=fleet).once(boards.make_board)
+    board = start(Recipe(equal_do_not_vote, seed=3, task="regression"), fleet=fleet).compute(boards.make_board)
     found = {n: auc(board.attempt(numbers.BY_NAME[n]).scores, board.members) for n in numbers.BY_NAME}
 
     assert found["residual_lira"] < 0.5 + blind_tolerance(N, N)
@@ -130,7 +130,7 @@ HONEST = {
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_model_is_not_found_by_who_asks_nearby_more_than_by_others(name, fleet):
     run = start(HONEST[name], fleet=fleet if name == "ridge" else None)
-    board = run.once(boards.make_board)
+    board = run.compute(boards.make_board)
     found = {a.attack: auc(a.scores, board.members) for a in board.wanted("any")}
     at_record = max(value for attack, value in found.items() if attack.asks == "record")
     nearby = {attack.name: value for attack, value in found.items() if attack.asks != "record"}
@@ -142,11 +142,11 @@ def test_an_honest_model_is_not_found_by_who_asks_nearby_more_than_by_others(nam
 
 def test_a_shadow_model_is_asked_everything_in_one_call_and_says_what_it_said():
     run = start(Recipe(LogisticRegression()), models=4)
-    shadows, more, (X, y) = run.once(pools.train), run.once(pools.asked_beside)[0], run.subject.data.pool()
+    shadows, more, (X, y) = run.compute(pools.train), run.compute(pools.asked_beside)[0], run.subject.data.pool()
     calls = [f for f in run.fleet.asked if f.members is not None]
 
     assert len(calls) == 4
-    assert (more.rows == np.flatnonzero(run.once(pools.of_run).trial)).all()
+    assert (more.rows == np.flatnonzero(run.compute(pools.of_run).trial)).all()
     assert {len(f.queries) for f in calls} == {len(more.rows) + more.places.size}
     assert max(f.members.max() for f in calls) < len(y)
     assert shadows.beside.shape == (4, *more.places.shape, 2)

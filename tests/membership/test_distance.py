@@ -131,7 +131,7 @@ def test_what_remembers_or_was_not_measured_is_no_pass(training, outcome, fleet,
     if outcome:
         assert finding.outcome == outcome
         with pytest.raises(MeasurementError, match="no wrong answer was found"):
-            Run(judged, fleet).once(distance.look_near)
+            Run(judged, fleet).compute(distance.look_near)
     else:
         assert verdict.evidence.robust.how == "exactly, leaf by leaf"
         assert verdict.evidence.robust.adversaries[1].radius >= 0
@@ -156,7 +156,7 @@ class Disguised(LogisticRegression):
     ids=["linear", "scaled", "tree", "forest", "a class of its own is asked and not believed"],
 )
 def test_every_kind_is_looked_at_in_the_best_way_there_is(training, how, fleet):
-    seen = Run(subject(training), fleet).once(distance.look_near)
+    seen = Run(subject(training), fleet).compute(distance.look_near)
 
     assert seen.how == how
     assert seen.target.shape == (len(seen.members), 3)
@@ -165,4 +165,4 @@ def test_every_kind_is_looked_at_in_the_best_way_there_is(training, how, fleet):
 
 def test_too_few_candidates_are_said_to_be_too_few(fleet):
     with pytest.raises(MeasurementError, match="too few for a shadow model"):
-        Run(subject(LogisticRegression(), 60, 40), fleet).once(distance.look_near)
+        Run(subject(LogisticRegression(), 60, 40), fleet).compute(distance.look_near)

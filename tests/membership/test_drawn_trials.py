@@ -23,7 +23,7 @@ from tests.in_process import InProcess
 from tests.report.small_counts import sentence
 
 N, OUTSIDE, MOST = 240, 200, 60
-ACCURACY = Request.of("attack_accuracy", attack="any", scope="model", confidence=0.95)
+ACCURACY = Request.build("attack_accuracy", attack="any", scope="model", confidence=0.95)
 
 
 def people(seed=0, groups=None):
@@ -40,15 +40,15 @@ def attacked(data=None, fleet=None, trials=MOST):
 
 def test_so_many_people_of_either_side_are_trials_and_shadow_models_see_everybody():
     run, whole = attacked(), attacked(trials=N)
-    pool, everybody = run.once(pools.of_run), whole.once(pools.of_run)
+    pool, everybody = run.compute(pools.of_run), whole.compute(pools.of_run)
 
     assert [int((pool.trial & side).sum()) for side in (pool.members, ~pool.members)] == [MOST, MOST]
     assert not (pool.trial & ~everybody.trial).any()
     assert everybody.fit is None
     assert pool.fit == (MOST, N, OUTSIDE)
-    assert (run.once(pools.train).masks == whole.once(pools.train).masks).all()
-    assert run.once(pools.train).log_p.shape[1] == 2 * MOST
-    some, all_ = run.once(boards.make_board), whole.once(boards.make_board)  # a part answers as among all
+    assert (run.compute(pools.train).masks == whole.compute(pools.train).masks).all()
+    assert run.compute(pools.train).log_p.shape[1] == 2 * MOST
+    some, all_ = run.compute(boards.make_board), whole.compute(boards.make_board)  # a part answers as among all
     place = np.searchsorted(all_.rows, some.rows)
     for name in ("target", "labels", "members", "features"):
         assert (getattr(all_.signals, name)[place] == getattr(some.signals, name)).all()
@@ -71,7 +71,7 @@ def test_how_many_people_have_a_double_cannot_be_counted_from_whom_trials_are_dr
     data = people()
     X, y = data.X.copy(), data.y.copy()
     X[1 : 1 + alike], y[1 : 1 + alike] = X[0], y[0]
-    said = attacked(TrainingData(X, y, candidates=data.candidates, one_record_each=True)).once(pools.of_run).drawn
+    said = attacked(TrainingData(X, y, candidates=data.candidates, one_record_each=True)).compute(pools.of_run).drawn
 
     few = N - alike - 1 if alike else N
     assert (f"{few} members" in said) == (not alike)
@@ -80,7 +80,7 @@ def test_how_many_people_have_a_double_cannot_be_counted_from_whom_trials_are_dr
 
 def test_whole_people_are_drawn_with_all_of_their_records():
     run = attacked(people(groups=np.repeat(np.arange(N // 2), 2)))
-    pool = run.once(pools.of_run)
+    pool = run.compute(pools.of_run)
     unit, records = np.unique(pool.unit[pool.trial & pool.members], return_counts=True)
 
     assert len(unit) == MOST
@@ -88,14 +88,14 @@ def test_whole_people_are_drawn_with_all_of_their_records():
 
 
 def test_no_upper_limit_exists_for_single_records_of_whom_a_part_was_tried():
-    request = Request.of("attack_accuracy", attack="label_gap", scope="record", confidence=0.95)
+    request = Request.build("attack_accuracy", attack="label_gap", scope="record", confidence=0.95)
     part, all_ = (questions.measure(attacked(trials=t), request) for t in (MOST, N))
 
     assert part.high == 1
     assert any("no limit exists for the others" in a for a in part.assumptions)
     assert all_.n == N
     assert all("no limit exists for the others" not in a for a in all_.assumptions)
-    request = Request.of("generalization_gap", loss="zero_one", confidence=0.95)  # on everybody, whoever is a trial
+    request = Request.build("generalization_gap", loss="zero_one", confidence=0.95)  # on everybody, whoever is a trial
     part, all_ = (questions.measure(attacked(trials=t), request) for t in (MOST, N))
     assert (part.value, part.low, part.high, part.n) == (all_.value, all_.low, all_.high, all_.n)
 
@@ -109,13 +109,15 @@ def test_a_rare_class_or_group_of_whom_nobody_was_drawn_stays_open(scope, rare):
     run = attacked(
         TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), sensitive=(0,), one_record_each=True), trials=20
     )
-    board = run.once(boards.make_board)
+    board = run.compute(boards.make_board)
     assert not board.members[np.isin(board.rows[board.first], few)].any()
 
     cells = boards.cells(board, scope, None)
-    found = questions.measure(run, Request.of("attack_accuracy", attack="label_gap", scope=scope, confidence=0.95))
+    found = questions.measure(run, Request.build("attack_accuracy", attack="label_gap", scope=scope, confidence=0.95))
 
-    assert list(cells) == list(boards.cells(attacked(run.subject.data, trials=N).once(boards.make_board), scope, None))
+    assert list(cells) == list(
+        boards.cells(attacked(run.subject.data, trials=N).compute(boards.make_board), scope, None)
+    )
     assert not (cells[rare] & board.members).any()
     assert found.high == 1
 
@@ -138,7 +140,7 @@ def test_who_is_a_trial_follows_from_the_secret_of_the_ledger_alone_and_stays():
     def draw(secret):
         fleet = InProcess()
         fleet.signable, fleet.drawn = True, lambda subject, purpose: np.random.default_rng([secret, len(purpose)])
-        return attacked(fleet=fleet).once(pools.of_run).trial
+        return attacked(fleet=fleet).compute(pools.of_run).trial
 
     assert (draw(1) == draw(1)).all()
     assert (draw(1) != draw(2)).any()

@@ -181,7 +181,7 @@ def test_an_attack_that_succeeded_with_few_shadow_models_succeeded_and_a_last_lo
     found = join_looks([look(4, 0.7, low=0.62), look(8, 0.6, low=0.5)])
 
     assert (found.low, found.value) == (0.62, 0.7)
-    assert BehindMembership.of(found.behind).searched == 6
+    assert BehindMembership.read(found.behind).searched == 6
     with pytest.raises(MeasurementError, match="no attack ran"):
         join_looks([look(4, 0.6), MeasurementError("no attack ran")])
 
@@ -222,7 +222,7 @@ DATA = TrainingData(X[:1000], Y[:1000], candidates=(X[1000:], Y[1000:]), one_rec
 def test_shadow_models_grow_by_those_that_one_look_at_all_would_train():
     subject = Subject.local(Recipe(DecisionTreeClassifier(max_depth=3), seed=2), DATA)
     steps = list(pool.growing(prepare(POLICY, subject, fleet=InProcess(), limits=Budget(shadow_models=16))))
-    whole = prepare(POLICY, subject, fleet=InProcess(), limits=Budget(shadow_models=16)).once(pool.train)
+    whole = prepare(POLICY, subject, fleet=InProcess(), limits=Budget(shadow_models=16)).compute(pool.train)
 
     assert [len(step.masks) for step in steps] == [4, 8, 16]
     for step in steps:
@@ -254,7 +254,7 @@ def check(recipe):
 def test_a_model_that_gives_everybody_away_is_refused_with_four_shadow_models():
     verdict, trained, planned = check(Recipe(DecisionTreeClassifier(), seed=2))
 
-    behind = [BehindMembership.of(m.behind) for m in verdict.evidence.measurements.values()]
+    behind = [BehindMembership.read(m.behind) for m in verdict.evidence.measurements.values()]
     assert verdict.outcome.value == "failed"
     assert [b.shadow_models for b in behind] == [4, 4]
     left = next(p for p in verdict.evidence.preconditions if p.name == "coins")

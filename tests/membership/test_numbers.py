@@ -38,7 +38,7 @@ def test_theorem_3_within_monte_carlo_limits(r):
     }
     for name, due in expected.items():
         scores = numbers.BY_NAME[name].scores(signals.without_truth(), np.random.default_rng(0))
-        found = Decisions.of(scores > 0, signals.members).advantage
+        found = Decisions.from_flags(scores > 0, signals.members).advantage
         assert found == pytest.approx(due, abs=5 * math.sqrt(0.5 / 40_000))  # five standard errors of TPR - FPR
 
 
@@ -54,7 +54,9 @@ def test_theorem_2_is_the_gap_of_the_bounded_loss():
     loss = np.minimum(signals.target[:, 0] ** 2 / bound, 1.0)
     gap = loss[~signals.members].mean() - loss[signals.members].mean()
 
-    assert Decisions.of(scores > 0, signals.members).advantage == pytest.approx(gap, abs=5 * math.sqrt(0.5 / 40_000))
+    assert Decisions.from_flags(scores > 0, signals.members).advantage == pytest.approx(
+        gap, abs=5 * math.sqrt(0.5 / 40_000)
+    )
 
 
 POLICY = """

@@ -27,7 +27,7 @@ def judged(each, recipe, label="", rare=0.0):
     data = TrainingData(*people, groups=np.repeat(np.arange(PEOPLE), each), candidates=others)
     subject = Subject.local(Recipe(recipe, seed=1), data)
     run = prepare(Policy.load("attacks-1"), subject, fleet=InProcess(), limits=Budget(shadow_models=8))
-    board, request = run.once(boards.make_board), next(iter(run.attacked))
+    board, request = run.compute(boards.make_board), next(iter(run.attacked))
     made = [a for a in board.wanted("any") if not a.problem]
     who = boards.cells(board, "class" if label else "model", None)[label]
     assert len(made) > 5

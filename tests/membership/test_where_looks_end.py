@@ -48,7 +48,7 @@ def test_a_rule_without_a_level_is_judged_by_all_shadow_models_of_the_budget(loa
     run = prepare(policy, leaks, fleet=InProcess(), limits=Budget(shadow_models=budget))
 
     found = {r.name: attack_measures.accuracy(run, r.request()) for r in policy.rules}
-    assert [BehindMembership.of(m.behind).shadow_models for m in found.values()] == [budget, budget]
+    assert [BehindMembership.read(m.behind).shadow_models for m in found.values()] == [budget, budget]
     strict = next(r for r in policy.rules if r.name == "strict")
     assert strict.judge(found["strict"]).outcome is Outcome.FAILED  # four would have refused it
 
@@ -122,7 +122,7 @@ def test_an_engine_that_makes_fewer_than_the_last_look_wants_can_approve(load, b
     found = attack_measures.accuracy(run, policy.rules[0].request())
 
     assert not run.cannot_conclude
-    assert BehindMembership.of(found.behind).shadow_models == 32
+    assert BehindMembership.read(found.behind).shadow_models == 32
     assert found.high < 1
     assert "looks at 4, 8, 16, 32 shadow models" in found.assumptions[-1]
 

@@ -28,7 +28,7 @@ FRAME = pd.DataFrame(
     }
 )
 STATED = {"age": (17, 90), "work": ["private", "state", "none", None], "pay": (0, 4, None), "member": [False, True]}
-DOMAIN, LABELS = Domain.of(STATED), [0, 1, 0, 1]
+DOMAIN, LABELS = Domain.read(STATED), [0, 1, 0, 1]
 
 
 def pipeline(domain=DOMAIN):
@@ -102,7 +102,7 @@ def test_missing_values_of_every_kind_are_one_category():
 
 
 def test_a_proposal_is_for_a_person_to_confirm():
-    proposal = Domain.of(FRAME)
+    proposal = Domain.read(FRAME)
     assert "PROPOSED" in repr(proposal)
     assert "confirm()" in repr(proposal)
     assert "PROPOSED" not in repr(proposal.confirm())
@@ -117,12 +117,12 @@ def test_a_proposal_is_for_a_person_to_confirm():
     assert domain.columns[0] == Column("age", (10.0, 90.0))
     assert domain.columns[1] == Column("work", values=("private", "state"), missing=True)
     assert domain.numeric == ["age", "pay"]
-    assert Domain.of(np.array([[0.2, 5.0], [0.7, 5.0]])).confirm().box == ((0.2, 0.7), (5.0, 5.0))
+    assert Domain.read(np.array([[0.2, 5.0], [0.7, 5.0]])).confirm().box == ((0.2, 0.7), (5.0, 5.0))
 
 
 @given(st.lists(st.floats(-1e12, 1e12).map(lambda v: round(v, 6)), min_size=1, max_size=8))
 def test_a_proposed_range_holds_the_data_and_does_not_end_at_a_record_by_its_digits(values):
-    low, high = Domain.of(pd.DataFrame({"x": values})).columns[0].ends
+    low, high = Domain.read(pd.DataFrame({"x": values})).columns[0].ends
     assert low <= min(values) <= max(values) <= high
     width = max(values) - min(values) or abs(values[0]) or 1.0
     assert high - low <= 2.1 * width + 1e-300
@@ -131,9 +131,9 @@ def test_a_proposed_range_holds_the_data_and_does_not_end_at_a_record_by_its_dig
 @pytest.mark.parametrize("values", [[np.inf, 1.0], [1e308, -1e308], [5e-324, 0.0], [np.nan, np.nan]])
 def test_a_range_that_cannot_be_proposed_is_written_down(values):
     with pytest.raises(ValueError, match="write it"):
-        Domain.of(pd.DataFrame({"x": values}))
+        Domain.read(pd.DataFrame({"x": values}))
     with pytest.raises(ValueError, match="neither numbers nor text"):
-        Domain.of(pd.DataFrame({"x": pd.to_datetime(["2020-01-01"])}))
+        Domain.read(pd.DataFrame({"x": pd.to_datetime(["2020-01-01"])}))
 
 
 @pytest.mark.parametrize(

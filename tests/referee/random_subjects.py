@@ -92,7 +92,7 @@ def frame(rng, n):
                             unknown_value=float(rng.choice([-1.0, np.nan])))][int(rng.integers(3))]  # fmt: skip
     first = ColumnTransformer([("n", number, ["age"]), ("c", named, ["work"])])
     last = [logistic(rng), tree_like(rng)][int(rng.integers(2))]
-    return X, (Domain.of({**age, **work}) if rng.random() < 0.6 else None), make_pipeline(first, last)
+    return X, (Domain.read({**age, **work}) if rng.random() < 0.6 else None), make_pipeline(first, last)
 
 
 def texts(rng, n):

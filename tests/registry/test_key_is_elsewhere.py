@@ -152,7 +152,7 @@ def test_no_process_of_a_check_a_promotion_or_serve_holds_the_key(registry, data
     client = MlflowClient(registry)
     client.set_model_version_tag("credit", "1", TAG, "dtp-1,champion")
     serving = [*program, "serve", f"--config={config}", "--policy=dtp-1", f"--work={tmp_path / 'work'}", "--port=0"]
-    serving += [] if bubblewrap.found().version else ["--without-isolation"]
+    serving += [] if bubblewrap.find_bubblewrap().version else ["--without-isolation"]
     serving += [
         "--sign-command",
         f"{command} {{out}} {{target}} {config}",

@@ -39,7 +39,7 @@ CASES = {
     "columns": (
         make_pipeline(FixedScaler({"age": (0, 120), "years": (0, 80)}), LOGISTIC),
         FRAME,
-        Domain.of({"age": (0, 120), "years": (0, 80)}),
+        Domain.read({"age": (0, 120), "years": (0, 80)}),
         pd.DataFrame({"age": [30.0], "years": [2]}),
         pd.DataFrame({"age": [130.0], "years": [2]}),
     ),
@@ -177,14 +177,14 @@ def test_who_answers_nothing_at_all_enforces_nothing():
 
 def test_values_that_are_missing_in_any_way_are_read():
     frame = pd.DataFrame({"a": pd.array([1, None, 2], dtype="Int64"), "b": [0.5, np.nan, None]})
-    stated = Domain.of({"a": (0, 2, None), "b": (0, 1, None)}).payload()
+    stated = Domain.read({"a": (0, 2, None), "b": (0, 1, None)}).payload()
     assert AcceptedQuestions(stated).holds(frame).all()
-    narrow = Domain.of({"a": (0, 2), "b": (0, 1, None)}).payload()
+    narrow = Domain.read({"a": (0, 2), "b": (0, 1, None)}).payload()
     assert AcceptedQuestions(narrow).holds(frame).tolist() == [True, False, True]
 
 
 def test_columns_in_another_order_are_no_accepted_question():
-    stated = Domain.of({0: (0, 1), 1: (0, 100)}).payload()
+    stated = Domain.read({0: (0, 1), 1: (0, 100)}).payload()
     assert not AcceptedQuestions(stated).holds(pd.DataFrame({1: [90.0], 0: [0.5]})).any()
     fitted = LogisticRegression().fit(pd.DataFrame({"a": NUMBERS[:, 0], "b": NUMBERS[:, 1]}), LABELS)
     model = Refusing(fitted, {"box": [[-1.0, 1.0]] * 2, "names": ["a", "b"]})
@@ -221,7 +221,7 @@ def test_what_is_no_number_or_too_large_for_one_is_no_accepted_question():
     for odd in ([[0.5 + 9j, 0]], [["1970-01-01", "1970-01-01"]], [[10**400, 0]], [["0.5", 0]]):
         kind = "M8[ns]" if "1970-01-01" in odd[0] else None if 0.5 + 9j in odd[0] else object
         assert not box.holds(np.array(odd, dtype=kind)).any()
-    named = Domain.of({"a": (0, 1)})
+    named = Domain.read({"a": (0, 1)})
     assert not named.holds(pd.DataFrame({"a": [10**400, 0.5 + 9j, pd.Timestamp(0)]}, dtype=object)).any()
 
 
@@ -231,7 +231,7 @@ def by_place(X):
 
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("release", [Release(), Release("rounded", step=0.1)], ids=["sklearn", "generic"])
-@pytest.mark.parametrize("domain", [Domain(box=((-1, 1), (0, 100))), Domain.of({"a": (-1, 1), "b": (0, 100)})])
+@pytest.mark.parametrize("domain", [Domain(box=((-1, 1), (0, 100))), Domain.read({"a": (-1, 1), "b": (0, 100)})])
 @pytest.mark.parametrize("first", ["by name", "by place"])
 def test_a_frame_of_other_columns_is_refused_however_the_model_reads_it(registry, release, domain, first):
     """The ranges hold by name, or by place, and the first step reads the columns the other way."""

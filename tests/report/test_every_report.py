@@ -66,7 +66,7 @@ def test_every_finding_is_told_with_its_message(documents, rendered, kind):
     html = rendered(kind)
     junit = ET.fromstring(rendered(kind, "junit"))
 
-    for asserted in assertions.of(schema.read(documents[kind])):
+    for asserted in assertions.list_assertions(schema.read(documents[kind])):
         told, finding = asserted.sentence, asserted.finding
         assert told.replace("'", "&#39;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&#34;") in html
         assert plain(finding.message).replace("`", "") in told

@@ -140,7 +140,9 @@ def test_page_one_has_at_most_350_words_cuts_no_sentence_and_says_nothing_that_i
         assert not GONE.search(shown)
         assert "…" not in shown.partition('<div id="evidence"')[0]
         assert format_ != "html" or count_words(shown) <= 350
-    asked = [a.asked for a in assertions.of(told) if not a.condition and a.outcome is not Outcome.NOT_NEEDED]
+    asked = [
+        a.asked for a in assertions.list_assertions(told) if not a.condition and a.outcome is not Outcome.NOT_NEEDED
+    ]
     assert len(set(asked)) == len(asked) == len(told.asked)
 
 
@@ -159,7 +161,7 @@ def test_page_one_says_what_an_officer_asks_first_and_the_evidence_the_rest(runs
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tile_shows_its_figure_beside_its_limit(runs, kind):
     doc = read(runs.document(kind))
-    by_title = {a.asked: a.finding for a in assertions.of(doc) if not a.condition}
+    by_title = {a.asked: a.finding for a in assertions.list_assertions(doc) if not a.condition}
     shown = [t for t in page_one.tiles(doc) if t.bar]
 
     assert shown or not doc.approved
@@ -213,7 +215,9 @@ def test_an_audit_that_could_contradict_nothing_is_no_figure():
      ("attack_tpr(at_fpr=0.01)", 0.01)],
 )  # fmt: skip
 def test_whoever_guesses_has_nothing_of_the_model_whatever_the_rule(runs, request_, guess):
-    finding = next(a.finding for a in assertions.of(read(runs.document("attacked"))) if a.finding.unit == "fraction")
+    finding = next(
+        a.finding for a in assertions.list_assertions(read(runs.document("attacked"))) if a.finding.unit == "fraction"
+    )
     finding = replace(finding, metric=request_.partition("(")[0], request=request_, low=guess, limit=0.97)
 
     assert page_one.guessing(finding) == guess

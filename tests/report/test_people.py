@@ -170,15 +170,15 @@ def test_of_some_people_those_are_listed_who_surely_matter_more_than_all_others_
     table = {"unit": np.array(["P0", "P1", "P2"]), **{k: np.array(v) for k, v in columns.items()}}
     told = summary(table, Pseudonyms(KEY), everybody=False)
 
-    assert ([w["unit"] for w in told["worst"]], told["next_worst"]) == ([Pseudonyms(KEY).of("P0")], [])
+    assert ([w["unit"] for w in told["worst"]], told["next_worst"]) == ([Pseudonyms(KEY).hash_name("P0")], [])
     assert (told["n"], told["close"], told["figures"], told["above"]) == (3, None, {}, [])
 
 
 def test_ties_are_listed_by_hashes_that_hang_on_the_key_and_not_on_the_row():
     tied, other = summed([0.5] * 40)["worst"], Pseudonyms(b"q" * 32)
 
-    assert [w["unit"] for w in tied] == sorted(Pseudonyms(KEY).of(f"P{i}") for i in range(40))[:10]
-    assert Pseudonyms(KEY).of("P1") != other.of("P1")
+    assert [w["unit"] for w in tied] == sorted(Pseudonyms(KEY).hash_name(f"P{i}") for i in range(40))[:10]
+    assert Pseudonyms(KEY).hash_name("P1") != other.hash_name("P1")
     assert Pseudonyms(KEY).key_id != other.key_id
 
 
@@ -196,18 +196,20 @@ def test_names_are_replaced_wherever_a_sentence_holds_them_and_numbers_stay(text
     names = Pseudonyms(KEY, ["jane.doe@example.org", "Jane Doe", "Jane", "P-1", "P-2", "17", "5", "100", ""])
     said = names.text(text)
 
-    assert said == text if hidden is None else (hidden not in said and names.of(hidden) in said)
+    assert said == text if hidden is None else (hidden not in said and names.hash_name(hidden) in said)
 
 
 def test_a_row_number_in_brackets_is_a_name_where_the_measurement_says_so():
     names = Pseudonyms(KEY, [str(i) for i in range(1000)])
 
     told = names.text("between 6.9 and inf nats (17); unit 17 of 1000", also="17")
-    assert told == f"between 6.9 and inf nats (record {names.of('17')}); unit {names.of('17')} of 1000"
+    assert told == f"between 6.9 and inf nats (record {names.hash_name('17')}); unit {names.hash_name('17')} of 1000"
 
 
 def test_queries_and_positions_never_reach_a_report():
     names = Pseudonyms(KEY, ["P-1"])
 
     told = names.scrub({"worst": {"position": 17, "query": [1, 2], "unit": "P-1", "where": "P-1", "value": 2.0}})
-    assert told == {"worst": {"unit": f"record {names.of('P-1')}", "where": f"record {names.of('P-1')}", "value": 2.0}}
+    assert told == {
+        "worst": {"unit": f"record {names.hash_name('P-1')}", "where": f"record {names.hash_name('P-1')}", "value": 2.0}
+    }

@@ -203,7 +203,7 @@ STOPPED = parts.UnitCoverage(n_measured=4, n_units=1000, not_computed=996)
 
 def engines(*shares, coverage=None, totals=(), units=None):
     """Return (what is told of engines, and of how many people were measured), of (name, asked, answered, why)."""
-    part = InfluencePart(coverage=coverage, engines=tuple(EngineShare.of(*one) for one in shares))
+    part = InfluencePart(coverage=coverage, engines=tuple(EngineShare.from_parts(*one) for one in shares))
     known = Known(units=units or shares[0][1], totals=totals)
     told = part.payload(known)
     assert InfluencePart.model_validate(told).payload(known) == told, "what was told is told again as it was"
@@ -253,7 +253,7 @@ def test_how_many_were_left_out_for_one_reason_does_not_follow_from_the_others()
 
 def test_trainings_do_not_tell_how_many_were_retrained():
     def run(few_of):
-        shares = EngineShare.of("tree", 150, 150 - few_of), EngineShare.of("refit", few_of, few_of)
+        shares = EngineShare.from_parts("tree", 150, 150 - few_of), EngineShare.from_parts("refit", few_of, few_of)
         trainings, nothing = 65 + 13 * few_of, dict.fromkeys(("remembered", "compared", "different", "noisy"), 0)
         made = parts.RunPart(
             seeds=parts.SeedControl(dependent=True, paired=13),
@@ -302,7 +302,7 @@ def test_a_point_inside_an_interval_that_hides_nothing_is_hidden_itself(few):
     request = ALL["pdtp"](max=0.2, aggregate="share_above", threshold=1.0).request()
     made = Measurement(request, few / 1000, 0.0, 0.04, unit="fraction", n=1000, population=1000)
 
-    assert (made.told.low, made.told.high, made.told.value) == (0.0, 0.04, 0.04)
+    assert (made.shown.low, made.shown.high, made.shown.value) == (0.0, 0.04, 0.04)
 
 
 def items(part):
@@ -358,7 +358,7 @@ def test_how_many_were_left_out_of_a_sample_is_not_told(runs, floor):
     evidence = Evidence({"n_units": 300}, (), {request: made},
                         influence=InfluencePart(coverage=parts.UnitCoverage(n_measured=298, n_units=300)))  # fmt: skip
     for audit in ({"min_units": floor}, {"min_coverage": floor / 300}):
-        told = Verdict({"source": {"audit": audit}}, (), evidence).told()["evidence"]
+        told = Verdict({"source": {"audit": audit}}, (), evidence).shown_values()["evidence"]
         (measured,) = told["measurements"]
 
         assert (measured["n"], measured["population"]) == (max(floor, 291), 300)

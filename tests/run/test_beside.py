@@ -190,7 +190,7 @@ def test_nothing_outside_a_declared_domain_is_asked():
 def test_questions_stand_behind_the_pool_and_nobody_trains_on_them():
     X = numbers()
     made = beside.about(run(X, candidates=(X[:5] + 1, LABELS[:5])), np.array([3, 41]), near=True)
-    pool = made.asked.data.pool()[0]
+    pool = made.extended.data.pool()[0]
 
     assert (take(pool, np.arange(N)) == X).all()
     assert made.places.shape == (2, 4)

@@ -65,5 +65,5 @@ def test_what_is_made_once_is_shared_by_a_run_that_knows_more_and_tells_what_it_
 
     more = replace(run, seeds=(1, 2))
     assert run.preconditions == ()
-    assert more.once(found) is run.once(found)
+    assert more.compute(found) is run.compute(found)
     assert (run.preconditions, more.preconditions, len(calls)) == ((said,), (said,), 1)

@@ -42,7 +42,7 @@ def test_tpr_at_fpr_is_the_best_threshold_by_brute_force(case, fpr):
     scores, members = case
     best = 0.0
     for t in np.unique(scores):
-        d = Decisions.of(scores >= t, members)
+        d = Decisions.from_flags(scores >= t, members)
         if d.false_positive_rate <= fpr:
             best = max(best, d.recall)
 
@@ -52,9 +52,9 @@ def test_tpr_at_fpr_is_the_best_threshold_by_brute_force(case, fpr):
 @given(trials())
 def test_the_best_threshold_has_the_largest_advantage(case):
     scores, members = case
-    every = [0.0, *(Decisions.of(scores >= t, members).advantage for t in np.unique(scores))]
+    every = [0.0, *(Decisions.from_flags(scores >= t, members).advantage for t in np.unique(scores))]
 
-    chosen = Decisions.of(scores >= roc.best_threshold(scores, members), members)
+    chosen = Decisions.from_flags(scores >= roc.best_threshold(scores, members), members)
 
     assert chosen.advantage == pytest.approx(max(every))
 

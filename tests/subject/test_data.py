@@ -145,7 +145,11 @@ def test_refuses_an_empty_or_impossible_domain(stated):
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_a_domain_survives_json(sizes):
-    for domain in (Domain(categories=tuple(sizes)), Domain.of([(0, 1)] * len(sizes)), Domain(max_length=3.0, norm=2.0)):
+    for domain in (
+        Domain(categories=tuple(sizes)),
+        Domain.read([(0, 1)] * len(sizes)),
+        Domain(max_length=3.0, norm=2.0),
+    ):
         assert Domain.from_payload(domain.payload()) == domain
 
 

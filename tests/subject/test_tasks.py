@@ -114,16 +114,16 @@ def test_a_regressor_that_was_logged_before_there_was_a_task_is_refused_not_misr
     ids=["prices", "ages", "real", "rounded", "codes", "codes from 1", "few each", "two", "grades", "signs", "text"],
 )
 def test_numbers_that_could_be_either_are_asked_about(y, asked):
-    assert bool(tasks.asked(y)) == asked
+    assert bool(tasks.unclear_task(y)) == asked
 
 
 def test_a_classifier_of_many_labels_is_asked_only_where_they_have_hardly_anybody():
     postal = np.random.default_rng(0).integers(10_000, 10_100, 5_000) * 7
 
-    assert Recipe(LogisticRegression()).asked(postal) == ""
-    assert "different whole values" in Recipe(LogisticRegression()).asked(postal[:300])
-    assert "between" in Recipe(trains).asked(postal)
-    assert Recipe(trains, task="classification").asked(postal) == ""
+    assert Recipe(LogisticRegression()).unclear_task(postal) == ""
+    assert "different whole values" in Recipe(LogisticRegression()).unclear_task(postal[:300])
+    assert "between" in Recipe(trains).unclear_task(postal)
+    assert Recipe(trains, task="classification").unclear_task(postal) == ""
 
 
 def test_several_columns_are_refused():

@@ -148,7 +148,7 @@ def logistic(rng):
     estimator = LogisticRegression(C=float(rng.choice([0.1, 1.0])), tol=1e-9, solver="newton-cholesky")
     corners = np.array(list(itertools.product((0.0, 1.0), repeat=d)))
     queries = np.concatenate([corners, rng.random((200, d))])
-    return Instance(subject_of(rng, estimator, X, y, Domain.of([(0, 1)] * d)), queries)
+    return Instance(subject_of(rng, estimator, X, y, Domain.read([(0, 1)] * d)), queries)
 
 
 def table(rng):

@@ -79,7 +79,7 @@ def subject_of(rng):
         (encoder[rng.integers(3)], ["k", "m"]),
     )
     ends = {name: (*box[j], None) if name == "b" else box[j] for j, name in enumerate("abc")}
-    domain = Domain.of({**ends, "k": ["u", "v", "w", "x"], "m": [1, 2, 3, 4]})
+    domain = Domain.read({**ends, "k": ["u", "v", "w", "x"], "m": [1, 2, 3, 4]})
     return _subject(make_pipeline(first, last), frame, y, domain)
 
 

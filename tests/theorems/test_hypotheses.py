@@ -15,7 +15,7 @@ rng = np.random.default_rng(0)
 CODES = rng.integers(0, 3, (30, 3))
 REAL = rng.random((30, 3))
 Y = np.arange(30) % 2
-BOX = Domain.of([(0, 1)] * 3)
+BOX = Domain.read([(0, 1)] * 3)
 WORDS = Domain(max_length=9)
 
 
@@ -43,7 +43,7 @@ def bound(name, s):
         ("bernoulli_nb", BernoulliNB(alpha=0.0, force_alpha=True), CODES, None, "without smoothing"),
         ("bernoulli_nb", BernoulliNB(alpha=[1.0, 1.0, 2.0]), CODES, None, "not one number"),
         ("bernoulli_nb", BernoulliNB(binarize=None), CODES, None, "other than 0 and 1"),
-        ("bernoulli_nb", BernoulliNB(binarize=None), CODES % 2, Domain.of([(0, 1)] * 3), "other than 0 and 1"),
+        ("bernoulli_nb", BernoulliNB(binarize=None), CODES % 2, Domain.read([(0, 1)] * 3), "other than 0 and 1"),
         ("bernoulli_nb", BernoulliNB(), CODES, Domain(categories=(2, 2, 2)), "outside the declared domain"),
         ("bernoulli_nb", BernoulliNB(), CODES, WORDS, "neither categories nor a box"),
         ("gaussian_nb", GaussianNB(), REAL, WORDS, "range of each feature"),
@@ -96,7 +96,7 @@ def test_probabilities_that_float64_cannot_hold_are_refused(K):
     """docs/mathematics.md, section 16: 1 - p is 0 from a margin of 36.7, and exp from one of 745."""
     y = np.digitize(REAL[:, 0], [0.5] if K == 2 else [0.3, 0.7])
     estimator = LogisticRegression(C=10.0, tol=1e-9, solver="newton-cholesky")
-    near, far = (Domain.of([(-size, size)] * 3) for size in (1.0, 100.0 if K == 2 else 1000.0))
+    near, far = (Domain.read([(-size, size)] * 3) for size in (1.0, 100.0 if K == 2 else 1000.0))
     assert catalogue.THEOREMS["newton"].refusal(subject(estimator, REAL, near, y=y)) == ""
     assert "too few digits" in catalogue.THEOREMS["newton"].refusal(subject(estimator, REAL, far, y=y))
 

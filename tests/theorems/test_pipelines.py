@@ -31,7 +31,7 @@ from privgate.theorems.newton import LOGISTIC
 from privgate.theorems.pipelines import seen
 
 KINDS = ["a", "b", "c"]
-DOMAIN = Domain.of({"x": (-3, 3), "z": (0, 10, None), "kind": [*KINDS, None], "more": (0, 1)})
+DOMAIN = Domain.read({"x": (-3, 3), "z": (0, 10, None), "kind": [*KINDS, None], "more": (0, 1)})
 EXACT = LogisticRegression(solver="newton-cholesky", tol=1e-10)
 
 

@@ -68,8 +68,8 @@ def frame(n=30, seed=0):
 
 AB = ["a", "b"]
 SCALED = ("s", StandardScaler(), AB)
-A = Domain.of({"a": (-4, 4)})
-DOMAIN = Domain.of({"a": (-4, 4), "b": (-4, 4), "k": ["abc", "abcd", "x"]})
+A = Domain.read({"a": (-4, 4)})
+DOMAIN = Domain.read({"a": (-4, 4), "b": (-4, 4), "k": ["abc", "abcd", "x"]})
 FIRST = make_column_transformer((StandardScaler(), AB), (OneHotEncoder(), ["k"]))
 
 
@@ -149,7 +149,7 @@ def test_whole_numbers_are_asked_between_them_and_texts_beyond_their_length():
 def test_a_value_that_only_one_model_answers_is_without_limit():
     X, y = frame()
     X.loc[5, "k"] = "only"
-    domain = Domain.of({"a": (-4, 4), "b": (-4, 4), "k": ["abc", "abcd", "x", "only"]})
+    domain = Domain.read({"a": (-4, 4), "b": (-4, 4), "k": ["abc", "abcd", "x", "only"]})
     subject = subject_of(make_pipeline(FIRST, LAST), X, y, domain)
     assert np.isinf(compare(subject, [5])[-1].high).all()
     assert limit_without(4, subject)[1] < np.inf
@@ -162,7 +162,7 @@ def test_missing_is_a_choice_of_its_own_and_an_end_without_limit_none():
     assert np.isinf(compare(subject, [3])[-1].high).all()
     X.loc[2, "a"] = np.nan
     first = make_column_transformer((make_pipeline(StandardScaler(), SimpleImputer(add_indicator=True)), AB))
-    domain = Domain.of({"a": (-4, 4, None), "b": (-4, 4), "k": ["abc", "abcd", "x"]})
+    domain = Domain.read({"a": (-4, 4, None), "b": (-4, 4), "k": ["abc", "abcd", "x"]})
     assert limit_without(2, subject_of(make_pipeline(first, LAST), X, y, domain))[1] > 0
 
 

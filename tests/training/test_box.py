@@ -28,7 +28,9 @@ from privgate.training.fleet import Fleet
 
 SECRET = "a-password-of-this-test"
 
-boxes = pytest.mark.skipif(not bubblewrap.found().version, reason=f"no boxes here: {bubblewrap.found().why}")
+boxes = pytest.mark.skipif(
+    not bubblewrap.find_bubblewrap().version, reason=f"no boxes here: {bubblewrap.find_bubblewrap().why}"
+)
 
 ADVERSARY = '''
 """Trains, and tells in its log what it reached on the way."""
@@ -248,7 +250,7 @@ def test_an_adversarial_recipe_finds_nothing_outside_its_box(attacked):
     }  # fmt: skip
 
     told, found = attacked(boxed=True)
-    assert told == f"bubblewrap {bubblewrap.found().version}"
+    assert told == f"bubblewrap {bubblewrap.find_bubblewrap().version}"
     assert {k for k, reached in found.items() if reached} == {"data seen"}
 
 
@@ -301,7 +303,9 @@ def test_a_box_has_the_network_where_the_recipe_declares_it_and_the_operator_let
     assert ("REACHED" in said) == (declared and allowed)
     # with the network shared, sockets of abstract names would reach the host: none is made then
     assert ("LOCAL SERVICES" in said) == (not (declared and allowed))
-    assert told == f"bubblewrap {bubblewrap.found().version}" + (" with network" if declared and allowed else "")
+    assert told == f"bubblewrap {bubblewrap.find_bubblewrap().version}" + (
+        " with network" if declared and allowed else ""
+    )
 
 
 class Bomb:
@@ -450,7 +454,7 @@ def test_a_package_whose_modules_use_each_other_travels_whole(tmp_path, monkeypa
 
 
 def test_where_no_box_can_be_made_the_run_says_none_or_refuses(tmp_path, monkeypatch):
-    monkeypatch.setattr(bubblewrap, "found", lambda: bubblewrap.Found(why="bubblewrap is not installed"))
+    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Found(why="bubblewrap is not installed"))
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
         assert fleet.isolation == "none"
         assert not fleet.fits(subject(even), out(1))[0].problem

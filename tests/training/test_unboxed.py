@@ -18,7 +18,9 @@ from privgate.training.box import bubblewrap
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
 
-boxes = pytest.mark.skipif(not bubblewrap.found().version, reason=f"no boxes here: {bubblewrap.found().why}")
+boxes = pytest.mark.skipif(
+    not bubblewrap.find_bubblewrap().version, reason=f"no boxes here: {bubblewrap.find_bubblewrap().why}"
+)
 
 #: a program called bwrap that says its version, and runs what it is given as it is
 FAKE = """#!/bin/sh
@@ -64,9 +66,9 @@ def test_the_setting_that_forbids_boxes_is_named(tmp_path, monkeypatch, setting,
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     found = bubblewrap.found.__wrapped__()
-    monkeypatch.setattr(bubblewrap, "found", lambda: found)
+    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: found)
     with pytest.raises(UsageError, match=rf"bwrap: {said} \(.*forbid") as raised:
-        isolation.of("bubblewrap")
+        isolation.choose_isolation("bubblewrap")
     assert "install" not in str(raised.value)
 
 
@@ -74,7 +76,7 @@ def test_the_setting_that_forbids_boxes_is_named(tmp_path, monkeypatch, setting,
 @pytest.mark.parametrize("said", ["bubblewrap 0.8.0", "BUBBLEWRAP", "auto ", "", "docker", "none with network"])
 def test_isolation_is_one_of_three_words(said):
     with pytest.raises(UsageError, match="auto, bubblewrap, none"):
-        isolation.of(said)
+        isolation.choose_isolation(said)
 
 
 @pytest.mark.attack("32 a recipe or a variable says that it is boxed", "check", "not believed")
@@ -85,7 +87,7 @@ def test_neither_recipe_nor_variable_decides_what_is_said_of_the_box(monkeypatch
     with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
         assert {fleet.isolation, fleet.isolation_of(asked)} == {"none"}
     with pytest.raises(UsageError, match="not boxed"):
-        isolation.of("bubblewrap", cluster=True)
+        isolation.choose_isolation("bubblewrap", cluster=True)
 
 
 def littering(X, y, *, seed):

@@ -110,7 +110,7 @@ class MembershipRule(ScopedRule):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         said = super().advice(measurement, outcome)
-        early = self.level is not None and BehindMembership.of(measurement.behind).shadow_models < min(APPROVING)
+        early = self.level is not None and BehindMembership.read(measurement.behind).shadow_models < min(APPROVING)
         if outcome is not Outcome.INCONCLUSIVE or measurement.problem or early:  # another rule was broken before
             return said
         needed = self.needed(measurement)
@@ -136,7 +136,7 @@ class MembershipRule(ScopedRule):
 
         An interval narrows with the root of their number.
         """
-        candidates = BehindMembership.of(measurement.behind).candidates
+        candidates = BehindMembership.read(measurement.behind).candidates
         room, wide = self.limit - measurement.value, measurement.high - measurement.value
         if candidates is None or not room > 0:
             return None

@@ -25,7 +25,7 @@ _claim = partial(Metric, question="claim", answers=ANY_ANSWERS, needs=frozenset(
 
 def _way(measurement: Measurement) -> str:
     """Return what a guarantee counts."""
-    behind = BehindClaim.of(measurement.behind)
+    behind = BehindClaim.read(measurement.behind)
     if behind.declared_only:
         return "what is declared"
     return "what the budget accountant counted" if behind.library == "diffprivlib" else "optimizer steps only"
@@ -48,7 +48,7 @@ class GuaranteeRule(Rule):
     )
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
-        if self.accept_declared_claims and BehindClaim.of(measurement.behind).declared_only:
+        if self.accept_declared_claims and BehindClaim.read(measurement.behind).declared_only:
             return "DECLARED ONLY: accept_declared_claims is set and nobody observed this guarantee"
         return ""
 
@@ -111,7 +111,7 @@ class DpEpsilon(GuaranteeRule):
         if not np.isfinite(measurement.high):
             return "no guarantee limits what one person's data can shift"
         # a guarantee may hold at a smaller delta than the policy asks for, a pure one at none
-        held = BehindClaim.of(measurement.behind).delta
+        held = BehindClaim.read(measurement.behind).delta
         delta = self.delta if held is None else held
         but = f", except with probability about {delta:g}" if delta > 0 else ""
         whose = "the guarantee lets one person's data" if self.broken(measurement) else "one person's data can"
@@ -227,7 +227,7 @@ class DpEpsilonLowerBound(Rule):
         """Return FAILED iff the lower bound exceeds the limit; PASSED iff it does not and both are known."""
         if measurement.problem:
             return self.finding(Outcome.INCONCLUSIVE, measurement.problem, measurement)
-        claimed = BehindClaim.of(measurement.behind).claimed_epsilon
+        claimed = BehindClaim.read(measurement.behind).claimed_epsilon
         limit = float("nan" if claimed is None else claimed) if self.max == "claim" else float(self.max)
         low = measurement.low
         if np.isnan(low) or np.isnan(limit):
@@ -257,7 +257,7 @@ class DpEpsilonLowerBound(Rule):
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         if outcome is Outcome.FAILED and not measurement.problem:
             return "look for gradients that are not clipped per record, noise that is not added, and reused seeds"
-        if BehindClaim.of(measurement.behind).claimed_epsilon is not None:
+        if BehindClaim.read(measurement.behind).claimed_epsilon is not None:
             return "claim an epsilon so small that an audit can contradict it"
         return "state the claim with the recipe and give the audit models to look at"
 
@@ -342,7 +342,7 @@ class DeletionCapacity(GuaranteeRule):
                 f"after {measurement.low:.0f} people are erased, the model is within epsilon {self.epsilon:g} at delta "
                 f"{self.delta:g} of one that never saw them, if requests do not depend on the model"
             )
-        failure = BehindClaim.of(measurement.behind).failure
+        failure = BehindClaim.read(measurement.behind).failure
         return (
             f"{measurement.low:.0f} people can be erased before a full retrain is due, at the stated rho {self.rho:g} "
             f"and the stated prior {self.prior:g}, with which the recipe draws its training set"

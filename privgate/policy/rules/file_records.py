@@ -64,7 +64,7 @@ class FileRecords(Rule):
         """Return the finding; too few bytes that nobody could read for a row of each record are a warning."""
         found = super().against_limit(measurement)
         if found.outcome is Outcome.INCONCLUSIVE and measurement.low <= self.limit < measurement.high < measurement.n:
-            return self.finding(Outcome.WARNED, self.sentence(measurement.told, Outcome.WARNED), measurement)
+            return self.finding(Outcome.WARNED, self.sentence(measurement.shown, Outcome.WARNED), measurement)
         return found
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:

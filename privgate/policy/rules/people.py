@@ -105,14 +105,14 @@ class LeaveOneOutRule(Rule):
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Say for whom it is shown, and how few were trained without where the verdict was decided before others."""
-        behind = BehindInfluence.of(measurement.behind)
+        behind = BehindInfluence.read(measurement.behind)
         if behind.not_computed:
             why = "no other could change the decision"
             return why if outcome is Outcome.FAILED else f"others not computed: already refused by {behind.decided_by}"
         return "" if self.aggregate == "share_above" or outcome is Outcome.FAILED else _for_whom(measurement)
 
     def meaning(self, measurement: Measurement) -> str:
-        stopped = BehindInfluence.of(measurement.behind).not_computed
+        stopped = BehindInfluence.read(measurement.behind).not_computed
         more = "; how far it changes without the others was not measured" if stopped else ""
         if self.aggregate != "share_above":
             return self.change(measurement) + more
@@ -124,7 +124,7 @@ class LeaveOneOutRule(Rule):
         )
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        behind = BehindInfluence.of(measurement.behind)
+        behind = BehindInfluence.read(measurement.behind)
         stopped, seeds = behind.not_computed, behind.paired_seeds
         if outcome is Outcome.FAILED:
             return f"{WAY_OUT}; the per-person table names records{' (--full all of them)' if stopped else ''}"
@@ -154,7 +154,7 @@ class LeaveOneOutRule(Rule):
 
 def _for_whom(measurement: Measurement) -> str:
     """Return for which share of people a limit is shown, and how surely; empty where it is a limit on no share."""
-    beyond = BehindInfluence.of(measurement.behind).beyond
+    beyond = BehindInfluence.read(measurement.behind).beyond
     if beyond is None or not np.isfinite(measurement.high):
         return ""
     who = f"all but {percent_at_most(beyond)} of people at most" if beyond else "everybody"
@@ -163,7 +163,7 @@ def _for_whom(measurement: Measurement) -> str:
 
 def _averaged(measurement: Measurement) -> str:
     """Return of which seed the figure speaks, as the beginning of a sentence; empty where training draws nothing."""
-    behind = BehindInfluence.of(measurement.behind)
+    behind = BehindInfluence.read(measurement.behind)
     if behind.own_coins:
         return "this code at this seed: "
     return (
@@ -173,7 +173,7 @@ def _averaged(measurement: Measurement) -> str:
 
 def _own_pair(measurement: Measurement) -> str:
     """Return what other seeds show, as the end of a sentence."""
-    behind = BehindInfluence.of(measurement.behind)
+    behind = BehindInfluence.read(measurement.behind)
     shown = "; other seeds show it, too" if behind.shown else "; other seeds do not show it"
     return shown if behind.followed else ""
 
@@ -221,7 +221,7 @@ class Dtp(LeaveOneOutRule):
         bound = f"no answer's probability changes more than {_folds(measurement.high)}"
         bound = bound if limited else "no limit on the change of answers is known"
         seen = f"the largest change seen is {_folds(measurement.low)}"
-        if seeds := BehindInfluence.of(measurement.behind).paired_seeds:
+        if seeds := BehindInfluence.read(measurement.behind).paired_seeds:
             seen += f", averaged over {seeds} runs of training, not of this very model"
         # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
         # said of a limit that holds: where none does, nobody takes it for protection
@@ -230,7 +230,7 @@ class Dtp(LeaveOneOutRule):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         if outcome is Outcome.INCONCLUSIVE and np.isinf(measurement.high) and not measurement.problem:
-            if why := "; ".join(BehindInfluence.of(measurement.behind).why_no_certificate):
+            if why := "; ".join(BehindInfluence.read(measurement.behind).why_no_certificate):
                 return f"no certificate limits every answer here: {why}; or judge by pdtp-1 (direct queries only)"
             if measurement.n < measurement.population:
                 return "of whoever was not left out nothing is known here: check without --max-retrains and --budget"

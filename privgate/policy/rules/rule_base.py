@@ -190,7 +190,7 @@ class Rule(Part, ABC):
     def request(self) -> Request:
         """Return what this rule needs to know: its metric, and every field that belongs to the question."""
         asked = {n: getattr(self, n) for n in type(self).model_fields if n not in (*_JUDGED, self.direction)}
-        return Request.of(self.metric, **{n: v for n, v in asked.items() if v is not None})
+        return Request.build(self.metric, **{n: v for n, v in asked.items() if v is not None})
 
     @abstractmethod
     def meaning(self, measurement: Measurement) -> str:
@@ -231,7 +231,7 @@ class Rule(Part, ABC):
         if not (np.isnan(low) or np.isnan(high) or measurement.kind == "point"):
             doubt = Outcome.WARNED if self.bound == "lower" else Outcome.INCONCLUSIVE
             outcome = Outcome.PASSED if good else (Outcome.FAILED if self.broken(measurement) else doubt)
-        return self.finding(outcome, self.sentence(measurement.told, outcome), measurement)
+        return self.finding(outcome, self.sentence(measurement.shown, outcome), measurement)
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return the assertion: what was measured, how surely and of whom, what is allowed, how it ended."""
@@ -270,7 +270,7 @@ class Rule(Part, ABC):
             title=self.title,
             outcome=outcome,
             message=message,
-            meaning="" if measurement.problem else self.meaning(measurement.told),
+            meaning="" if measurement.problem else self.meaning(measurement.shown),
             # where a precondition stopped the run, its own message says what to do
             advice="" if outcome is Outcome.PASSED or measurement.stopped_by else self.advice(measurement, outcome),
             metric=self.metric,

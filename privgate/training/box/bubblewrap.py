@@ -108,7 +108,7 @@ class Found:
 
 
 @cache
-def found() -> Found:
+def find_bubblewrap() -> Found:
     """Return whether boxes can be made here; one is made to see, once in a process."""
     program = shutil.which("bwrap")
     if program is None:

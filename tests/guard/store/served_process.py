@@ -56,7 +56,7 @@ def serving(registry, folder, *options, sign=True, wait=True):
     command = [sys.executable, "-m", "privgate", "serve", "--config", config, "--policy", "dtp-1"]
     command += ["--work", str(folder / "work"), "--port", str(port), "--tracking-uri", where]
     command += ["--webhook-secret-file", str(secret), *(["--sign-command", signer] if sign else [])]
-    command += [*([] if bubblewrap.found().version else ["--without-isolation"]), *options]
+    command += [*([] if bubblewrap.find_bubblewrap().version else ["--without-isolation"]), *options]
     environment = {**os.environ, "PRIVGATE_SIGNING_KEY": "must not be passed on", "OMP_NUM_THREADS": "1"}
     log = (folder / f"serve-{port}.log").open("wb")
     process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)

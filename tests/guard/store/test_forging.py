@@ -27,7 +27,9 @@ pytestmark = [
     pytest.mark.server,
     pytest.mark.timeout(2400),
     pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning"),
-    pytest.mark.skipif(not bubblewrap.found().version, reason=f"no boxes here: {bubblewrap.found().why}"),
+    pytest.mark.skipif(
+        not bubblewrap.find_bubblewrap().version, reason=f"no boxes here: {bubblewrap.find_bubblewrap().why}"
+    ),
 ]
 
 #: trains, and looks for the signer once in each process; what it reaches goes to its log

@@ -19,7 +19,7 @@ from privgate.__main__ import run
 from privgate.guard import signing, statement
 from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
-from privgate.training.isolation import of as isolation_of
+from privgate.training.isolation import choose_isolation as isolation_of
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 

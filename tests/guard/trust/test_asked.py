@@ -67,7 +67,7 @@ def serving(tmp_path, *options):
 
 
 def test_serve_refuses_to_run_training_code_of_others_without_a_box(tmp_path, monkeypatch):
-    monkeypatch.setattr(bubblewrap, "found", lambda: bubblewrap.Found(why="bubblewrap is not installed"))
+    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Found(why="bubblewrap is not installed"))
     ended = serving(tmp_path)
     assert isinstance(ended.exception, UsageError)
     assert "--without-isolation" in str(ended.exception)
@@ -79,7 +79,7 @@ def test_serve_refuses_to_run_training_code_of_others_without_a_box(tmp_path, mo
 
 @pytest.mark.parametrize("option", ["--isolation=none", "--isolation", "--cluster", "--cluster=tcp://x:1"])
 def test_no_option_of_check_takes_the_box_away(tmp_path, monkeypatch, option):
-    monkeypatch.setattr(bubblewrap, "found", lambda: bubblewrap.Found(version="1.0"))
+    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Found(version="1.0"))
     ended = serving(tmp_path, "--", option)
     assert isinstance(ended.exception, UsageError)
     assert "without a box" in str(ended.exception)
@@ -87,7 +87,7 @@ def test_no_option_of_check_takes_the_box_away(tmp_path, monkeypatch, option):
 
 @pytest.mark.parametrize("command", ["sign {out}", "sign {out} --model={uri}", "sign {out} --nonce={nonce}"])
 def test_a_signer_that_is_not_told_what_to_sign_is_refused(tmp_path, monkeypatch, command):
-    monkeypatch.setattr(bubblewrap, "found", lambda: bubblewrap.Found(version="1.0"))
+    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Found(version="1.0"))
     ended = serving(tmp_path, "--sign-command", command)
     assert isinstance(ended.exception, UsageError)
     assert "must tell the signer what to sign" in str(ended.exception)

@@ -19,7 +19,7 @@ def limits_of(attack, signals, rng, tries):
     scores = attack.scores(signals.without_truth(), rng)
     known = rng.permutation(len(scores)) < len(scores) // 2
     at = best_threshold(scores[known], signals.members[known])
-    tried = Decisions.of(scores[~known] >= at, signals.members[~known])
+    tried = Decisions.from_flags(scores[~known] >= at, signals.members[~known])
     yield limits.balanced_accuracy(tried, low_alpha=ALPHA / tries, high_alpha=ALPHA), 0.5
     ranks = limits.untied(scores, rng)
     yield limits.tpr_limits(ranks, signals.members, fpr=FPR, low_alpha=ALPHA / tries, high_alpha=ALPHA), FPR

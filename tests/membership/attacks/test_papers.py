@@ -25,7 +25,7 @@ def test_label_gap_advantage_is_the_accuracy_gap(leaking):
     right = leaking.target.argmax(axis=1) == leaking.labels
     fired = BY_NAME["label_gap"].scores(leaking, np.random.default_rng(0)) > 0.5
 
-    d = Decisions.of(fired, leaking.members)
+    d = Decisions.from_flags(fired, leaking.members)
     assert d.advantage == pytest.approx(right[leaking.members].mean() - right[~leaking.members].mean())
 
 

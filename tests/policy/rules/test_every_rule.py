@@ -112,7 +112,7 @@ def test_a_point_estimate_never_concludes(rule):
 
 
 def test_the_answer_to_another_question_is_no_answer(rule):
-    other = Measurement(Request.of("pdtp" if rule.metric == "dtp" else "dtp"), 0.0, 0.0, 0.0)
+    other = Measurement(Request.build("pdtp" if rule.metric == "dtp" else "dtp"), 0.0, 0.0, 0.0)
 
     assert rule.judge(other).outcome is Outcome.INCONCLUSIVE
 

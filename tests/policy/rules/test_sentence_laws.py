@@ -53,7 +53,7 @@ def told(rule, low, high, *others):
     evidence = Evidence({"n_units": N, "n_records": N}, (), {taken.request: taken})
     made = Verdict({}, findings, evidence)
     asserted = of_rules(map(made.said, findings), evidence.measurements.values())
-    return findings[0], asserted, made.told(), made
+    return findings[0], asserted, made.shown_values(), made
 
 
 def written(x):
