@@ -144,36 +144,36 @@ class Yes:
     apart: float = 0.0
     drawn: int = 0
 
-    def shortfall(self, upper: NDArray[np.float64], asked: int) -> str:
+    def shortfall(self, upper: NDArray[np.float64], questions: int) -> str:
         """Return why these limits of everybody, of whom so many were asked about, give no yes; empty if they do."""
-        number = self.aggregated(upper, asked)
+        number = self.aggregated(upper, questions)
         if not number <= self.limit:
             return f"{self.rule!r} approved, but the kernel's limits come to {number:.6g}: allowed is {self.limit:g}"
         if not at_most(number, self.judged):
             return f"rule {self.rule!r} was judged by {self.judged:.6g}, and the kernel's limits come to {number:.6g}"
         return ""
 
-    def aggregated(self, upper: NDArray[np.float64], asked: int) -> float:
+    def aggregated(self, upper: NDArray[np.float64], questions: int) -> float:
         """Return the number of all limits that the rule is about; infinite where it is about none.
 
         Whoever was drawn, and of whom no case claims a limit, counts as beyond all of them.
         """
-        how, n, asked = self.options.get("aggregate", "max"), len(upper), max(asked, self.drawn)
+        how, n, questions = self.options.get("aggregate", "max"), len(upper), max(questions, self.drawn)
         upper = upper / self.unit + self.apart
         if how == "share_above":
             above = n - int((upper <= float(self.options["threshold"])).sum())
-            return (above if asked >= n else self._limit_exceeding(above - (n - asked), asked, n)) / n
+            return (above if questions >= n else self._limit_exceeding(above - (n - questions), questions, n)) / n
         if how == "quantile":
             q = float(self.options["q"])
-            rank = quantile_rank(asked, q, alpha=_ALPHA) if asked < n else int(np.ceil(q * n))
+            rank = quantile_rank(questions, q, alpha=_ALPHA) if questions < n else int(np.ceil(q * n))
             return np.inf if rank is None else float(np.sort(upper)[max(rank, 1) - 1])
         return float(upper.max(initial=0.0)) if how == "max" and n else np.inf
 
-    def _limit_exceeding(self, above: int, asked: int, people: int) -> int:
+    def _limit_exceeding(self, above: int, questions: int, people: int) -> int:
         """Return how many exceed at most, by the planned looks; by a sample of the rule's own in earlier reports."""
         if self.options.get("sample"):
-            return exceeding_limit(above, asked, people, alpha=_ALPHA)
-        return plan_looks(people, min(people - 1, int(self.limit * people + 1e-9))).share(0, above, asked)[1]
+            return exceeding_limit(above, questions, people, alpha=_ALPHA)
+        return plan_looks(people, min(people - 1, int(self.limit * people + 1e-9))).share(0, above, questions)[1]
 
 
 def at_most(number: float, stated: float) -> bool:
@@ -244,11 +244,16 @@ def read(path: Path) -> tuple[Kept, ...]:
         raise SubjectError(f"{path} is no file of cases ({strict_json.why(exc)})") from exc
 
 
-def _read_case(told: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Kept:
+def _read_case(described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Kept:
     """Return a case if all of it is of the right kind."""
-    case = Case(told["family"], told["asked"], told["settings"], {n: arrays[a] for n, a in told["arrays"].items()})
-    units, low, high = (arrays[told[n]] for n in ("units", "low", "high"))
-    kept = Kept(case, units, low, high, told["theorem"], told["seed"])
+    case = Case(
+        described["family"],
+        described["asked"],
+        described["settings"],
+        {n: arrays[a] for n, a in described["arrays"].items()},
+    )
+    units, low, high = (arrays[described[n]] for n in ("units", "low", "high"))
+    kept = Kept(case, units, low, high, described["theorem"], described["seed"])
     right = (
         type(case.family) is str and type(case.settings) is dict and type(kept.theorem) is str,
         type(kept.seed) is int and 0 <= kept.seed < _ARRAYS,

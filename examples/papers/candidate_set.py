@@ -20,7 +20,7 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.theorems.catalogue import find_closed_form
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from privgate.theorems.newton import LARGEST
 from privgate.training.fleet import Fleet
 
@@ -155,7 +155,7 @@ def measured_pdtp(
     seeds = (seed if kind == "NN" else None,)
 
     def made() -> Float:
-        asked, engine = Asked(subject, units, seeds, fleet), find_closed_form(subject)[0]
+        asked, engine = RefitRequest(subject, units, seeds, fleet), find_closed_form(subject)[0]
         computed = "none" if engine is None else refit.compute(engine, asked, changes=False)
         if isinstance(computed, str) or len(computed.left):
             found = refit.leave_out(asked)

@@ -142,10 +142,10 @@ def _whose(subject: Subject, records: Mapping[str, Any]) -> list[int]:
     return [place[name] for name in np.asarray(records["unit"]).tolist()]
 
 
-def _untrue(subject: Subject, records: Mapping[str, Any], found: Float) -> str:
+def _untrue(subject: Subject, records: Mapping[str, Any], limits: Float) -> str:
     """Return that the table of people limits somebody whom the cases do not, or less; empty if it does not."""
     whose = _whose(subject, records)
-    fine = (found[whose] <= np.asarray(records["dtp_upper"]) + _SAME).all()
+    fine = (limits[whose] <= np.asarray(records["dtp_upper"]) + _SAME).all()
     return "" if fine else "the per-person table limits somebody to less than the kernel does"
 
 
@@ -193,16 +193,16 @@ def canonical(subject: Subject, kept: Kept) -> str:
 _through_first_steps = lru_cache(maxsize=1)(pipelines.through)
 
 
-def _differs(kept: Kept, made: Case | None) -> str:
+def _differs(kept: Kept, remade: Case | None) -> str:
     """Return which array or setting is not the data's, or is none that this family has; empty if all are."""
     case = kept.case
-    if made is None or (made.family, made.asked) != (case.family, case.asked):
+    if remade is None or (remade.family, remade.asked) != (case.family, case.asked):
         return f"the case of {kept.theorem} is of another kind"
     free = PROPOSED.get(case.family, _QUESTIONS)
-    for name in sorted((case.arrays.keys() | made.arrays.keys()) - free):
-        one, other = case.arrays.get(name), made.arrays.get(name)
+    for name in sorted((case.arrays.keys() | remade.arrays.keys()) - free):
+        one, other = case.arrays.get(name), remade.arrays.get(name)
         if one is None or other is None or one.dtype != other.dtype or not np.array_equal(one, other):
             return f"array {name!r} of {kept.theorem} is not what the first steps make of the data"
-    settings = dict(case.settings).items() ^ dict(made.settings).items()
+    settings = dict(case.settings).items() ^ dict(remade.settings).items()
     odd = sorted({name for name, _ in settings} - free)
     return f"setting {odd[0]!r} of {kept.theorem} is not the recipe's" if odd else ""

@@ -73,13 +73,15 @@ def attacked(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement],
     """
     named = [r for r in policy.rules if isinstance(r, MembershipRule) and r.level]
 
-    def outcomes(rule: Rule, found: Measurement) -> set[Outcome]:
+    def outcomes(rule: Rule, measurement: Measurement) -> set[Outcome]:
         limits = (rule.limit, *(w.ceiling for w in policy.waivers if w.rule == rule.name))
         strict = rule.model_copy(update={"mode": "enforce"})
-        return {strict.with_limit(limit).judge(found).outcome for limit in limits}
+        return {strict.with_limit(limit).judge(measurement).outcome for limit in limits}
 
-    def settled(request: Request, found: Measurement) -> str:
-        mine = [(r.mode == "enforce" and not r.either, outcomes(r, found)) for r in named if r.request() == request]
+    def settled(request: Request, measurement: Measurement) -> str:
+        mine = [
+            (r.mode == "enforce" and not r.either, outcomes(r, measurement)) for r in named if r.request() == request
+        ]
         if any(blocks and all_ == {Outcome.FAILED} for blocks, all_ in mine):
             return "broken"
         return "settled" if all(all_ <= {Outcome.PASSED, Outcome.FAILED} for _, all_ in mine) else ""

@@ -286,9 +286,11 @@ def note_declared_only(run: Run) -> Noted:
     return Noted((Precondition("dp_declared_only", "warned", text),))
 
 
-def make_bound(request: Request, value: float, unit: str, words: Iterable[str], behind: BehindClaim) -> Measurement:
+def make_bound(
+    request: Request, value: float, unit_name: str, words: Iterable[str], behind: BehindClaim
+) -> Measurement:
     """Return a bound that follows from the guarantee as a measurement; ``words`` are its assumptions."""
-    return Measurement(request, value, value, value, unit, kind="bound", assumptions=tuple(words), behind=behind)
+    return Measurement(request, value, value, value, unit_name, kind="bound", assumptions=tuple(words), behind=behind)
 
 
 @dataclass

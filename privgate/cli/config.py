@@ -108,8 +108,8 @@ def _names(command: click.Command) -> Iterator[str]:
             yield from _names(inner)
 
 
-def _keys(found: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in found.items():
+def _keys(settings: Mapping[str, Any]) -> Iterator[str]:
+    for key, value in settings.items():
         yield str(key)
         if isinstance(value, Mapping):
             yield from _keys(value)

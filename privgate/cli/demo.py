@@ -70,8 +70,8 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
     from privgate.demo.recipes import recipes
     from privgate.training.fleet import Fleet
 
-    def progress(done: int, total: int, left: float) -> None:
-        console.progress(done, total, left, fleet.activity)
+    def progress(done: int, total: int, seconds: float) -> None:
+        console.progress(done, total, seconds, fleet.activity)
 
     store, data = registry.local_registry(folder), adult.load(800)
     click.echo(f"UCI Adult: {data.n} people to train on, {len(data.candidates[1])} others; registry {store}")

@@ -147,11 +147,11 @@ class EngineShare(EvidenceModel):
 
     @classmethod
     def from_parts(
-        cls, engine: str, asked: int, answered: int, why: Mapping[str, Part] = MappingProxyType({}),
+        cls, engine: str, requested: int, answered: int, why: Mapping[str, Part] = MappingProxyType({}),
         without_limit: Mapping[str, Part] = MappingProxyType({}),
     ) -> Self:  # fmt: skip
         """Return the share of an engine that handed on whom it was asked about and did not answer."""
-        counts = {"asked": asked, "answered": answered, "handed_on": asked - answered}
+        counts = {"asked": requested, "answered": answered, "handed_on": requested - answered}
         return cls(engine=engine, **counts, why=why, without_limit=without_limit)
 
 

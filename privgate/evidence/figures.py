@@ -109,7 +109,7 @@ def percent_at_most(fraction: float, digits: int = 2) -> str:
     return f"{rounded.normalize():f} %"
 
 
-def figure(x: float, unit: str, *, against: float = math.nan) -> str:
+def figure(x: float, unit_name: str, *, against: float = math.nan) -> str:
     """Return a number with its unit; nats as a factor first, fractions as percentages.
 
     >>> figure(1.0, "nats"), figure(0.5, "fraction"), figure(12, "records")
@@ -117,53 +117,53 @@ def figure(x: float, unit: str, *, against: float = math.nan) -> str:
     """
     if math.isnan(x):
         return say("not_measured")
-    if unit == "nats":
+    if unit_name == "nats":
         return f"{fold(x)} ({_nats(x, against)})" if math.isfinite(x) else say("unlimited")
-    if unit == "epsilon":
+    if unit_name == "epsilon":
         return f"epsilon {number(x, against=against)}"
-    many = {"people": "person", "records": "record"}.get(unit, unit) if x == 1 else unit
-    return _short(x, unit, against) + (f" {many}" if unit not in ("", "fraction") else "")
+    many = {"people": "person", "records": "record"}.get(unit_name, unit_name) if x == 1 else unit_name
+    return _short(x, unit_name, against) + (f" {many}" if unit_name not in ("", "fraction") else "")
 
 
 def _nats(x: float, against: float = math.nan) -> str:
     return say("nats.one") if x == 1 else say("nats", count=number(x, against=against))
 
 
-def interval(value: float, low: float, high: float, *, limit: float, unit: str, direction: str) -> str:
+def interval(value: float, low: float, high: float, *, limit: float, unit_name: str, direction: str) -> str:
     """Return a figure with its interval beside a limit, in one phrase."""
     if math.isnan(low) or math.isnan(high):
-        return say("not_measured") if math.isnan(value) else say("point", figure=figure(value, unit))
+        return say("not_measured") if math.isnan(value) else say("point", figure=figure(value, unit_name))
     if low == high or number(low, against=limit) == number(high, against=limit):
         # certain within rounding: the end nearer to breaking the limit is the one to show
         end = low if direction == "min" else high
-        return say("unlimited") if math.isinf(end) else figure(end, unit, against=limit)
+        return say("unlimited") if math.isinf(end) else figure(end, unit_name, against=limit)
     if math.isinf(high):
         nothing = math.isinf(low) or low == 0
-        return say("no_limit") if nothing else say("at_least.open", figure=figure(low, unit, against=limit))
+        return say("no_limit") if nothing else say("at_least.open", figure=figure(low, unit_name, against=limit))
     if math.isinf(low):
-        return say("at_most", figure=figure(high, unit, against=limit))
-    if unit == "nats":
+        return say("at_most", figure=figure(high, unit_name, against=limit))
+    if unit_name == "nats":
         # changes are never below 0: the lower end of an interval that reaches it says nothing
         up_to = low <= 0
         factors = say("fold.up_to" if up_to else "fold.span", low=factor(low), high=fold(high))
         return f"{factors} ({say('span', low=number(low, against=limit), high=_nats(high, limit))})"
-    words = "" if unit in ("", "fraction", "epsilon") else f" {unit}"
-    before = "epsilon " if unit == "epsilon" else ""
-    return f"{before}{say('span', low=_short(low, unit, limit), high=_short(high, unit, limit))}{words}"
+    words = "" if unit_name in ("", "fraction", "epsilon") else f" {unit_name}"
+    before = "epsilon " if unit_name == "epsilon" else ""
+    return f"{before}{say('span', low=_short(low, unit_name, limit), high=_short(high, unit_name, limit))}{words}"
 
 
-def _short(x: float, unit: str, against: float) -> str:
-    if unit != "fraction":
+def _short(x: float, unit_name: str, against: float) -> str:
+    if unit_name != "fraction":
         return number(x, against=against)
     shown = percent(x) if x == against or percent(x) != percent(against) else percent(x, 8)
     return say("over", figure=shown) if x > against and shown == percent(against) else shown
 
 
-def threshold(limit: float, *, unit: str, direction: str) -> str:
+def threshold(limit: float, *, unit_name: str, direction: str) -> str:
     """Return the limit in words: "at most 2.72-fold (1 nat)"."""
     if math.isnan(limit):
         return say("limit.none")
-    return say("at_least" if direction == "min" else "at_most", figure=figure(limit, unit))
+    return say("at_least" if direction == "min" else "at_most", figure=figure(limit, unit_name))
 
 
 def sure(m: Measurement) -> str:

@@ -126,10 +126,10 @@ def share(low: float, high: float, people: int, limits: Iterable[float] = ()) ->
 
 
 def widen_interval(
-    limits: Iterable[float], true: tuple[float, float], told: tuple[float, float]
+    limits: Iterable[float], true: tuple[float, float], shown: tuple[float, float]
 ) -> tuple[float, float]:
     """Return an interval that holds the true one, cut such that it lies on the same side of every limit."""
-    (low, high), (least, most) = true, told
+    (low, high), (least, most) = true, shown
     given = tuple(limits)
     least = max([least, *(math.nextafter(v, math.inf) for v in given if low > v)]) if least < low else low
     most = min([most, *(v for v in given if high <= v)]) if most > high else high

@@ -68,18 +68,18 @@ def summarize(
     return _but_for(found, unsure, high, population, request) if unsure else found
 
 
-def _but_for(found: Aggregated, unsure: int, high: Float, population: int, request: Request) -> Aggregated:
+def _but_for(aggregated: Aggregated, unsure: int, high: Float, population: int, request: Request) -> Aggregated:
     """Return a number that holds but for so many people, of whom a closed form may be wrong."""
     share = unsure / population
-    if found.where < 0:  # as many more may be above the threshold, or beyond the quantile
+    if aggregated.where < 0:  # as many more may be above the threshold, or beyond the quantile
         if request.option("aggregate") == "share_above":
-            found = replace(found, high=min(1.0, found.high + share))
+            aggregated = replace(aggregated, high=min(1.0, aggregated.high + share))
         else:
             place = min(len(high), int(np.ceil(float(request.option("q")) * population)) + unsure)
-            found = replace(found, high=float(np.sort(high)[place - 1]) if place < population else np.inf)
-        return replace(found, confidence=1 - LEVEL)
+            aggregated = replace(aggregated, high=float(np.sort(high)[place - 1]) if place < population else np.inf)
+        return replace(aggregated, confidence=1 - LEVEL)
     claim = f"a closed form answers: with {1 - LEVEL:.0%} confidence for all but {Count(unsure, population)} people"
-    return replace(found, beyond=share, confidence=1 - LEVEL, claim=found.claim or claim)
+    return replace(aggregated, beyond=share, confidence=1 - LEVEL, claim=aggregated.claim or claim)
 
 
 def maximum(value: Float, low: Float, high: Float, population: int) -> Aggregated:

@@ -203,9 +203,9 @@ def _list_compared(run: Run, plan: Plan) -> Index:
     return np.unique(np.concatenate([drawn, worst, made.left]))
 
 
-def _compare(run: Run, computed: refit.Computed, found: Retrained) -> Precondition:
-    subject = riskiest.ask_about(run, found.units[:0]).subject
-    checked = refit.compare(computed, found, refit.train_on_all(subject, run.seeds[:1], run.fleet)[0])
+def _compare(run: Run, computed: refit.Computed, refits: Retrained) -> Precondition:
+    subject = riskiest.ask_about(run, refits.units[:0]).subject
+    checked = refit.compare(computed, refits, refit.train_on_all(subject, run.seeds[:1], run.fleet)[0])
     notes = computed.engine.notes(seen(run.subject).subject) if checked.outcome == "passed" else {}
     return replace(checked, detail={**checked.detail, "notes": notes}) if notes else checked
 
@@ -272,12 +272,12 @@ def find_broken(run: Run, people: int, refits: Retrained) -> str:
     return _break_rule(run, people, refits, per_person.confirm_at_other_seeds(run, refits.units, low / unit, unit))
 
 
-def _break_rule(run: Run, people: int, found: Retrained, low: Float) -> str:
+def _break_rule(run: Run, people: int, refits: Retrained, low: Float) -> str:
     """Return the name of an enforced rule that lower limits of people break, shape (U,); empty if they break none."""
-    padded = pad_missing(people - len(found.units), low, low, np.full(len(low), np.inf))
+    padded = pad_missing(people - len(refits.units), low, low, np.full(len(low), np.inf))
     for request, (name, breaks) in run.breaks.items():
         seen = aggregate.summarize(request, *padded, run.n_units, looks=run.compute(plan_looks_of))
-        kind: Kind = "point" if run.averaged and len(found.seeds) == 1 else "bound"
+        kind: Kind = "point" if run.averaged and len(refits.seeds) == 1 else "bound"
         if breaks(Measurement(request, seen.value, seen.low, seen.high, kind=kind)):
             return name
     return ""
@@ -335,26 +335,26 @@ def describe_draw(run: Run) -> Precondition | None:
     return Precondition("draw", "passed", text, detail)
 
 
-def _list_shares(found: Retrained, people: int, computed: refit.Computed | None) -> tuple[EngineShare, ...]:
+def _list_shares(refits: Retrained, people: int, computed: refit.Computed | None) -> tuple[EngineShare, ...]:
     """Return whom a closed form answered for, and whom refits did."""
-    real = found.engine == REFIT
-    refits = int(real.sum())
+    real = refits.engine == REFIT
+    n_refits = int(real.sum())
     if computed is None or real.all():
-        why = {DECIDED: people - refits} if people > refits else {}
-        return (EngineShare.from_parts(REFIT, people, refits, why, _count_limitless(found, real)),)
-    own, name = len(real) - refits, computed.engine.name
+        why = {DECIDED: people - n_refits} if people > n_refits else {}
+        return (EngineShare.from_parts(REFIT, people, n_refits, why, _count_limitless(refits, real)),)
+    own, name = len(real) - n_refits, computed.engine.name
     why = {**computed.why, "they were refitted to compare": people - own - len(computed.left)}
     return (
-        EngineShare.from_parts(name, people, own, {k: v for k, v in why.items() if v}, _count_limitless(found, ~real)),
-        EngineShare.from_parts(REFIT, refits, refits, {}, _count_limitless(found, real)),
+        EngineShare.from_parts(name, people, own, {k: v for k, v in why.items() if v}, _count_limitless(refits, ~real)),
+        EngineShare.from_parts(REFIT, n_refits, n_refits, {}, _count_limitless(refits, real)),
     )
 
 
-def _count_limitless(found: Retrained, some: NDArray[np.bool_]) -> dict[str, int]:
+def _count_limitless(refits: Retrained, some: NDArray[np.bool_]) -> dict[str, int]:
     """Return why people have no model to compare with; what training said when it failed may name data, and stays."""
     counts: dict[str, int] = {}
-    for k in np.flatnonzero(found.lost & some):
-        failed = found.status[k] == Status.FAILED
-        reason = "training without them failed" if failed else found.reason.get(int(k), "no model without them exists")
+    for k in np.flatnonzero(refits.lost & some):
+        failed = refits.status[k] == Status.FAILED
+        reason = "training without them failed" if failed else refits.reason.get(int(k), "no model without them exists")
         counts[reason] = counts.get(reason, 0) + 1
     return counts

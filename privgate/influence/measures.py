@@ -58,7 +58,9 @@ def measure_sensitivity(run: Run, request: Request) -> Measurement:
             value, low = np.maximum(value, seen), np.maximum(low, seen)
     why = [over.why] if everywhere and over.why else None
     said = [*_assume_moves(run, proven=everywhere), _tell_unit(run)]
-    return _aggregate(run, request, (value, low, high), said, unit="residual deviations", proven=everywhere, why=why)
+    return _aggregate(
+        run, request, (value, low, high), said, unit_name="residual deviations", proven=everywhere, why=why
+    )
 
 
 def _measure_noised(run: Run, request: Request, *, every: bool) -> Measurement:
@@ -73,7 +75,7 @@ def _measure_noised(run: Run, request: Request, *, every: bool) -> Measurement:
     ]
     if isinstance(release.noise, Gaussian):
         said.append("normal noise bounds no change over unbounded answers; Laplace noise does")
-    return _aggregate(run, request, columns, said, unit="nats", proven=every, why=[why] if every and why else None)
+    return _aggregate(run, request, columns, said, unit_name="nats", proven=every, why=[why] if every and why else None)
 
 
 def _measure_people(run: Run, request: Request, names: tuple[str, str, str], *, every: bool) -> Measurement:
@@ -84,11 +86,11 @@ def _measure_people(run: Run, request: Request, names: tuple[str, str, str], *, 
     apart = run.registered_apart[int(every)]  # released is the registered model, trained again is the recipe's
     columns = [np.append(c, o) for c, o in ((value, least), (low, least), (high + apart, others + apart))]
     why = _list_why_none(run) if every else None
-    return _aggregate(run, request, columns, _assume(run, every=every), unit="nats", proven=every, why=why)
+    return _aggregate(run, request, columns, _assume(run, every=every), unit_name="nats", proven=every, why=why)
 
 
 def _aggregate(
-    run: Run, request: Request, columns: Any, assumptions: list[str], unit: str, *, proven: bool, why: Any
+    run: Run, request: Request, columns: Any, assumptions: list[str], unit_name: str, *, proven: bool, why: Any
 ) -> Measurement:
     records = run.compute(regressors.list_people if run.subject.task == "regression" else person_table.list_people)
     people = len(records["unit"])
@@ -108,7 +110,7 @@ def _aggregate(
         total.value,
         total.low,
         total.high,
-        unit="fraction" if request.option("aggregate", "max") == "share_above" else unit,
+        unit="fraction" if request.option("aggregate", "max") == "share_above" else unit_name,
         kind=kind,
         confidence=add_doubts(total.confidence, 0.95 if run.averaged else None),
         n=people,

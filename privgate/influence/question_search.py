@@ -23,7 +23,7 @@ from privgate.subject.containers import make_like, stack, take
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 from privgate.theorems import catalogue
-from privgate.theorems.closed_form import Asked, Seeds
+from privgate.theorems.closed_form import RefitRequest, Seeds
 from privgate.theorems.hypotheses import dense
 from privgate.training.fleet import Fleet
 
@@ -132,7 +132,7 @@ class BestQuestions:
         subject = self.subject.with_data(larger)
         mine = [np.concatenate([data.units[int(u)], data.n + rows[k]]) for k, u in enumerate(self.units)]
         queries = np.repeat(np.arange(len(mine)), [len(m) for m in mine]), np.concatenate(mine)
-        refits = refit.leave_out(Asked(subject, self.units, self.seeds, self.fleet, queries))
+        refits = refit.leave_out(RefitRequest(subject, self.units, self.seeds, self.fleet, queries))
         self.count += len(queries[1])
         pool, live = subject.data.pool()[0], ~refits.lost[refits.row_unit]
         change = leakage.label_changes(refits.log_with[:, live], refits.log_without[:, live])

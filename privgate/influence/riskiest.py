@@ -12,7 +12,7 @@ from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.statistics.leakage import largest_change
 from privgate.theorems.catalogue import find_closed_form
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from privgate.theorems.hypotheses import unit_rows, vanishing
 from privgate.training.fit import Fit
 
@@ -48,10 +48,10 @@ def compute_everybody(run: Run) -> ClosedForm:
     return ClosedForm(None, {**declined, engine.name: made}) if isinstance(made, str) else ClosedForm(made, declined)
 
 
-def ask_about(run: Run, units: Index) -> Asked:
+def ask_about(run: Run, units: Index) -> RefitRequest:
     """Return the question about some units: at their own records, and beside them where a rule wants it."""
     near = run.compute(beside.of_people)
-    return Asked(near.extended, units, run.seeds, run.fleet, near.queries(units), run.thresholds or (1.0,))
+    return RefitRequest(near.extended, units, run.seeds, run.fleet, near.queries(units), run.thresholds or (1.0,))
 
 
 def rank_everybody(run: Run) -> Ranking:

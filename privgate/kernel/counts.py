@@ -202,28 +202,28 @@ def partitions(case: Case) -> Limits:
     return _limits(case, model, sizes) if average == "geometric" else _arithmetic(case, model)
 
 
-def _limits(case: Case, model: _Model, asked: Index) -> Limits:
+def _limits(case: Case, model: _Model, questions: Index) -> Limits:
     """Return limits of a sum over features, of which the first ``asked`` (d,) cells each are accepted."""
     table, (person, people) = model.table, case.person(len(model.label))
-    limit, question = case.setting("limit", float, default=1.0), _question(case, model, asked, people)
-    chosen = np.concatenate([s + np.arange(a) for s, a in zip(model.start, asked, strict=True)])
-    start, w = np.cumsum(asked) - asked, (table[chosen, 1] - table[chosen, 0], model.bias[1] - model.bias[0])
+    limit, question = case.setting("limit", float, default=1.0), _question(case, model, questions, people)
+    chosen = np.concatenate([s + np.arange(a) for s, a in zip(model.start, questions, strict=True)])
+    start, w = np.cumsum(questions) - questions, (table[chosen, 1] - table[chosen, 0], model.bias[1] - model.bias[0])
     top = _odds(table.T[:, None, chosen], model.bias[None], start)[0]
     low, high, told = np.empty(people), np.empty(people), np.zeros(1)
     for block in blocks(person, people, model.T.size):
         loss, some = _Loss.from_model(model, block), block.people
         below, most = loss.at(model, model.cells[block.rows], block.who)
         if case.asked == "any":
-            inside = (model.cells[block.rows] - model.start < asked).all(axis=1)
+            inside = (model.cells[block.rows] - model.start < questions).all(axis=1)
             below, M = np.where(inside, below, 0.0), loss.M[:, :, chosen]
             scope = Scope(top, limit, _reach(w, M, loss.bias, start))
             most = over(_odds(M, loss.bias, start), model.off, scope)
-            few = people * asked.prod(dtype=np.float64) <= _ANSWERS
-            most = _enumerated(model, loss, asked, most, 0.0 if few else limit)
+            few = people * questions.prod(dtype=np.float64) <= _ANSWERS
+            most = _enumerated(model, loss, questions, most, 0.0 if few else limit)
             told = loss.at(model, np.maximum(question[some], 0), np.arange(block.U))[0]
             told = np.where((question[some] >= 0).all(axis=1), told, 0.0)
             if not few and len(loss.M) == 2:
-                found, most = _ends(model, loss, asked, most, limit)
+                found, most = _ends(model, loss, questions, most, limit)
                 told = np.fmax(told, found) if case.setting("every", bool, default=False) else told
         else:
             most = largest(block.who, block.U, most)
@@ -231,20 +231,20 @@ def _limits(case: Case, model: _Model, asked: Index) -> Limits:
     return Limits(low, high)
 
 
-def _enumerated(model: _Model, loss: _Loss, asked: Index, high: Float, limit: float) -> Float:
+def _enumerated(model: _Model, loss: _Loss, questions: Index, high: Float, limit: float) -> Float:
     """Return what changes most over every accepted question, of people above the limit, if they are few answers."""
-    some, count = np.flatnonzero(high > limit), asked.prod(dtype=np.float64)
-    if not 0 < len(some) * count * len(asked) <= _ANSWERS:
+    some, count = np.flatnonzero(high > limit), questions.prod(dtype=np.float64)
+    if not 0 < len(some) * count * len(questions) <= _ANSWERS:
         return high
-    cells = np.stack(np.unravel_index(np.arange(int(count)), tuple(asked)), axis=1) + model.start
-    high, step = high.copy(), max(1, BLOCK // (len(cells) * len(asked)))
+    cells = np.stack(np.unravel_index(np.arange(int(count)), tuple(questions)), axis=1) + model.start
+    high, step = high.copy(), max(1, BLOCK // (len(cells) * len(questions)))
     for part in np.split(some, np.arange(step, len(some), step)):
         most = loss.at(model, np.tile(cells, (len(part), 1)), np.repeat(part, len(cells)))[1]
         high[part] = np.minimum(high[part], most.reshape(len(part), -1).max(axis=1))
     return high
 
 
-def _ends(model: _Model, loss: _Loss, asked: Index, high: Float, limit: float) -> tuple[Float, Float]:
+def _ends(model: _Model, loss: _Loss, questions: Index, high: Float, limit: float) -> tuple[Float, Float]:
     """Return (low, high) for two classes, of the first people above the limit, if their questions are few.
 
     At questions that move the log-odds alike, an answer changes more the farther up, or down, the log-odds are: each
@@ -255,12 +255,12 @@ def _ends(model: _Model, loss: _Loss, asked: Index, high: Float, limit: float) -
     low, high = np.zeros(len(high)), high.copy()
     for u in np.flatnonzero(high > limit):
         move, up, down = loss.M[1, u] - loss.M[0, u], [], []
-        for first, count in zip(model.start, asked, strict=True):
+        for first, count in zip(model.start, questions, strict=True):
             cells = first + np.lexsort((w[first : first + count], move[first : first + count]))
             edge = np.flatnonzero(np.diff(move[cells]) != 0)
             up.append(cells[np.append(edge, len(cells) - 1)])
             down.append(cells[np.append(0, edge + 1)])
-        left -= len(asked) * math.prod(len(c) for c in up)
+        left -= len(questions) * math.prod(len(c) for c in up)
         if left < 0:
             break
         put = np.concatenate([np.stack([v.ravel() for v in np.meshgrid(*side)], axis=1) for side in (up, down)])
@@ -291,13 +291,13 @@ def _reach(w: tuple[Float, float], M: Float, bias: Float, start: Index) -> Calla
     return reach
 
 
-def _question(case: Case, model: _Model, asked: Index, people: int) -> Index:
+def _question(case: Case, model: _Model, questions: Index, people: int) -> Index:
     """Return the cells (people, d) of array ``question``, codes of accepted ones; -1 where there is none."""
     if "question" not in case.arrays:
-        return np.full((people, len(asked)), -1)
+        return np.full((people, len(questions)), -1)
     found = case.array("question", 2, "i")
-    every((found.shape == (people, len(asked)), "'question' fits nobody"))
-    return np.where(((found >= 0) & (found < asked)).all(axis=1, keepdims=True), found + model.start, -1)
+    every((found.shape == (people, len(questions)), "'question' fits nobody"))
+    return np.where(((found >= 0) & (found < questions)).all(axis=1, keepdims=True), found + model.start, -1)
 
 
 def _shares_off(model: _Model) -> float:

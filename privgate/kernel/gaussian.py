@@ -124,14 +124,14 @@ class _Model:
             self._anew(found, u, rows[who == u])
         return found
 
-    def _anew(self, found: _Moments, u: int, rows: Index) -> None:
+    def _anew(self, moments: _Moments, u: int, rows: Index) -> None:
         """Write the moments without some rows, from the records that are left."""
         kept = np.ones(len(self.X), dtype=bool)
         kept[rows] = False
-        found.overall[u] = self.X[kept].var(axis=0)
+        moments.overall[u] = self.X[kept].var(axis=0)
         for k in np.unique(self.label[rows]):
             own = self.X[kept & (self.label == k)]
-            found.mean[u, k], found.variance[u, k] = own.mean(axis=0), own.var(axis=0)
+            moments.mean[u, k], moments.variance[u, k] = own.mean(axis=0), own.var(axis=0)
 
     def variance(self, moments: _Moments) -> Float:
         """Return what the library divides by, (U, K, d)."""
@@ -222,19 +222,19 @@ def bound(case: Case) -> Limits:
     return Limits(low, high)
 
 
-def _at(model: _Model, left: _Moments, who: Index, x: Float) -> tuple[Float, Float]:
+def _at(model: _Model, moments: _Moments, who: Index, x: Float) -> tuple[Float, Float]:
     """Return (low, high) at one centred question (m, d) a row, without the people ``who``; in blocks of rows."""
-    moments = _Moments(*(v[who] for v in left))
+    moments = _Moments(*(v[who] for v in moments))
     everybody = _Moments(*(np.broadcast_to(v, (len(who), *v.shape[1:])) for v in model.all))
     size = np.abs(x)
     off = np.maximum(model.off(everybody, size), model.off(moments, size))
     return at(model.at(everybody, x), model.at(moments, x), off)
 
 
-def _over(everybody: _Scores, left: _Scores, side: Float, off: Float, limit: float) -> Float:
+def _over(everybody: _Scores, scores: _Scores, side: Float, off: Float, limit: float) -> Float:
     """Return ``high`` over the box, (U,)."""
-    K = left.constant.shape[1]
-    change = _Scores(*(b - a for a, b in zip(everybody, left, strict=True)))
+    K = scores.constant.shape[1]
+    change = _Scores(*(b - a for a, b in zip(everybody, scores, strict=True)))
     odds, top = np.zeros((len(off), K, K)), np.zeros((K, K))
     for a in range(K):
         for b in set(range(K)) - {a}:

@@ -116,7 +116,7 @@ def bound(case: Case) -> Limits:
     return Limits.from_ends(low / deviation * (1 - 4 * EPS), high / deviation * (1 + 4 * EPS))
 
 
-def _read_pair(tables: Float, pair: _Pair, ranges: Index, told: _Released) -> _Pair | None:
+def _read_pair(tables: Float, pair: _Pair, ranges: Index, released: _Released) -> _Pair | None:
     """Return both models over the questions that both answer; None where one refuses what the other answers."""
     answered, first = np.asarray(np.isfinite(tables).all(axis=(1, 3))), pair.first
     known = answered[0]
@@ -126,33 +126,33 @@ def _read_pair(tables: Float, pair: _Pair, ranges: Index, told: _Released) -> _P
         return None
     finite = np.where(np.isfinite(tables), tables, 0.0)
     added, size, radius = np.concatenate([finite[0], finite[1]], axis=-1)
-    unit, tiny, _, overflow = told.precision
+    unit, tiny, _, overflow = released.precision
     pair = replace(pair, added=added, gone=np.where(known[:-1], 0.0, -np.inf))
     most, apart = pair.sums(np.abs(size).T), pair.sums(np.abs(radius).T)
-    terms = (2 * told.features + 32) * unit
+    terms = (2 * released.features + 32) * unit
     off = 2 * apart + terms / (1 - terms) * most + 2.0**40 * tiny
     return replace(pair, off=np.where((most < overflow) & (terms < 0.5), off, np.inf))
 
 
-def _limits(pair: _Pair, told: _Released) -> tuple[float, float]:
+def _limits(pair: _Pair, released: _Released) -> tuple[float, float]:
     """Return how far an answer surely moves, and how far at most."""
     S = len(pair.off) // 2
     sides = before, after = np.split(np.eye(2 * S), 2)
     if not np.isfinite(pair.off).all():
-        return 0.0, told.deepest
-    if told.kind == "number":
+        return 0.0, released.deepest
+    if released.kind == "number":
         weights, lost = np.concatenate([before - after, after - before]), 0.0
         high = float(pair.largest(weights).max()) * (1 + 8 * EPS)
     else:
-        high, weights = _risen(pair, told.kind, before, after)
-        lost = sum(_lost(pair, told, side) for side in sides)
-        if len(told.floor) > 2:  # what makes the sum 1 is no less than 1 without the floors of all labels but one
-            high -= float(np.log1p(told.floor.min() - told.floor.sum()))
-        high = min(high + lost, told.deepest)
-    if len(told.floor) or np.isfinite(pair.ends).any() or not np.isfinite(high):
+        high, weights = _risen(pair, released.kind, before, after)
+        lost = sum(_lost(pair, released, side) for side in sides)
+        if len(released.floor) > 2:  # what makes the sum 1 is no less than 1 without the floors of all labels but one
+            high -= float(np.log1p(released.floor.min() - released.floor.sum()))
+        high = min(high + lost, released.deepest)
+    if len(released.floor) or np.isfinite(pair.ends).any() or not np.isfinite(high):
         return 0.0, high
     z = pair.scores(weights)
-    moved = np.abs(_answers(z[:, :S], told.kind) - _answers(z[:, S:], told.kind)).max()
+    moved = np.abs(_answers(z[:, :S], released.kind) - _answers(z[:, S:], released.kind)).max()
     return max(0.0, float(moved) * (1 - 64 * EPS) - 4 * float(pair.off.max()) - lost), high
 
 
@@ -210,21 +210,21 @@ def _rises(pair: _Pair, before: Float, after: Float) -> tuple[Float, Float]:
     return high, (before - (1 - best) * after)[high.argmax()]
 
 
-def _lost(pair: _Pair, told: _Released, side: Float) -> float:
+def _lost(pair: _Pair, released: _Released, side: Float) -> float:
     """Return how far one model's released log-probability is off, nats; infinite where digits are lost.
 
     Of two classes that of the second is computed, and 1 - p released. Below a floor no digit counts.
     """
-    S, (unit, _, wall, _) = len(side), told.precision
+    S, (unit, _, wall, _) = len(side), released.precision
     top, bottom = float(pair.largest(side).max()), float(pair.largest(-side).max())
-    span, terms = {"sigmoid": max(top, bottom), "ovr": bottom}.get(told.kind, 0.0), 2 * S + 16.0
-    if told.kind == "softmax":
+    span, terms = {"sigmoid": max(top, bottom), "ovr": bottom}.get(released.kind, 0.0), 2 * S + 16.0
+    if released.kind == "softmax":
         y, k = np.nonzero(~np.eye(S, dtype=bool))
         span, terms = float(pair.largest(side[k] - side[y]).max()), terms + 2 * max(top, bottom)
-    if not len(told.floor) and span >= wall:
+    if not len(released.floor) and span >= wall:
         return np.inf
-    total = 8 * unit * (min(max(span, 0.0), told.deepest) + terms)
-    if told.kind == "sigmoid":
-        share = 4 * unit / told.floor.min() if len(told.floor) else 2 * unit * (2 + np.exp(min(top, DEEPEST)))
+    total = 8 * unit * (min(max(span, 0.0), released.deepest) + terms)
+    if released.kind == "sigmoid":
+        share = 4 * unit / released.floor.min() if len(released.floor) else 2 * unit * (2 + np.exp(min(top, DEEPEST)))
         total += float(of_logarithm(share))
     return total

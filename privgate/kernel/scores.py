@@ -124,13 +124,13 @@ def blocks(person: Index, people: int, width: int) -> Iterator[Block]:
         yield Block(slice(p, p + U), rows, person[rows] - p, U)
 
 
-def settled(block: Block, below: Float, told: Float, high: Float, left: Float) -> tuple[Float, Float]:
+def settled(block: Block, below: Float, limits: Float, high: Float, rest: Float) -> tuple[Float, Float]:
     """Return (low, high), (U,): ``below`` at records, ``told`` at questions; infinite where a class of ``left`` goes.
 
     ``left`` (U, K) is how many records each class has without them.
     """
-    low = np.maximum(largest(block.who, block.U, np.nan_to_num(below)), np.nan_to_num(told))
-    vanishing = (left <= 0).any(axis=1)
+    low = np.maximum(largest(block.who, block.U, np.nan_to_num(below)), np.nan_to_num(limits))
+    vanishing = (rest <= 0).any(axis=1)
     return np.where(vanishing, np.inf, low), np.where(vanishing, np.inf, high)
 
 

@@ -177,15 +177,19 @@ _NO_ANSWERS = " on its own complete data"
 _MISSING: Mapping[str, str] = {" candidates ": "people", "isolation": "isolation"}
 
 
-def _precondition(found: Precondition) -> Finding:
+def _precondition(condition: Precondition) -> Finding:
     known = {o.value for o in Outcome} - {Outcome.NOT_NEEDED}
-    outcome = Outcome(found.outcome) if found.outcome in known else Outcome.INCONCLUSIVE  # another word is doubt
-    title = found.name.replace("_", " ")
-    ended = next((cause for words, cause in _ENDED.items() if words in found.message), None)
-    cause = ended or CAUSES.get(found.name) or ("guarantee" if found.name.startswith("dp_") else "data")
-    said = found.name in _SAYS_ITS_STEP or (not ended and _NO_ANSWERS in found.message)
+    outcome = (
+        Outcome(condition.outcome) if condition.outcome in known else Outcome.INCONCLUSIVE
+    )  # another word is doubt
+    title = condition.name.replace("_", " ")
+    ended = next((cause for words, cause in _ENDED.items() if words in condition.message), None)
+    cause = ended or CAUSES.get(condition.name) or ("guarantee" if condition.name.startswith("dp_") else "data")
+    said = condition.name in _SAYS_ITS_STEP or (not ended and _NO_ANSWERS in condition.message)
     advice = "" if outcome.releases or said else next_step(cause)
-    return Finding(f"precondition:{found.name}", title[:1].upper() + title[1:], outcome, found.message, advice=advice)
+    return Finding(
+        f"precondition:{condition.name}", title[:1].upper() + title[1:], outcome, condition.message, advice=advice
+    )
 
 
 def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:

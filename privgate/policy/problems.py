@@ -70,7 +70,7 @@ def earlier() -> dict[str, Path]:
     return {p.stem: p for p in sorted((folder() / "earlier").glob("*@*.yaml"), key=lambda p: p.stem)}
 
 
-def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
+def find(name_or_path: str | Path, folder: Path | None = None) -> Path:
     """Return the file of a shipped name, of ``name@version`` for one as it was, or of a path.
 
     A relative path starts from the folder ``beside``; from the working directory if absent.
@@ -88,7 +88,7 @@ def find(name_or_path: str | Path, beside: Path | None = None) -> Path:
             return before[text]
         expected, near = f"one of {', '.join(known)}, or a path", nearest(text, [*known, *before])
         raise PolicyFileError(Problem(text, 0, "", "no shipped policy has this name", expected, near))
-    path = Path(text) if beside is None else beside / text
+    path = Path(text) if folder is None else folder / text
     if not path.is_file():
         raise PolicyFileError(Problem(text, 0, "", "no such file", f"a policy file, or one of {', '.join(shipped())}"))
     return path

@@ -220,7 +220,7 @@ def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved[Documen
     if not isinstance(base, str):
         raise PolicyFileError(Problem(*mark, "extends", "is not text", "one policy: a shipped name or a file"))
     try:
-        target = locate.find(base, beside=path.parent)
+        target = locate.find(base, folder=path.parent)
     except PolicyFileError as exc:
         first = exc.problems[0]
         text = f"{base!r}: {first.what}"

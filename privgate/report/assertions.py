@@ -109,14 +109,16 @@ def shown_unit(finding: Finding | RuleChange) -> str:
     return metric.written_as or plain(finding.unit, 20) or share
 
 
-def interval(found: Finding | RuleFigures, unit: str, direction: str) -> str:
+def interval(judged: Finding | RuleFigures, unit_name: str, direction: str) -> str:
     """Return a figure with its interval beside its limit."""
-    return figures.interval(found.value, found.low, found.high, limit=found.limit, unit=unit, direction=direction)
+    return figures.interval(
+        judged.value, judged.low, judged.high, limit=judged.limit, unit_name=unit_name, direction=direction
+    )
 
 
 def limit(finding: Finding | RuleChange) -> str:
     """Return the limit in words."""
-    return figures.threshold(finding.limit, unit=shown_unit(finding), direction=finding.direction)
+    return figures.threshold(finding.limit, unit_name=shown_unit(finding), direction=finding.direction)
 
 
 def condition(name: str) -> str:

@@ -120,15 +120,15 @@ def _brief(cause: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str
     return page_one.short(value)
 
 
-def _summary(found: Comparison) -> str:
-    old, new = found.old, found.new
+def _summary(comparison: Comparison) -> str:
+    old, new = comparison.old, comparison.new
     version = f"Against version {plain(old.version, 20)} ({old.decision})"
-    changed = [c.cause for c in found.causes if c.changed]
-    unknown = [c.cause for c in found.causes if c.changed is None]
+    changed = [c.cause for c in comparison.causes if c.changed]
+    unknown = [c.cause for c in comparison.causes if c.changed is None]
     told = f"{', '.join(changed)} changed" if changed else "no recorded cause changed"
     if unknown:
         told += f"; not recorded for both: {', '.join(unknown)}"
-    by = {k: [plain(r.title or r.rule, 60) for r in found.rules if r.change == k] for k in ("worse", "better")}
+    by = {k: [plain(r.title or r.rule, 60) for r in comparison.rules if r.change == k] for k in ("worse", "better")}
     ends = [f"{k}: {', '.join(v)}" for k, v in by.items() if v] or ["no rule clearly better or worse"]
     moved = "" if old.outcome is new.outcome else f" The decision went from {old.decision} to {new.decision}."
     return f"{version}: {told}; {'; '.join(ends)}.{moved}"

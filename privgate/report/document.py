@@ -106,14 +106,16 @@ def _without_positions(detail: Any) -> Any:
     return {k: _without_positions(v) for k, v in detail.items() if k != VALIDATION and k not in rows}
 
 
-def _evidence(told: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
+def _evidence(values: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
     """Return the evidence with every unit name replaced."""
     return {
-        **{part: names.scrub(told[part]) for part in ("run", "influence", "membership", "claims")},
-        **{part: told[part] for part in ("attributes", "artifact", "robust") if part in told},
-        "subject": _subject(told["subject"]),
-        "preconditions": names.scrub([{**p, "detail": _without_positions(p["detail"])} for p in told["preconditions"]]),
-        "measurements": [names.scrub(m, str(m["where"])) for m in told["measurements"]],
+        **{part: names.scrub(values[part]) for part in ("run", "influence", "membership", "claims")},
+        **{part: values[part] for part in ("attributes", "artifact", "robust") if part in values},
+        "subject": _subject(values["subject"]),
+        "preconditions": names.scrub(
+            [{**p, "detail": _without_positions(p["detail"])} for p in values["preconditions"]]
+        ),
+        "measurements": [names.scrub(m, str(m["where"])) for m in values["measurements"]],
     }
 
 

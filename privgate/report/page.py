@@ -75,9 +75,9 @@ def fill(template: str, **told: Any) -> str:
     return str(_environment().get_template(template).render(**told))
 
 
-def fill_section(name: str, told: Any) -> Section:
+def fill_section(name: str, asserted: Any) -> Section:
     """Return a section of the evidence; its body is empty where the figures hold nothing for it."""
     blocks = _environment().get_template("sections.html").module
-    body = getattr(blocks, name)(told).strip()
+    body = getattr(blocks, name)(asserted).strip()
     # a sentence is one line, wherever the template wraps it
     return Section(name, blocks.titles[name], type(body)(re.sub(r"\s*\n(?=[^<\n])", " ", body)))

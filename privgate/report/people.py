@@ -162,10 +162,10 @@ def _summarise(records: Records, limits: Sequence[tuple[str, float]]) -> dict[st
     return {"figures": figures, "above": [_above(c, limit, made[c]) for c, limit in limits if c in made]}
 
 
-def _above(column: str, limit: float, made: "Histogram") -> dict[str, Any]:
+def _above(column: str, limit: float, histogram: "Histogram") -> dict[str, Any]:
     """Return how many lie above a limit: only what gives no small count away, by itself or beside the others."""
-    count, n = made.above(limit), len(made.values)
-    told = count if limit in made.cuts or count in (0, n) else None
+    count, n = histogram.above(limit), len(histogram.values)
+    told = count if limit in histogram.cuts or count in (0, n) else None
     low, high = Count(count, n).ends
     between = [low, high] if told is None and low < high else None
     return {"figure": column, "limit": limit, "count": told, "between": between}

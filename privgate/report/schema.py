@@ -168,10 +168,10 @@ FigureName = Literal["pdtp", "dtp_lower", "dtp_upper"]
 Quantile = Literal["0.5", "0.9", "0.99", "1.0"]
 
 
-def _all_quantiles(found: Mapping[Quantile, float]) -> Mapping[Quantile, float]:
-    if len(found) != len(get_args(Quantile)):
+def _all_quantiles(quantiles: Mapping[Quantile, float]) -> Mapping[Quantile, float]:
+    if len(quantiles) != len(get_args(Quantile)):
         raise ValueError(f"needs the quantiles {', '.join(get_args(Quantile))}")
-    return found
+    return quantiles
 
 
 Quantiles = Annotated[Mapping[Quantile, Number], AfterValidator(_all_quantiles)]
@@ -384,18 +384,18 @@ def read(document: Any) -> ReportDocument:
     return made
 
 
-def _untold(given: Any, told: Any, place: str = "") -> Iterator[str]:
+def _untold(given: Any, values: Any, place: str = "") -> Iterator[str]:
     """Yield where a report tells what is told otherwise when it is told again: what may be told stays as it is."""
-    if isinstance(given, Mapping) and isinstance(told, Mapping):
+    if isinstance(given, Mapping) and isinstance(values, Mapping):
         # its limits are no count, and its people are rounded
         figures = () if "at_fpr" in str(given.get("request")) else ("value", "low", "high")
-        yield from (f"{place}.{k}" for k in figures if "request" in given and given[k] != told[k])
-        for k in given.keys() & told.keys():
-            yield from _untold(given[k], told[k], f"{place}.{k}".strip("."))
-    elif isinstance(given, list) and isinstance(told, list):
-        for i, (one, other) in enumerate(zip(given, told, strict=False)):
+        yield from (f"{place}.{k}" for k in figures if "request" in given and given[k] != values[k])
+        for k in given.keys() & values.keys():
+            yield from _untold(given[k], values[k], f"{place}.{k}".strip("."))
+    elif isinstance(given, list) and isinstance(values, list):
+        for i, (one, other) in enumerate(zip(given, values, strict=False)):
             yield from _untold(one, other, f"{place}.{i}")
-    elif told is None and given is not None:
+    elif values is None and given is not None:
         yield place
 
 

@@ -116,15 +116,15 @@ def achieve(ranked: Sequence[Ran]) -> Told:
     return {"achieved": rows, "rates": [f"Found at {percent(p)} false accusations" for p in told], "coarse": coarse}
 
 
-def _estimate(found: evidence.Estimate | None, show: Callable[[float], str] = percent) -> str:
+def _estimate(estimate: evidence.Estimate | None, show: Callable[[float], str] = percent) -> str:
     """Return a figure with its interval, as far as either is known."""
-    found = found or evidence.Estimate(value=None)
-    ends = "" if found.low is None or found.high is None else f"{show(found.low)} to {show(found.high)}"
-    if found.problem:
+    estimate = estimate or evidence.Estimate(value=None)
+    ends = "" if estimate.low is None or estimate.high is None else f"{show(estimate.low)} to {show(estimate.high)}"
+    if estimate.problem:
         return "not resolvable with this sample"
-    if found.value is None or math.isnan(found.value):
+    if estimate.value is None or math.isnan(estimate.value):
         return ends or "not measured"
-    return f"{show(found.value)} ({ends})" if ends else f"{show(found.value)}, no interval"
+    return f"{show(estimate.value)} ({ends})" if ends else f"{show(estimate.value)}, no interval"
 
 
 def _tested(test: evidence.SelfTest) -> str:
@@ -155,14 +155,14 @@ def accuracy_by_cell(ranked: Sequence[Ran]) -> list[tuple[str, ...]]:
             for a, f in ranked for c in (*f.classes, *f.groups)[:12]]  # fmt: skip
 
 
-def accuracy_over_pdtp(found: evidence.AgainstPdtp) -> Told | None:
+def accuracy_over_pdtp(against: evidence.AgainstPdtp) -> Told | None:
     """Return the best attack's accuracy on each record over its PDTP: point estimates, from models that took turns."""
-    points = [(x, percent(y)) for x, y in found.points if math.isfinite(x) and math.isfinite(y)]
+    points = [(x, percent(y)) for x, y in against.points if math.isfinite(x) and math.isfinite(y)]
     if len(points) < 2:
         return None
     same = points[0][0] if len({x for x, _ in points}) == 1 else None
-    pearson = None if found.pearson is None or math.isnan(found.pearson) else found.pearson
-    return {"same": same, "pearson": pearson, "n": found.n, "kind": found.kind, "points": points}
+    pearson = None if against.pearson is None or math.isnan(against.pearson) else against.pearson
+    return {"same": same, "pearson": pearson, "n": against.n, "kind": against.kind, "points": points}
 
 
 def _guesses(rows: Iterable[evidence.AttributeGuesses]) -> list[tuple[str, ...]]:
@@ -272,11 +272,11 @@ def _spaced(name: str) -> str:
     return plain(name, 60).replace("_", " ")
 
 
-def _measurements(found: Sequence[evidence.Measurement]) -> Told:
+def _measurements(measurements: Sequence[evidence.Measurement]) -> Told:
     """Return what was measured; conditions that several share are listed once, by number."""
-    held = list(dict.fromkeys(a for m in found for a in m.assumptions))
+    held = list(dict.fromkeys(a for m in measurements for a in m.assumptions))
     rows = []
-    for m in found:
+    for m in measurements:
         exact = f"{number(m.low)} {plain(m.unit, 20)} (exact)"
         ends = exact if m.low == m.high else f"{number(m.low)} to {number(m.high)} {plain(m.unit, 20)}"
         n = f"{number(m.n)} of {number(m.population)}" if m.population else ""

@@ -101,12 +101,12 @@ class Beside:
         return self.of_units(units) if self.kinds else None
 
 
-def _alike(made: Any, X: Any) -> bool:
+def _alike(rows: Any, X: Any) -> bool:
     """Return whether questions made up are of the kind of the records, so that beside them nothing is trained anew."""
     if hasattr(X, "columns"):
-        return list(made.dtypes) == list(X.dtypes)
-    kinds = {list if isinstance(v, tuple) else type(v) for v in (made, X)}  # rows of a tuple are a list
-    return getattr(made, "dtype", None) == getattr(X, "dtype", None) and len(kinds) == 1
+        return list(rows.dtypes) == list(X.dtypes)
+    kinds = {list if isinstance(v, tuple) else type(v) for v in (rows, X)}  # rows of a tuple are a list
+    return getattr(rows, "dtype", None) == getattr(X, "dtype", None) and len(kinds) == 1
 
 
 def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
@@ -132,22 +132,22 @@ def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
     return Beside(subject, rows, made)
 
 
-def answered(run: Run, beside: Beside) -> tuple[Beside, Float, Float]:
+def answered(run: Run, near: Beside) -> tuple[Beside, Float, Float]:
     """Return the questions that the model under attack answers, and what it answers: to the pool (P, K), and (R, Q, K).
 
     ``MeasurementError``: it gives no answer to the pool. Or it refuses a kind of question beside training records and
     answers it beside others, or the reverse: whether it refuses tells who was trained on.
     """
-    subject, pool, count = beside.extended, np.arange(beside.subject.data.pool_size, dtype=np.int64), len(beside.rows)
-    given = ask(run, subject, np.concatenate([pool, beside.places.T.ravel()]))
+    subject, pool, count = near.extended, np.arange(near.subject.data.pool_size, dtype=np.int64), len(near.rows)
+    given = ask(run, subject, np.concatenate([pool, near.places.T.ravel()]))
     if not given.problem:
-        return beside, given.log_p[: len(pool)], _by_record(given.log_p[len(pool) :], count)
-    own = ask(run, beside.subject, pool)
+        return near, given.log_p[: len(pool)], _by_record(given.log_p[len(pool) :], count)
+    own = ask(run, near.subject, pool)
     if own.problem:
         raise MeasurementError(f"the model under attack gave no answer: {own.problem}")
-    found = _one_by_one(run, beside, list(beside.kinds))
-    kept = {name: beside.kinds[name] for name in found}
-    fewer = replace(beside, kinds=kept, refused=tuple(n for n in beside.kinds if n not in kept))
+    found = _one_by_one(run, near, list(near.kinds))
+    kept = {name: near.kinds[name] for name in found}
+    fewer = replace(near, kinds=kept, refused=tuple(n for n in near.kinds if n not in kept))
     return fewer, own.log_p, _by_record(np.concatenate([*found.values(), own.log_p[:0]]), count)
 
 
@@ -156,22 +156,22 @@ def _by_record(answers: Float, records: int) -> Float:
     return np.moveaxis(answers.reshape(len(answers) // max(1, records), records, answers.shape[1]), 0, 1)
 
 
-def _one_by_one(run: Run, beside: Beside, names: list[str]) -> dict[str, Float]:
+def _one_by_one(run: Run, near: Beside, names: list[str]) -> dict[str, Float]:
     """Return what the model answers of each kind of question that it does not refuse."""
-    place = dict(zip(beside.kinds, beside.places.T, strict=True))
-    given = ask(run, beside.extended, np.concatenate([place[n] for n in names]))
+    place = dict(zip(near.kinds, near.places.T, strict=True))
+    given = ask(run, near.extended, np.concatenate([place[n] for n in names]))
     if not given.problem:
         return dict(zip(names, np.split(given.log_p, len(names)), strict=True))
     if len(names) > 1:  # the oddest stand last
-        return {**_one_by_one(run, beside, names[:-1]), **_one_by_one(run, beside, names[-1:])}
-    members = beside.rows < run.subject.data.n
+        return {**_one_by_one(run, near, names[:-1]), **_one_by_one(run, near, names[-1:])}
+    members = near.rows < run.subject.data.n
     sides = [
         part
         for side in (members, ~members)
         for part in np.array_split(place[names[0]][side], max(1, min(4, int(side.sum()) // SOME)))
         if len(part)
     ]
-    if not all(ask(run, beside.extended, rows).problem for rows in sides):
+    if not all(ask(run, near.extended, rows).problem for rows in sides):
         raise MeasurementError(
             f"the model refuses questions ({names[0]}) beside some records and answers them beside others, which may "
             f"tell who was trained on: {given.problem}"
@@ -253,14 +253,17 @@ def _kinds(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
 def _texts(X: Any, *, near: bool) -> dict[str, Any]:
     words = [str(v).split() for v in X]
 
-    def made(change: Callable[[list[str]], list[str]]) -> Any:
+    def write_texts(change: Callable[[list[str]], list[str]]) -> Any:
         texts = [" ".join(change(w)) or str(v) for w, v in zip(words, X, strict=True)]
         if hasattr(X, "iloc"):
             return type(X)(texts, index=X.index, name=X.name).astype(X.dtype)
         return np.array(texts, dtype=X.dtype) if hasattr(X, "dtype") else texts
 
-    kinds = {"a space more": made(lambda w: [*w, ""]), "the last word left out": made(lambda w: w[:-1])}
-    more = {"the first word left out": made(lambda w: w[1:]), "every word twice": made(lambda w: [*w, *w])}
+    kinds = {"a space more": write_texts(lambda w: [*w, ""]), "the last word left out": write_texts(lambda w: w[:-1])}
+    more = {
+        "the first word left out": write_texts(lambda w: w[1:]),
+        "every word twice": write_texts(lambda w: [*w, *w]),
+    }
     return kinds if near else {**kinds, **more}
 
 
@@ -305,7 +308,7 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
     numbers = [j for j, v in enumerate(columns) if v.dtype.kind in "iuf" and _plain(X, names[j])]
     free = [j for j in numbers if not _codes(columns[j])] or numbers
 
-    def made(change: Mapping[int, Any]) -> Any:
+    def write_columns(change: Mapping[int, Any]) -> Any:
         out = X.copy()
         for j, values in change.items():
             if frame:
@@ -319,7 +322,7 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         for j in np.unique(drawn).tolist():
             changed[j], new = columns[j].copy(), change(j)
             changed[j][drawn == j] = new[drawn == j]
-        return made(changed)
+        return write_columns(changed)
 
     def moved(j: int, size: float = NEAR, *, up: bool = True) -> Any:
         return _moved(columns[j][:, None], size, up=up, whole=types[j].kind in "iu")[:, 0]
@@ -327,14 +330,14 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
     kinds: dict[str, Any] = {}
     if numbers:
         drawn = rng.choice(numbers, len(columns[0]))
-        kinds["every number up"] = made({j: moved(j) for j in free})
-        kinds["first number up"] = made({free[0]: moved(free[0])})
-        kinds["every number down"] = made({j: moved(j, up=False) for j in free})
+        kinds["every number up"] = write_columns({j: moved(j) for j in free})
+        kinds["first number up"] = write_columns({free[0]: moved(free[0])})
+        kinds["every number down"] = write_columns({j: moved(j, up=False) for j in free})
         kinds["one number up"] = one(drawn, moved)
         if finer := {j: step for j in free if (step := _finer(columns[j], types[j])) is not None}:
-            kinds["every number up by a tenth of its resolution"] = made(finer)
+            kinds["every number up by a tenth of its resolution"] = write_columns(finer)
         if not near:
-            kinds["every number further up"] = made({j: moved(j, WIDER) for j in free})
+            kinds["every number further up"] = write_columns({j: moved(j, WIDER) for j in free})
             kinds["one number far away"] = one(drawn, lambda j: _far(columns[j], types[j]))
     shuffled = rng.permutation(len(columns[0]))
     several = [j for j, v in enumerate(columns) if j not in numbers]

@@ -14,7 +14,7 @@ from privgate.evidence import Precondition
 from privgate.statistics.leakage import largest_change
 from privgate.subject.subject import Subject
 from privgate.theorems import closed_form, two_models
-from privgate.theorems.closed_form import REFIT, Asked, Declined, Engine, Retrained, Seeds, Status
+from privgate.theorems.closed_form import REFIT, Declined, Engine, RefitRequest, Retrained, Seeds, Status
 from privgate.theorems.hypotheses import vanishing
 from privgate.theorems.pipelines import seen
 from privgate.training.fit import Answer, Fit
@@ -24,7 +24,7 @@ from privgate.training.fleet import Fleet
 UNDERFLOW = -700.0
 
 
-def leave_out(asked: Asked, *, changes: bool = False) -> Retrained:
+def leave_out(request: RefitRequest, *, changes: bool = False) -> Retrained:
     """Return models with and without each unit, trained by the recipe itself, in a worker process.
 
     Exact by definition: same seed, same order of the remaining records, all preprocessing included. A unit whose class
@@ -32,8 +32,8 @@ def leave_out(asked: Asked, *, changes: bool = False) -> Retrained:
 
     ``MeasurementError``: the training function fails on the complete data: then there is nothing to compare with.
     """
-    subject, units, seeds = asked.subject, asked.units, asked.seeds
-    members, (row_unit, row_query) = subject.data.units, asked.rows
+    subject, units, seeds = request.subject, request.units, request.seeds
+    members, (row_unit, row_query) = subject.data.units, request.rows
     bounds = np.searchsorted(row_unit, np.arange(len(units) + 1)).tolist()
     gone, reads = vanishing(subject, units), two_models.reads(subject) if changes else ("", 0)
     tried = np.flatnonzero(~gone)
@@ -42,8 +42,8 @@ def leave_out(asked: Asked, *, changes: bool = False) -> Retrained:
         for s, seed in enumerate(seeds)
         for u in tried
     ]
-    log_with = train_on_all(subject, seeds, asked.fleet)[:, row_query]
-    answers = asked.fleet.fits(subject, without, label="retraining without single people")
+    log_with = train_on_all(subject, seeds, request.fleet)[:, row_query]
+    answers = request.fleet.fits(subject, without, label="retraining without single people")
     log_without = np.full_like(log_with, np.nan)
     tables = np.full((len(seeds), len(units), reads[1], subject.width), -np.inf)
     status, failed = np.full(len(units), Status.EXACT, dtype=object), dict[int, str]()
@@ -59,7 +59,7 @@ def leave_out(asked: Asked, *, changes: bool = False) -> Retrained:
             tables[s, unit] = answer.log_p[own:]
     vanished = {int(u): "its class vanishes from the training data without it" for u in np.flatnonzero(gone)}
     made = Retrained.from_columns(
-        REFIT, units, seeds, asked.rows, log_with, log_without, status=status, undefined=vanished, reason=failed
+        REFIT, units, seeds, request.rows, log_with, log_without, status=status, undefined=vanished, reason=failed
     )
     return replace(made, changes={two_models.TABLES: tables}) if reads[1] else made
 
@@ -83,12 +83,12 @@ def _repeat(seed: int | None, position: int) -> int:
     return position if seed is None else 0
 
 
-def ask_listed(asked: Asked, *, changes: bool) -> Retrained:
+def ask_listed(request: RefitRequest, *, changes: bool) -> Retrained:
     """Return refits; with ``changes`` also asked every question of a declared list, where there is one."""
-    if not changes or (more := two_models.with_questions(asked.subject, asked.units, asked.rows)) is None:
-        return leave_out(asked, changes=changes)
+    if not changes or (more := two_models.with_questions(request.subject, request.units, request.rows)) is None:
+        return leave_out(request, changes=changes)
     larger, rows = more
-    return two_models.apart(asked.subject, leave_out(replace(asked, subject=larger, queries=rows)))
+    return two_models.apart(request.subject, leave_out(replace(request, subject=larger, queries=rows)))
 
 
 # Closed forms: what they answer counts only beside refits that agree with them.
@@ -104,11 +104,11 @@ class Computed:
     why: Mapping[str, int] = field(default_factory=dict)
 
 
-def compute(engine: Engine, asked: Asked, *, changes: bool) -> Computed | str:
+def compute(engine: Engine, request: RefitRequest, *, changes: bool) -> Computed | str:
     """Return what a closed form answers; why it declines, where only its work shows that it does."""
     try:
-        more = two_models.with_questions(asked.subject, asked.units, asked.rows) if changes else None
-        larger = asked if more is None else replace(asked, subject=more[0], queries=more[1])
+        more = two_models.with_questions(request.subject, request.units, request.rows) if changes else None
+        larger = request if more is None else replace(request, subject=more[0], queries=more[1])
         answers, left = engine.answers(replace(larger, subject=seen(larger.subject).subject))
     except Declined as exc:
         return str(exc)
@@ -117,12 +117,12 @@ def compute(engine: Engine, asked: Asked, *, changes: bool) -> Computed | str:
         answers, rounded = closed_form.as_released(answers)
         why[closed_form.WHY] = len(rounded)
     if more is not None:
-        answers = two_models.apart(asked.subject, answers)
+        answers = two_models.apart(request.subject, answers)
     left = np.sort(np.concatenate([left, rounded]))
     return Computed(engine, answers, left, {reason: count for reason, count in why.items() if count})
 
 
-def compare(made: Computed, refits: Retrained, whole: Float) -> Precondition:
+def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition:
     """Compare a closed form with refits; ``warned`` where any answer differs, and then nothing of it may be used.
 
     Parameters
@@ -136,7 +136,7 @@ def compare(made: Computed, refits: Retrained, whole: Float) -> Precondition:
     -----
     If none of 59 people drawn at random differs, fewer than 5 % of all do, with 95 % confidence (0.95^59 < 0.05).
     """
-    answers, engine = made.answers, made.engine
+    answers, engine = computed.answers, computed.engine
     allowed = np.nan_to_num(answers.error, nan=0.0)
     alive = ~np.isneginf(answers.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
     gaps = measure_gaps(answers.log_with[0, alive], whole[answers.row_query[alive]])

@@ -133,9 +133,9 @@ class Run:
         """Return whether a rule on attacks is broken for certain by what was measured: nothing takes that back."""
         return any(self.attacked[r][1](found) == "broken" for r, found in measured.items() if r in self.attacked)
 
-    def keep(self, make: Callable[["Run"], Any], made: Any) -> None:
+    def keep(self, make: Callable[["Run"], Any], value: Any) -> None:
         """Keep what was made in steps, in the place of what fewer steps had made."""
-        self._made[make] = made
+        self._made[make] = value
 
     def compute(self, make: Callable[["Run"], T]) -> T:
         """Return ``make(self)``: made when first asked for, kept for the rest of the run."""

@@ -140,7 +140,7 @@ class Declined(Exception):  # noqa: N818  not an error: people are refitted inst
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class RefitRequest:
     """What models without people, positions ``units`` in ``subject.data.units``, each once, are asked for.
 
     ``seeds`` are paired; training without randomness is answered for the first one only. ``fleet`` trains where there
@@ -193,7 +193,7 @@ class Engine(ABC):
         """Return why it does not cover recipe and data; empty if it does."""
 
     @abstractmethod
-    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+    def answers(self, request: RefitRequest) -> tuple[Retrained, Index]:
         """Return what it can answer, and the people whom it leaves to refits; it may raise ``Declined``."""
 
     def declines(self, subject: Subject) -> str:

@@ -17,7 +17,7 @@ from privgate.cases import Kept
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses, two_models
 from privgate.theorems.certificate import Certified, people_of
-from privgate.theorems.closed_form import Asked, Declined, Engine, Retrained
+from privgate.theorems.closed_form import Declined, Engine, RefitRequest, Retrained
 from privgate.theorems.hypotheses import VANISHED, design_refusal, matrix, unit_rows, vanishing
 
 RELEASE = "privgate.linear_scores:softmax_scores"
@@ -66,12 +66,12 @@ class Squares(Engine):
             return "a regression is released as a probability for labels 0 and 1 only"
         return ""
 
-    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+    def answers(self, request: RefitRequest) -> tuple[Retrained, Index]:
         """Return exact answers, and the people who leave next to nothing of their own fitted values over.
 
         It raises ``Declined`` where the normal equations are nearly singular, or rounding decides.
         """
-        subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
+        subject, units, (row_unit, row_query) = request.subject, request.units, request.rows
         fit, sure = fit_whole(subject), np.ones(len(units), dtype=bool)
         without = fit.fitted[row_query]
         each = fit.half.shape[1] * (fit.rest.shape[1] + -(-len(row_unit) // max(len(units), 1)))
@@ -85,9 +85,9 @@ class Squares(Engine):
         gone = vanishing(subject, units)
         sure = (sure & (np.bincount(row_unit, np.isnan(without).any(axis=1), len(units)) == 0)) | gone
         without[gone[row_unit] | ~sure[row_unit]] = -np.inf
-        undefined, seeds = dict.fromkeys(np.flatnonzero(gone).tolist(), VANISHED), asked.seeds[:1]
+        undefined, seeds = dict.fromkeys(np.flatnonzero(gone).tolist(), VANISHED), request.seeds[:1]
         answers = Retrained.from_columns(
-            self.name, units, seeds, asked.rows, with_[None], without[None], undefined=undefined
+            self.name, units, seeds, request.rows, with_[None], without[None], undefined=undefined
         )
         return answers.select(sure), units[~sure]
 
@@ -201,7 +201,7 @@ def _whiten(X: Float, n: int, alpha: float) -> tuple[Float, float, float]:
     return np.linalg.solve(L, X.T).T, ratio, float(rounding)
 
 
-def pull_away(half: Float, rest: Float, unit: Index, least: float) -> tuple[Float, NDArray[np.bool_]]:
+def pull_away(half: Float, rest: Float, people: Index, least: float) -> tuple[Float, NDArray[np.bool_]]:
     """Return ``half' (I - half half')^-1 rest`` of people, shape (U, p, k), and whether they leave enough over, (U,).
 
     An answer loses that times its own whitened features when they leave; it is 0 for who does not leave enough over.
@@ -215,7 +215,7 @@ def pull_away(half: Float, rest: Float, unit: Index, least: float) -> tuple[Floa
     least : float
         Enough is an eigenvalue of ``I - half half'`` above this.
     """
-    sizes = np.bincount(unit)
+    sizes = np.bincount(people)
     start = np.cumsum(sizes) - sizes
     pulled, sure = np.zeros((len(sizes), half.shape[1], rest.shape[1])), np.zeros(len(sizes), dtype=bool)
     for m in np.unique(sizes).tolist():

@@ -26,7 +26,7 @@ from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
 from privgate.theorems.certificate import Certified, Theorem, Units, people_of
-from privgate.theorems.closed_form import Asked, Declined, Engine, Retrained, Status
+from privgate.theorems.closed_form import Declined, Engine, RefitRequest, Retrained, Status
 from privgate.theorems.hypotheses import VANISHED, design_refusal, estimator_of, matrix, vanishing
 from privgate.theorems.logistic_moves import Certificate as Proposal
 from privgate.theorems.logistic_moves import Leaving, Loss, Minimum
@@ -238,9 +238,9 @@ class Logistic(Engine):
         far = "its tolerance lets the solver stop far from its own minimum, so leaving one out would measure the solver"
         return "" if near else f"{far}; {ADVICE}"
 
-    def answers(self, asked: Asked) -> tuple[Retrained, Index]:
+    def answers(self, request: RefitRequest) -> tuple[Retrained, Index]:
         """Return everybody who can be certified, and those left to refits; or raise ``Declined``, which says why."""
-        subject, units, (row_unit, row_query) = asked.subject, asked.units, asked.rows
+        subject, units, (row_unit, row_query) = request.subject, request.units, request.rows
         if why := self.declines(subject):
             raise Declined(why)
         problem = pose_problem(subject)
@@ -250,7 +250,7 @@ class Logistic(Engine):
             for first in range(0, len(units), most):
                 some, part = slice(*np.searchsorted(row_unit, [first, first + most])), units[first : first + most]
                 rows = row_unit[some] - first, problem.pool[row_query[some]]
-                answers = _answer(problem, part, rows, asked.limits)
+                answers = _answer(problem, part, rows, request.limits)
                 log_with[some], log_without[some] = answers.log_with, answers.log_without
                 error[first : first + most] = answers.error
         except (kernel.Refused, np.linalg.LinAlgError) as exc:
@@ -258,7 +258,7 @@ class Logistic(Engine):
         gone = vanishing(subject, units)
         log_without[gone[row_unit]], error[gone] = -np.inf, 0.0
         undefined = {int(k): VANISHED for k in np.flatnonzero(gone)}
-        of_all = (units, asked.seeds[:1], asked.rows, log_with[None], log_without[None])
+        of_all = (units, request.seeds[:1], request.rows, log_with[None], log_without[None])
         retrained = Retrained.from_columns(
             self.name, *of_all, status=Status.CONVERGED, error=error, undefined=undefined
         )

@@ -19,7 +19,7 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.theorems.catalogue import CLOSED_FORMS as ALL
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from tests.bench.results_table import note
 
 pytestmark = pytest.mark.bench
@@ -109,7 +109,9 @@ def test_every_unit_next_to_as_many_refits(name, estimator, make, wanted, timed,
             subject = subject_of(estimator, X, y)
             assert engine.supports(subject) == ""
             repeat = 3 if n <= 1000 else 1
-            spent[n], (made, handed_on) = cpu(partial(engine.answers, Asked(subject, np.arange(n), (0,), None)), repeat)
+            spent[n], (made, handed_on) = cpu(
+                partial(engine.answers, RefitRequest(subject, np.arange(n), (0,), None)), repeat
+            )
             some = np.random.default_rng(1).choice(n, timed, replace=False)
             naive[n] = cpu(partial(refits, estimator, subject, some), 2)[0] / timed * n
             error, checked = np.nan, 0
@@ -185,7 +187,9 @@ def test_squares_next_to_refits(kind, n, wanted):
         return (model.predict(X[i : i + 1]) - subject.scale[0]) / subject.scale[1]
 
     with threadpool_limits(1):
-        spent, (made, _) = cpu(partial(ENGINES[name].answers, Asked(subject, np.arange(n), (0,), None)), repeat=3)
+        spent, (made, _) = cpu(
+            partial(ENGINES[name].answers, RefitRequest(subject, np.arange(n), (0,), None)), repeat=3
+        )
         some = np.random.default_rng(1).choice(n, 20, replace=False)
         loop = cpu(lambda: [answer(i, np.arange(n) != i) for i in some], 2)[0] / len(some) * n
         error = max(float(np.abs(made.log_without[0, i] - answer(i, np.arange(n) != i)).max()) for i in some)

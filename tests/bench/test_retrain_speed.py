@@ -15,7 +15,7 @@ from privgate.run.refit import leave_out
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from privgate.training.box import wire
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
@@ -125,7 +125,7 @@ def test_a_second_policy_on_a_checked_subject(tmp_path):
 
     start = time.perf_counter()
     with Fleet(ledger=tmp_path) as second:
-        found = leave_out(Asked(fresh, np.arange(n), (None,), second))
+        found = leave_out(RefitRequest(fresh, np.arange(n), (None,), second))
         seconds = time.perf_counter() - start
         note(bench="second policy", units=n, seconds=seconds, training_calls=second.calls, name_cpu=named,
              load=os.getloadavg()[0])  # fmt: skip

@@ -10,7 +10,7 @@ from privgate.run.refit import leave_out, train_on_all
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from privgate.training.fleet import Fleet
 
 N = 40
@@ -42,7 +42,7 @@ def test_training_with_randomness_is_judged_at_the_recipes_own_seed(fleet):
 def test_pairs_share_their_seed_and_the_runs_without_seed_differ(fleet):
     forest = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
     seeds = (5, 6, 7)
-    found = leave_out(Asked(forest, np.arange(4), seeds, fleet))
+    found = leave_out(RefitRequest(forest, np.arange(4), seeds, fleet))
 
     for s, seed in enumerate(seeds):
         model = RandomForestClassifier(5, random_state=seed).fit(DATA.X, DATA.y)

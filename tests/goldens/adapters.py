@@ -40,7 +40,7 @@ def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
     """Return (lower, upper) of everybody over all questions, nats, by one certificate; None where it is silent."""
 
     from privgate.theorems import catalogue
-    from privgate.theorems.closed_form import Asked
+    from privgate.theorems.closed_form import RefitRequest
 
     InProcess, answer = module("in_process").InProcess, module("leaving_out").answer
 
@@ -49,7 +49,7 @@ def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
         return None
     units, made = np.arange(len(subject.data.units)), None
     if certificate.needs_retrained:
-        made = answer(Asked(subject, units, (None,), InProcess()), changes=True).retrained
+        made = answer(RefitRequest(subject, units, (None,), InProcess()), changes=True).retrained
     fleet = InProcess() if certificate.whole else None
     found = certificate.bound(subject, units, made, limit=1.0, fleet=fleet)
     return found.lower, found.upper
@@ -75,7 +75,7 @@ def engine(name: str, subject: Any) -> tuple[Any, Any] | None:
     """Return (low, high) of everybody's PDTP, nats, by one engine; None where it declines or hands somebody on."""
     from privgate.statistics.leakage import largest_change
     from privgate.theorems.catalogue import CLOSED_FORMS as ALL
-    from privgate.theorems.closed_form import Asked
+    from privgate.theorems.closed_form import RefitRequest
 
     InProcess = module("in_process").InProcess
 
@@ -83,7 +83,7 @@ def engine(name: str, subject: Any) -> tuple[Any, Any] | None:
     if one is None or one.supports(subject):
         return None
     units = np.arange(len(subject.data.units))
-    made, left = one.answers(Asked(subject, units, (None,), InProcess()))
+    made, left = one.answers(RefitRequest(subject, units, (None,), InProcess()))
     if len(left):
         return None
     own = np.zeros(len(units))

@@ -14,7 +14,7 @@ from privgate.influence import aggregate
 from privgate.kernel import Limits
 from privgate.statistics.leakage import largest_change
 from privgate.theorems.catalogue import CLOSED_FORMS as ENGINES
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from privgate.training.fleet import Fleet
 
 judging = adapters.module("refused")
@@ -69,7 +69,7 @@ def test_engines_that_answer_at_random_approve_nobody_who_was_refused(row, monke
     units = np.arange(len(subject.data.units))
 
     answered = adapters.module("leaving_out").answer(
-        Asked(subject, units, (None,), adapters.module("in_process").InProcess())
+        RefitRequest(subject, units, (None,), adapters.module("in_process").InProcess())
     )
 
     made, own = answered.retrained, np.zeros(len(units))

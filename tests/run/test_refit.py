@@ -19,7 +19,7 @@ from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.theorems.closed_form import Asked, Status
+from privgate.theorems.closed_form import RefitRequest, Status
 from privgate.training.fleet import Fleet
 
 N = 24
@@ -69,7 +69,7 @@ def fit_plainly(learner, X, y, rows):
 )
 def test_every_unit_equals_a_plain_refit(fleet, learner, X):
     subject = Subject.local(Recipe(learner, seed=0), TrainingData(X, Y, one_record_each=True))
-    found = refit.leave_out(Asked(subject, every(subject), (0,), fleet))
+    found = refit.leave_out(RefitRequest(subject, every(subject), (0,), fleet))
 
     assert (found.status == Status.EXACT).all()
     for t in range(N):
@@ -83,7 +83,7 @@ def test_every_unit_equals_a_plain_refit(fleet, learner, X):
 def test_text_labels_and_a_chosen_order_of_units(fleet):
     labels = np.array(["no", "maybe", "yes"])[Y]
     subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, labels, one_record_each=True))
-    found = refit.leave_out(Asked(subject, np.array([7, 2, 5]), (None,), fleet))
+    found = refit.leave_out(RefitRequest(subject, np.array([7, 2, 5]), (None,), fleet))
 
     for row, t in enumerate([7, 2, 5]):
         expected = fit_plainly(GaussianNB(), NUMBERS, labels, [t]).predict_proba(NUMBERS[[t]])
@@ -93,7 +93,7 @@ def test_text_labels_and_a_chosen_order_of_units(fleet):
 def test_people_are_left_out_with_all_their_records(fleet):
     people = np.array([f"p{i % 7}" for i in range(N)])
     subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, Y, groups=people))
-    found = refit.leave_out(Asked(subject, every(subject), (None,), fleet))
+    found = refit.leave_out(RefitRequest(subject, every(subject), (None,), fleet))
 
     assert len(found.units) == 7
     for u in range(7):
@@ -107,7 +107,7 @@ def test_other_queries_candidates_included_are_answered_by_the_same_models(fleet
     data = TrainingData(NUMBERS, Y, candidates=(NUMBERS[:4] + 1, Y[:4]), one_record_each=True)
     subject = Subject.local(Recipe(GaussianNB()), data)
     queries = (np.array([0, 0, 1]), np.array([3, N + 2, N]))
-    found = refit.leave_out(Asked(subject, np.array([5, 6]), (None,), fleet, queries=queries))
+    found = refit.leave_out(RefitRequest(subject, np.array([5, 6]), (None,), fleet, queries=queries))
 
     pool = data.pool()[0]
     for row, (unit, query) in enumerate([(5, 3), (5, N + 2), (6, N)]):
@@ -119,7 +119,7 @@ def test_a_class_that_vanishes_with_its_unit_is_undefined_and_never_trained(flee
     alone = Y.copy()
     alone[4] = 9
     subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, alone, one_record_each=True))
-    found = refit.leave_out(Asked(subject, every(subject), (None,), fleet))
+    found = refit.leave_out(RefitRequest(subject, every(subject), (None,), fleet))
 
     assert [u for u, s in enumerate(found.status) if s is Status.UNDEFINED] == [4]
     assert found.reason == {4: "its class vanishes from the training data without it"}
@@ -133,7 +133,7 @@ def needs_record_three(X, y, *, seed, failing=3):
 
 def test_a_unit_without_which_training_fails_is_named_and_kept(fleet):
     subject = Subject.local(Recipe(needs_record_three), TrainingData(NUMBERS, Y, one_record_each=True))
-    found = refit.leave_out(Asked(subject, every(subject), (None,), fleet))
+    found = refit.leave_out(RefitRequest(subject, every(subject), (None,), fleet))
 
     assert [u for u, s in enumerate(found.status) if s is Status.FAILED] == [3]
     assert list(found.reason) == [3]
@@ -149,12 +149,12 @@ def test_a_recipe_that_cannot_be_trained_at_all_gives_no_numbers(fleet):
     subject = Subject.local(Recipe(never), TrainingData(NUMBERS, Y, one_record_each=True))
 
     with pytest.raises(MeasurementError, match="cannot be trained on its own complete data: training raised"):
-        refit.leave_out(Asked(subject, every(subject), (None,), fleet))
+        refit.leave_out(RefitRequest(subject, every(subject), (None,), fleet))
 
 
 def test_probability_zero_is_minus_infinity_not_a_failure(fleet):
     subject = Subject.local(Recipe(DecisionTreeClassifier(), seed=0), TrainingData(NUMBERS, Y, one_record_each=True))
-    found = refit.leave_out(Asked(subject, every(subject), (0,), fleet))
+    found = refit.leave_out(RefitRequest(subject, every(subject), (0,), fleet))
 
     assert np.isneginf(found.log_with).any()
     assert (found.status == Status.EXACT).all()
@@ -181,9 +181,9 @@ def test_a_subset_without_a_class_gives_it_probability_zero(fleet):
 
 def test_a_second_question_trains_nothing(fleet):
     subject = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS, Y, one_record_each=True))
-    refit.leave_out(Asked(subject, every(subject), (None,), fleet))
+    refit.leave_out(RefitRequest(subject, every(subject), (None,), fleet))
     calls = fleet.calls
     again = Subject.local(Recipe(GaussianNB()), TrainingData(NUMBERS.copy(), Y.copy(), one_record_each=True))
-    refit.leave_out(Asked(again, every(again), (None,), fleet))
+    refit.leave_out(RefitRequest(again, every(again), (None,), fleet))
 
     assert fleet.calls == calls

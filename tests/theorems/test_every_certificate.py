@@ -14,7 +14,7 @@ from privgate import Domain, Recipe, Release, Subject, TrainingData
 from privgate.check import confirm
 from privgate.run import refit
 from privgate.theorems import catalogue
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from tests.in_process import InProcess
 from tests.leaving_out import answer
 
@@ -42,9 +42,9 @@ def speak(name, instance, units=None):
     assert theorem.refusal(subject) == ""
     units, given = np.arange(len(subject.data.units)) if units is None else units, None
     if theorem.whole:  # reads the models of refits
-        given = refit.leave_out(Asked(subject, units, (None,), fleet), changes=True)
+        given = refit.leave_out(RefitRequest(subject, units, (None,), fleet), changes=True)
     elif theorem.needs_retrained:
-        given = answer(Asked(subject, units, (None,), fleet), changes=True).retrained
+        given = answer(RefitRequest(subject, units, (None,), fleet), changes=True).retrained
     return theorem.bound(subject, units, given, fleet=fleet)
 
 

@@ -18,7 +18,7 @@ from privgate.subject.subject import Subject
 from privgate.theorems import catalogue
 from privgate.theorems.catalogue import CLOSED_FORMS as ALL
 from privgate.theorems.certificate import Theorem
-from privgate.theorems.closed_form import Asked, Engine
+from privgate.theorems.closed_form import Engine, RefitRequest
 
 
 def spread(rng, n):
@@ -42,7 +42,7 @@ def design(make, seed, n=60, K=3):
 
 def leave_out(subject, units=None, **more):
     units = np.arange(len(subject.data.units)) if units is None else units
-    return ENGINE.answers(Asked(subject, units, (None,), None, **more))
+    return ENGINE.answers(RefitRequest(subject, units, (None,), None, **more))
 
 
 @pytest.mark.quick

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.linear_scores import softmax_scores
 from privgate.theorems.catalogue import find_closed_form
-from privgate.theorems.closed_form import Asked, Declined
+from privgate.theorems.closed_form import Declined, RefitRequest
 from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE, over_domain
 
 X, Y = (v[:90] for v in load_diabetes(return_X_y=True))
@@ -42,7 +42,7 @@ def classified(estimator, x, y, **options):
 
 
 def leave_out(engine, subject, **options):
-    return engine.answers(Asked(subject, np.arange(len(subject.data.units)), (0,), None, **options))
+    return engine.answers(RefitRequest(subject, np.arange(len(subject.data.units)), (0,), None, **options))
 
 
 def refitted(estimator, subject, gone, queries):

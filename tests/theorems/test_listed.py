@@ -17,7 +17,7 @@ from privgate.models import FixedScaler
 from privgate.models.columns import Column
 from privgate.policy import Policy
 from privgate.theorems import catalogue
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from privgate.theorems.two_models import ListedQuestions, container
 from privgate.training.fleet import Fleet
 from tests.in_process import InProcess
@@ -52,7 +52,7 @@ def test_equals_asking_every_question_of_both_models(model, box):
     X, y, queries = table()
     data = TrainingData(X, y, domain=Domain(queries=queries, box=box), one_record_each=True)
     subject, units = Subject.local(Recipe(model, seed=0), data), np.arange(12)
-    found = answer(Asked(subject, units, (0,), InProcess()), changes=True).retrained
+    found = answer(RefitRequest(subject, units, (0,), InProcess()), changes=True).retrained
     assert (found.row_query == units).all()  # only own records are direct questions
     bound = ListedQuestions().bound(subject, units, found)
     own = Recipe(model, seed=0).library_estimator

@@ -7,7 +7,7 @@ import pytest
 from nasty_logistic import subject_of, truth
 
 from privgate.statistics.leakage import largest_change
-from privgate.theorems.closed_form import Asked, Declined
+from privgate.theorems.closed_form import Declined, RefitRequest
 from privgate.theorems.newton import LOGISTIC, NEWTON
 
 
@@ -37,7 +37,7 @@ def verify(seed, count, most):
 
 def answer(subject, units):
     try:
-        return None if LOGISTIC.supports(subject) else LOGISTIC.answers(Asked(subject, units, (None,), None))[0]
+        return None if LOGISTIC.supports(subject) else LOGISTIC.answers(RefitRequest(subject, units, (None,), None))[0]
     except Declined:
         return None
 

@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from privgate.theorems.closed_form import Asked, Declined
+from privgate.theorems.closed_form import Declined, RefitRequest
 from privgate.theorems.logistic_moves import Leaving
 from privgate.theorems.newton import LOGISTIC as ENGINE
 
@@ -23,7 +23,7 @@ def sample(n, d, K, seed=0, strength=3.0):
 
 
 def answer(subject):
-    return ENGINE.answers(Asked(subject, np.arange(len(subject.data.units)), (None,), None))
+    return ENGINE.answers(RefitRequest(subject, np.arange(len(subject.data.units)), (None,), None))
 
 
 def true_errors(answers, subject, **changed):

@@ -26,7 +26,7 @@ from privgate.check.prepare import facts
 from privgate.models import FixedOneHot, FixedScaler
 from privgate.subject.containers import take
 from privgate.theorems import catalogue, pipelines
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from privgate.theorems.newton import LOGISTIC
 from privgate.theorems.pipelines import seen
 
@@ -92,7 +92,7 @@ FIXED = {
 def check_closed_form(subject):
     """The closed form of logistic regression behind first steps answers as refits of the whole pipeline."""
     inner = seen(subject).subject
-    answers, rest = LOGISTIC.answers(Asked(inner, np.arange(len(inner.data.units)), (None,), None))
+    answers, rest = LOGISTIC.answers(RefitRequest(inner, np.arange(len(inner.data.units)), (None,), None))
     assert not LOGISTIC.refusal(inner)
     assert not len(rest)
     np.testing.assert_allclose(answers.log_without[0], refits(subject), rtol=0, atol=2e-6)

@@ -21,7 +21,7 @@ from privgate.evidence.verdict import Outcome
 from privgate.run.refit import leave_out
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from privgate.training import clusters
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
@@ -109,11 +109,11 @@ def cluster(tmp_path):
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     with Fleet(jobs=1, ledger="none") as fleet:
-        return leave_out(Asked(subject(pause=0.0), np.arange(N), (1,), fleet))
+        return leave_out(RefitRequest(subject(pause=0.0), np.arange(N), (1,), fleet))
 
 
 def measure(fleet, **params):
-    return leave_out(Asked(subject(**params), np.arange(N), (1,), fleet))
+    return leave_out(RefitRequest(subject(**params), np.arange(N), (1,), fleet))
 
 
 @pytest.fixture

@@ -69,14 +69,14 @@ class Attack(ABC):
     planted_shadows: int = 16
     rows: int = 0
 
-    def seen(self, log_p: Float, beside: Float | None = None) -> Float:
+    def seen(self, log_p: Float, near: Float | None = None) -> Float:
         """Return the answers that this adversary asks for: (..., P, K), or (..., P, Q, K) where it asks beside records.
 
         Where nothing was asked beside records, the one answer stands for all.
         """
-        if self.asks == "record" or beside is None:
+        if self.asks == "record" or near is None:
             return log_p
-        return beside if self.asks == "beside" else np.concatenate([log_p[..., None, :], beside], axis=-2)
+        return near if self.asks == "beside" else np.concatenate([log_p[..., None, :], near], axis=-2)
 
     @abstractmethod
     def fit(self, signals: Signals, rng: Generator) -> Scorer:

@@ -237,9 +237,9 @@ class Rule(Part, ABC):
         """Return the assertion: what was measured, how surely and of whom, what is allowed, how it ended."""
         m, more = measurement, self.remark(measurement, outcome)
         unit = self.about.written_as or m.unit
-        value = figures.interval(m.value, m.low, m.high, limit=self.limit, unit=unit, direction=self.direction)
+        value = figures.interval(m.value, m.low, m.high, limit=self.limit, unit_name=unit, direction=self.direction)
         behind = [figures.sure(m), sampled(m.n, m.population) if self.about.per_unit and m.population else ""]
-        limit = figures.threshold(self.limit, unit=unit, direction=self.direction)
+        limit = figures.threshold(self.limit, unit_name=unit, direction=self.direction)
         told = f"{value} ({'; '.join(filter(None, behind))}); {limit} is allowed: {outcome.word}"
         return f"{told}{more and f' ({more})'}{m.where and f' ({m.where})'}"
 

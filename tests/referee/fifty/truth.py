@@ -112,7 +112,7 @@ def leave_one_out(
         ``fit(X, y) -> model``.
     X, y : records and labels
     questions : container, optional
-        Asked of every model beside the person's own records; own records only if absent.
+        RefitRequest of every model beside the person's own records; own records only if absent.
     people : sequence of row numbers of each person, optional
     only : positions of the people to look at, optional
     release : callable
