@@ -54,7 +54,7 @@ def verify(
     if config is not None:
         guard = Guard.load(config)
     elif store is not None and registry_id is not None and named is not None:
-        guard = Guard(registry_id, TrustStore.load(store), {}, frozenset(), frozenset(), ())
+        guard = Guard(registry_id, TrustStore.load(store))
     else:
         raise UsageError("give --config FILE, or all of --trust, --registry-id and --policy")
     terms = None

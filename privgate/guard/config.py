@@ -8,12 +8,12 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -24,7 +24,7 @@ from privgate.guard.audit_log import AuditLog
 from privgate.guard.keys import TrustStore
 
 VARIABLE = "PRIVGATE_GUARD"
-#: names that may be released: as a database, a shell and an eye read them, they are one name each
+#: names that may be released: a database, a shell and an eye read one name each
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,255}")
 _PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 #: what patterns are tried on: letters of names, folded
@@ -65,7 +65,7 @@ class _Written(BaseModel):
 
 class _ReleaseRow(_Written):
     models: _OneOrMany = Field(min_length=1)
-    aliases: _OneOrMany = Field(default_factory=list)
+    aliases: _OneOrMany = []
     task: Literal["classification", "regression", "not applicable"]
     policy: Text
     file: Literal["downloadable", "not downloadable"] = "downloadable"
@@ -79,10 +79,10 @@ class _AcceptedRow(_Written):
 
 
 class _Protected(_Written):
-    aliases: list[Text] = Field(default_factory=list)
-    stages: list[Text] = Field(default_factory=list)
-    models: list[Text] = Field(default_factory=list)
-    except_: list[Text] = Field(default_factory=list, alias="except")
+    aliases: list[Text] = []
+    stages: list[Text] = []
+    models: list[Text] = []
+    except_: list[Text] = Field([], alias="except")
 
 
 class _File(_Written):
@@ -100,12 +100,15 @@ class _File(_Written):
 class _Named(_File):
     schema_: Literal["privgate/guard/v1"] = Field(alias="schema")
     policy: str | dict[str, str]
+    releases: ClassVar[list[_ReleaseRow]] = []
+    still_accepted: ClassVar[list[_AcceptedRow]] = []
 
 
 class _Tabled(_File):
     schema_: Literal["privgate/guard/v2"] = Field(alias="schema")
-    releases: Annotated[list[_ReleaseRow], Field(min_length=1)]
-    still_accepted: list[_AcceptedRow] = Field(default_factory=list)
+    policy: ClassVar[dict[str, str]] = {}
+    releases: list[_ReleaseRow] = Field(min_length=1)
+    still_accepted: list[_AcceptedRow] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +125,8 @@ class Row:
     withheld: bool
 
     @property
-    def asks(self) -> tuple[str, str, bool]:
-        """What it demands."""
+    def demands(self) -> tuple[str, str, bool]:
+        """Digest, task, and whether the file is withheld."""
         return self.digest, self.task, self.withheld
 
     def is_for(self, model: str, target: str | None) -> bool:
@@ -132,12 +135,10 @@ class Row:
 
     def refuse_other(self, other: Self) -> None:
         """Raise ``PolicyError`` where another row is about a release of this one's and demands something else."""
-        both = not self.targets or not other.targets or set(self.targets) & set(other.targets)
-        if (
-            both
-            and self.asks != other.asks
-            and any(intersect(p, q) for p in _lower(self.models) for q in _lower(other.models))
-        ):
+        apart = self.targets and other.targets and not set(self.targets) & set(other.targets)
+        if apart or self.demands == other.demands:
+            return
+        if any(intersect(p, q) for p in _lower(self.models) for q in _lower(other.models)):
             raise PolicyError(
                 f"releases: the rows of {', '.join(self.models)!r} and {', '.join(other.models)!r} are about one model "
                 "and demand different things; tell their names or aliases apart"
@@ -193,17 +194,16 @@ class Guard:
     #: keys that count
     trust: TrustStore
     #: folded target -> (name, digest): ``"*"`` is for every target that is not listed; empty where rows say it
-    policies: Mapping[str, tuple[str, str]]
-    #: protected ones, as they are written
-    aliases: frozenset[str]
-    #: protected ones, folded: MLflow knows four, by any case
-    stages: frozenset[str]
+    policies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    #: protected ones, as they are written; stages folded, because MLflow knows four, by any case
+    aliases: frozenset[str] = frozenset()
+    stages: frozenset[str] = frozenset()
     #: patterns of registered models that only released versions may enter
-    models: tuple[str, ...]
-    #: whether a statement counts although checker and signer were one user, or although training code ran as the
-    #: checker; whether every promotion recomputes file digests in the call path
+    models: tuple[str, ...] = ()
+    #: as in `Terms`
     accept_advisory: bool = False
     accept_unboxed: bool = False
+    #: whether every promotion recomputes file digests in the call path
     check_files: bool = False
     #: where a server of artifacts alone asks which versions are released; empty for a server with a registry
     registry_uri: str = ""
@@ -235,15 +235,9 @@ class Guard:
         protected, by_name = raw.protected, cache(partial(policy_named, folder=path.parent))
         if not (protected.aliases or protected.stages or protected.models):
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")
-        rows, earlier, names = tuple[Row, ...](), tuple[Earlier, ...](), dict[str, str]()
-        if isinstance(raw, _Tabled):
-            rows = _read_rows(raw, by_name)
-            earlier = tuple(_read_earlier(accepted, by_name) for accepted in raw.still_accepted)
-            named = [*(row.policy for row in raw.releases), *(row.policy for row in raw.still_accepted)]
-            used = [by_name(name)[2] for name in named]
-        else:
-            names = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
-            used = [by_name(name)[2] for name in names.values()]
+        names = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
+        rows, earlier = _read_rows(raw, by_name), tuple(_read_earlier(row, by_name) for row in raw.still_accepted)
+        used = (*names.values(), *(r.policy for r in raw.releases), *(r.policy for r in raw.still_accepted))
         return cls(
             registry=raw.registry,
             trust=TrustStore.load(path.parent / raw.trust),
@@ -258,7 +252,7 @@ class Guard:
             audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
             rows=rows,
             earlier=earlier,
-            files=(path, path.parent / raw.trust, *(file for files in used for file in files)),
+            files=(path, path.parent / raw.trust, *(file for name in used for file in by_name(name)[2])),
             excepted=tuple(protected.except_),
         )
 
@@ -293,23 +287,21 @@ class Guard:
         refuse_name(model)
         refuse_name(target or model)
         wanted = None if target is None else fold(target)
-        terms = Terms(self.registry, "", "", self.accept_advisory, accept_unboxed=self.accept_unboxed)
+        terms = partial(Terms, self.registry, accept_advisory=self.accept_advisory, accept_unboxed=self.accept_unboxed)
         if not self.rows:
             policy = self.policies.get(wanted or "*") or self.policies.get("*")
             if policy is None:
                 raise PolicyError(f"the guard names no policy for {target!r}; add it, or '*' for all others")
-            return replace(terms, policy=policy[0], policy_digest=policy[1])
+            return terms(policy[1], policy[0])
         rows = [row for row in self.rows if row.is_for(fold(model), wanted)]
         if not rows:
             where = f" as {target!r}" if target is not None else ""
             step = f"add a row to 'releases'{WITHOUT}"
             raise PolicyError(f"the guard's table names no policy for {model!r}{where}; {step}")
-        if len({row.asks for row in rows}) > 1:
+        if len({row.demands for row in rows}) > 1:
             raise PolicyError(f"the guard's table demands different things of {model!r} by target; name the target")
-        earlier = tuple(e for e in self.earlier if _matches(fold(model), _lower(e.models)))
-        digest, task, withheld = rows[0].asks
-        terms = replace(terms, policy=rows[0].policy, policy_digest=digest, task=task)
-        return replace(terms, withheld=withheld, earlier=earlier)
+        row, earlier = rows[0], tuple(e for e in self.earlier if _matches(fold(model), _lower(e.models)))
+        return terms(row.digest, row.policy, task=row.task, withheld=row.withheld, earlier=earlier)
 
     def demands(self, target: str, model: str, digest: str) -> None:
         """Raise ``UsageError``, before anything is trained, where another policy releases a target of a model."""
@@ -325,15 +317,14 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 _ByName = Callable[[str], tuple[str, str, tuple[Path, ...]]]
 
 
-def _read_rows(raw: _Tabled, by_name: _ByName) -> tuple[Row, ...]:
+def _read_rows(raw: _Named | _Tabled, by_name: _ByName) -> tuple[Row, ...]:
     """Return the rows in force; ``PolicyError``: one names what is not protected, or two demand different things."""
     guarded, rows = {fold(t) for t in (*raw.protected.aliases, *raw.protected.stages)}, list[Row]()
     for given in raw.releases:
-        for target in given.aliases:
-            if fold(target) not in guarded:
-                raise PolicyError(f"releases: the row of {given.models[0]!r} names {target!r}, which is not protected")
-        name, digest, _ = by_name(given.policy)
-        targets, withheld = tuple(map(fold, given.aliases)), given.file == "not downloadable"
+        targets = tuple(map(fold, given.aliases))
+        if odd := [target for target in given.aliases if fold(target) not in guarded]:
+            raise PolicyError(f"releases: the row of {given.models[0]!r} names {odd[0]!r}, which is not protected")
+        withheld, (name, digest, _) = given.file == "not downloadable", by_name(given.policy)
         row = Row(tuple(given.models), targets, given.task, name, digest, withheld)
         for other in rows:
             other.refuse_other(row)
@@ -344,8 +335,7 @@ def _read_rows(raw: _Tabled, by_name: _ByName) -> tuple[Row, ...]:
 def _read_earlier(given: _AcceptedRow, by_name: _ByName) -> Earlier:
     if given.signed_before > statement.now().date() or given.signed_before > given.until:
         raise PolicyError(f"still_accepted: {given.policy!r} is for what is signed already; signed_before lies ahead")
-    digest = by_name(given.policy)[1]  # after its end it counts no more
-    return Earlier(tuple(given.models), given.policy, digest, given.signed_before, given.until)
+    return Earlier(tuple(given.models), given.policy, by_name(given.policy)[1], given.signed_before, given.until)
 
 
 def _lower(patterns: Iterable[str]) -> list[str]:
@@ -408,15 +398,12 @@ class Watch:
         if (held := _ONE.get()) is not None and held[0] is self:
             return held[1]
         with self._lock:
-            if self._guard is None or self._stamps is None or _seen(self._guard.files) != self._stamps:
+            if self._guard is None or _seen(self._guard.files) != self._stamps:
                 self._guard = None
                 files = Guard.load(self.path).files
                 # read once more after looking at the files: what is kept is never older than its stamps
-                self._stamps = _seen(files)
-                fresh = Guard.load(self.path)
-                if fresh.files != files:
-                    self._stamps = None
-                self._guard = fresh
+                stamps, guard = _seen(files), Guard.load(self.path)
+                self._stamps, self._guard = stamps if guard.files == files else None, guard
             return self._guard
 
     @contextmanager
@@ -430,7 +417,7 @@ class Watch:
             _ONE.reset(before)
 
 
-def _seen(files: tuple[Path, ...]) -> Any:
+def _seen(files: tuple[Path, ...]) -> object:
     """Return what the files are and hold: by stamps alone, two writes in one tick of a file system's clock are one."""
     try:
         return [
@@ -438,4 +425,4 @@ def _seen(files: tuple[Path, ...]) -> Any:
             for f, s in ((f, f.stat()) for f in files)
         ]
     except (OSError, DocumentError):
-        return None  # reading it again says what is wrong
+        return object()  # equal to nothing: reading it again says what is wrong

@@ -163,8 +163,8 @@ def test_a_report_without_fresh_controls_or_about_other_digests_is_not_signed(ch
 @pytest.mark.parametrize("asked", [("models:/credit/2",), ("models:/other/1",), ("models:/credit/1", "another nonce")])
 def test_a_report_that_was_not_asked_for_is_not_signed(checked, signer, asked):
     with pytest.raises(StatementError, match="to be signed is" if len(asked) == 1 else "nonce"):
-        sign(checked, signer, asked=SigningRequest(*asked))
-    assert sign(checked, signer, asked=SigningRequest("models:/credit/1")).claims.passed
+        sign(checked, signer, request=SigningRequest(*asked))
+    assert sign(checked, signer, request=SigningRequest("models:/credit/1")).claims.passed
 
 
 def test_a_model_that_changed_since_the_check_is_not_signed(checked, signer, approved):
