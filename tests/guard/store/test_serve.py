@@ -15,7 +15,6 @@ import pytest
 from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 
 from privgate import Domain, Recipe, TrainingData, log_model, serve
-from privgate.__main__ import run
 from privgate.errors import PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard.audit_log import AuditLog
 from privgate.policy import Policy
@@ -52,13 +51,6 @@ def test_a_request_is_read_and_written_again(text, request_):
 def test_a_request_that_means_nothing_is_refused(text):
     with pytest.raises(UsageError):
         CheckRequest.parse(text)
-
-
-@pytest.mark.parametrize("option", ["--observe", "--nonce=0", "--to=other"])
-def test_what_is_about_one_decision_is_no_option_of_a_server(option, tmp_path, capsys):
-    words = ["serve", "--config", str(tmp_path / "guard.yaml"), "--policy", "dtp-1", "--work", str(tmp_path)]
-    assert run([*words, "--without-isolation", "--", option]) == 2
-    assert f"{option.partition('=')[0]} is about one model and one decision" in capsys.readouterr().err
 
 
 # deliveries
