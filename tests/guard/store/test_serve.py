@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +17,7 @@ from privgate import Domain, Recipe, TrainingData, log_model, serve
 from privgate.errors import PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard.audit_log import AuditLog
 from privgate.policy import Policy
-from privgate.serve import TAG, CheckRequest, Job, Loop, Server, ServeSettings
+from privgate.serve import TAG, CheckRequest, Job, Loop, Server
 from tests.guard.store.served_process import SECRET, Served, serving, until
 
 
@@ -111,9 +110,8 @@ class Known(Server):
 
     def __init__(self, folder, monkeypatch, *, sign=True, code=0, counts=False, result=None, held=0, after=()):
         audit = AuditLog(folder / "audit.jsonl")
-        sign_command = "sign {uri} {nonce}" if sign else None
-        settings = ServeSettings(folder / "guard.yaml", {}, folder, ["--jobs=1"], sign_command, audit=audit)
-        super().__init__(SimpleNamespace(tracking_uri="sqlite:////registry.db"), settings)
+        words, client = "sign {uri} {nonce}" if sign else None, SimpleNamespace(tracking_uri="sqlite:////registry.db")
+        super().__init__(client, folder / "guard.yaml", {}, folder, ["--jobs=1"], words, audit=audit)
         self.has, self.ran = {"counts": counts, "result": result, "held": held}, []
 
         def child(words, log, seconds):
@@ -133,7 +131,7 @@ class Known(Server):
         return self.has["held"]
 
     def told(self):
-        return [(e["event"], e["doing"]) for e in self.settings.audit.lines()]
+        return [(e["event"], e["doing"]) for e in self.audit.lines()]
 
 
 RELEASED = {"counts": True, "held": 2}
@@ -192,7 +190,7 @@ def test_nothing_but_a_statement_that_counts_is_an_approval(tmp_path, monkeypatc
 
 def test_what_is_not_recorded_is_not_done(tmp_path, monkeypatch):
     own = Known(tmp_path, monkeypatch)
-    own.settings.audit.path.mkdir()
+    own.audit.path.mkdir()
     with pytest.raises(PrivgateError, match="audit log"):
         own.answer(None, job())
     assert own.ran == []
@@ -214,7 +212,7 @@ def test_a_command_past_its_clock_is_ended_and_not_approved(tmp_path, monkeypatc
     program.chmod(0o700)
     monkeypatch.setattr(serve.sys, "executable", str(program))
     own = Known(tmp_path, monkeypatch)
-    own.settings = replace(own.settings, seconds=1.0)
+    own.seconds = 1.0
     monkeypatch.setattr(serve, "run_command", RUN)
     began = time.monotonic()
     with pytest.raises(RegistryError, match=r"more than 1 s \(--check-seconds\) and was ended"):
@@ -226,7 +224,7 @@ def test_a_command_past_its_clock_is_ended_and_not_approved(tmp_path, monkeypatc
 def test_health_notices_a_queue_that_does_not_move(tmp_path, monkeypatch):
     stuck = threading.Event()
     own = Known(tmp_path, monkeypatch)
-    own.settings = replace(own.settings, seconds=10.0)
+    own.seconds = 10.0
     loop = Loop(lambda: stuck.wait(600), every=30.0)
     loop.start()
     served = serve.make_application(own, loop, None)
