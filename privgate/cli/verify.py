@@ -59,7 +59,7 @@ def verify(
         raise UsageError("give --config FILE, or all of --trust, --registry-id and --policy")
     terms = None
     if named is not None:
-        terms = Terms(guard.registry, named[1], named[0], guard.accept_advisory or accept_advisory)
+        terms = Terms(guard.registry, named.digest, named.name, guard.accept_advisory or accept_advisory)
         terms = replace(terms, accept_unboxed=guard.accept_unboxed or accept_unboxed)
     if what.startswith("models:"):
         if statement is not None or model is not None:

@@ -5,7 +5,7 @@ import os
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -13,9 +13,10 @@ from datetime import UTC, date, datetime, time
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
+from pydantic_core import PydanticKnownError
 
 from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
 from privgate.errors import PolicyError, StatementError, UsageError
@@ -63,19 +64,69 @@ class _Written(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class _ReleaseRow(_Written):
+class NamedPolicy(NamedTuple):
+    """A policy by the name in its file, its digest, and the files that it rests on."""
+
+    name: str
+    digest: str
+    files: tuple[Path, ...] = ()
+
+
+def _resolve(name: object, info: ValidationInfo) -> NamedPolicy:
+    if not isinstance(name, str) or not name:
+        raise PydanticKnownError(*(("string_too_short", {"min_length": 1}) if name == "" else ("string_type",)))
+    return NamedPolicy(*info.context(name))  # type: ignore[misc]  # given below: reads a policy once
+
+
+_Policy = Annotated[NamedPolicy, PlainValidator(_resolve)]
+
+
+class Row(_Written):
+    """A row in force: of which models (patterns) and targets (none is all that are protected)."""
+
     models: _OneOrMany = Field(min_length=1)
     aliases: _OneOrMany = []
+    #: what its models answer with, by the operator's word
     task: Literal["classification", "regression", "not applicable"]
-    policy: Text
+    policy: _Policy
+    #: the operator states whether anybody who may ask these models can get their files
     file: Literal["downloadable", "not downloadable"] = "downloadable"
 
+    @property
+    def demands(self) -> tuple[str, str, bool]:
+        """Digest, task, and whether the file is withheld."""
+        return self.policy.digest, self.task, self.file == "not downloadable"
 
-class _AcceptedRow(_Written):
+    def is_for(self, model: str, target: str | None) -> bool:
+        """Whether it is about a model and a target, both folded; None is any target."""
+        targets = [fold(alias) for alias in self.aliases]
+        return (target is None or not targets or target in targets) and _matches(model, _lower(self.models))
+
+    def refuse_other(self, other: Self) -> None:
+        """Raise ``PolicyError`` where another row is about a release of this one's and demands something else."""
+        apart = self.aliases and other.aliases and not {*map(fold, self.aliases)} & {*map(fold, other.aliases)}
+        if apart or self.demands == other.demands:
+            return
+        if any(intersect(p, q) for p in _lower(self.models) for q in _lower(other.models)):
+            raise PolicyError(
+                f"releases: the rows of {', '.join(self.models)!r} and {', '.join(other.models)!r} are about one model "
+                "and demand different things; tell their names or aliases apart"
+            )
+
+
+class Earlier(_Written):
+    """A policy by which some models were released, and which was changed since."""
+
     models: _OneOrMany = Field(min_length=1)
-    policy: Text
+    policy: _Policy
     signed_before: Annotated[date, Field(strict=False)]
     until: Annotated[date, Field(strict=False)]
+
+    def counts(self, digest: str, signed: datetime, now: datetime) -> bool:
+        """Whether a statement under this policy still counts."""
+        begin = datetime.combine(self.signed_before, time.min, UTC)
+        end = datetime.combine(self.until, time.max, UTC)
+        return digest == self.policy.digest and signed < begin and now <= end
 
 
 class _Protected(_Written):
@@ -86,7 +137,7 @@ class _Protected(_Written):
 
 
 class _File(_Written):
-    schema_: str = Field(alias="schema")  # first: what is wrong with it is said first
+    schema_: Literal["privgate/guard/v1", "privgate/guard/v2"] = Field(alias="schema")  # first, to be said first
     registry: Text
     trust: str
     protected: _Protected
@@ -98,68 +149,20 @@ class _File(_Written):
 
 
 class _Named(_File):
-    schema_: Literal["privgate/guard/v1"] = Field(alias="schema")
-    policy: str | dict[str, str]
-    releases: ClassVar[list[_ReleaseRow]] = []
-    still_accepted: ClassVar[list[_AcceptedRow]] = []
+    policy: Annotated[
+        dict[str, _Policy], BeforeValidator(lambda given: {"*": given} if isinstance(given, str) else given)
+    ]
+    releases: ClassVar[list[Row]] = []
+    still_accepted: ClassVar[list[Earlier]] = []
 
 
 class _Tabled(_File):
-    schema_: Literal["privgate/guard/v2"] = Field(alias="schema")
-    policy: ClassVar[dict[str, str]] = {}
-    releases: list[_ReleaseRow] = Field(min_length=1)
-    still_accepted: list[_AcceptedRow] = []
+    policy: ClassVar[dict[str, NamedPolicy]] = {}
+    releases: list[Row] = Field(min_length=1)
+    still_accepted: list[Earlier] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row in force: of which models (patterns) and targets (folded; none is all that are protected)."""
-
-    models: tuple[str, ...]
-    targets: tuple[str, ...]
-    #: what its models answer with, by the operator's word
-    task: str
-    policy: str
-    digest: str
-    #: the operator states that nobody who may ask these models can get their files
-    withheld: bool
-
-    @property
-    def demands(self) -> tuple[str, str, bool]:
-        """Digest, task, and whether the file is withheld."""
-        return self.digest, self.task, self.withheld
-
-    def is_for(self, model: str, target: str | None) -> bool:
-        """Whether it is about a model and a target, both folded; None is any target."""
-        return (target is None or not self.targets or target in self.targets) and _matches(model, _lower(self.models))
-
-    def refuse_other(self, other: Self) -> None:
-        """Raise ``PolicyError`` where another row is about a release of this one's and demands something else."""
-        apart = self.targets and other.targets and not set(self.targets) & set(other.targets)
-        if apart or self.demands == other.demands:
-            return
-        if any(intersect(p, q) for p in _lower(self.models) for q in _lower(other.models)):
-            raise PolicyError(
-                f"releases: the rows of {', '.join(self.models)!r} and {', '.join(other.models)!r} are about one model "
-                "and demand different things; tell their names or aliases apart"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """A policy by which some models were released, and which was changed since."""
-
-    models: tuple[str, ...]
-    policy: str
-    digest: str
-    signed_before: date
-    until: date
-
-    def counts(self, digest: str, signed: datetime, now: datetime) -> bool:
-        """Whether a statement under this policy still counts."""
-        begin = datetime.combine(self.signed_before, time.min, UTC)
-        end = datetime.combine(self.until, time.max, UTC)
-        return digest == self.digest and signed < begin and now <= end
+_FORMATS: Mapping[object, type[_File]] = {"privgate/guard/v1": _Named, "privgate/guard/v2": _Tabled}
 
 
 @dataclass(frozen=True)
@@ -193,8 +196,8 @@ class Guard:
     registry: str
     #: keys that count
     trust: TrustStore
-    #: folded target -> (name, digest): ``"*"`` is for every target that is not listed; empty where rows say it
-    policies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    #: folded target -> policy: ``"*"`` is for every target that is not listed; empty where rows say it
+    policies: Mapping[str, NamedPolicy] = field(default_factory=dict)
     #: protected ones, as they are written; stages folded, because MLflow knows four, by any case
     aliases: frozenset[str] = frozenset()
     stages: frozenset[str] = frozenset()
@@ -222,37 +225,41 @@ class Guard:
         """Return the guard that a file describes; ``PolicyError``, ``StatementError``: it cannot be used."""
         try:
             given = strict_yaml.read(path)
-            tabled = isinstance(given, dict) and given.get("schema") == "privgate/guard/v2"
-            raw = (_Tabled if tabled else _Named).model_validate(given)
+            kind = _FORMATS.get(str(given.get("schema")), _File) if isinstance(given, dict) else _File
+            raw: Any = kind.model_validate(given, context=cache(partial(policy_named, folder=path.parent)))
         except ValidationError as exc:
             first = exc.errors()[0]
-            place = ".".join(str(p) for p in first["loc"])
-            raise PolicyError(f"{path}: {place}: {first['msg'].lower()}") from exc
+            raise PolicyError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from exc
         except OSError as exc:
             raise PolicyError(f"{path} cannot be read: {exc.strerror}") from exc
         except DocumentError as exc:
             raise PolicyError(exc.of(path)) from exc
-        protected, by_name = raw.protected, cache(partial(policy_named, folder=path.parent))
+        protected, rows, earlier = raw.protected, raw.releases, raw.still_accepted
         if not (protected.aliases or protected.stages or protected.models):
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")
-        names = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
-        rows, earlier = _read_rows(raw, by_name), tuple(_read_earlier(row, by_name) for row in raw.still_accepted)
-        used = (*names.values(), *(r.policy for r in raw.releases), *(r.policy for r in raw.still_accepted))
+        guarded = {fold(target) for target in (*protected.aliases, *protected.stages)}
+        for i, row in enumerate(rows):
+            if odd := [target for target in row.aliases if fold(target) not in guarded]:
+                raise PolicyError(f"releases: the row of {row.models[0]!r} names {odd[0]!r}, which is not protected")
+            for other in rows[:i]:
+                other.refuse_other(row)
+        for row in earlier:
+            if row.signed_before > min(row.until, statement.now().date()):
+                why = f"{row.policy.name!r} is for what is signed already; signed_before lies ahead"
+                raise PolicyError(f"still_accepted: {why}")
+        policies = (*raw.policy.values(), *(row.policy for row in (*rows, *earlier)))
+        same = {"registry", "accept_advisory", "accept_unboxed", "check_files", "registry_uri"}
         return cls(
-            registry=raw.registry,
+            **raw.model_dump(include=same),
             trust=TrustStore.load(path.parent / raw.trust),
-            policies={fold(target): by_name(name)[:2] for target, name in names.items()},
+            policies={fold(target): policy for target, policy in raw.policy.items()},
             aliases=frozenset(protected.aliases),
             stages=frozenset(fold(s) for s in protected.stages),
             models=tuple(protected.models),
-            accept_advisory=raw.accept_advisory,
-            accept_unboxed=raw.accept_unboxed,
-            check_files=raw.check_files,
-            registry_uri=raw.registry_uri,
             audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
-            rows=rows,
-            earlier=earlier,
-            files=(path, path.parent / raw.trust, *(file for name in used for file in by_name(name)[2])),
+            rows=tuple(rows),
+            earlier=tuple(earlier),
+            files=(path, path.parent / raw.trust, *(file for policy in policies for file in policy.files)),
             excepted=tuple(protected.except_),
         )
 
@@ -292,7 +299,7 @@ class Guard:
             policy = self.policies.get(wanted or "*") or self.policies.get("*")
             if policy is None:
                 raise PolicyError(f"the guard names no policy for {target!r}; add it, or '*' for all others")
-            return terms(policy[1], policy[0])
+            return terms(policy.digest, policy.name)
         rows = [row for row in self.rows if row.is_for(fold(model), wanted)]
         if not rows:
             where = f" as {target!r}" if target is not None else ""
@@ -300,8 +307,9 @@ class Guard:
             raise PolicyError(f"the guard's table names no policy for {model!r}{where}; {step}")
         if len({row.demands for row in rows}) > 1:
             raise PolicyError(f"the guard's table demands different things of {model!r} by target; name the target")
-        row, earlier = rows[0], tuple(e for e in self.earlier if _matches(fold(model), _lower(e.models)))
-        return terms(row.digest, row.policy, task=row.task, withheld=row.withheld, earlier=earlier)
+        earlier = tuple(e for e in self.earlier if _matches(fold(model), _lower(e.models)))
+        digest, task, withheld = rows[0].demands
+        return terms(digest, rows[0].policy.name, task=task, withheld=withheld, earlier=earlier)
 
     def demands(self, target: str, model: str, digest: str) -> None:
         """Raise ``UsageError``, before anything is trained, where another policy releases a target of a model."""
@@ -311,31 +319,6 @@ class Guard:
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-#: gives name, digest and files of a policy
-_ByName = Callable[[str], tuple[str, str, tuple[Path, ...]]]
-
-
-def _read_rows(raw: _Named | _Tabled, by_name: _ByName) -> tuple[Row, ...]:
-    """Return the rows in force; ``PolicyError``: one names what is not protected, or two demand different things."""
-    guarded, rows = {fold(t) for t in (*raw.protected.aliases, *raw.protected.stages)}, list[Row]()
-    for given in raw.releases:
-        targets = tuple(map(fold, given.aliases))
-        if odd := [target for target in given.aliases if fold(target) not in guarded]:
-            raise PolicyError(f"releases: the row of {given.models[0]!r} names {odd[0]!r}, which is not protected")
-        withheld, (name, digest, _) = given.file == "not downloadable", by_name(given.policy)
-        row = Row(tuple(given.models), targets, given.task, name, digest, withheld)
-        for other in rows:
-            other.refuse_other(row)
-        rows.append(row)
-    return tuple(rows)
-
-
-def _read_earlier(given: _AcceptedRow, by_name: _ByName) -> Earlier:
-    if given.signed_before > statement.now().date() or given.signed_before > given.until:
-        raise PolicyError(f"still_accepted: {given.policy!r} is for what is signed already; signed_before lies ahead")
-    return Earlier(tuple(given.models), given.policy, by_name(given.policy)[1], given.signed_before, given.until)
 
 
 def _lower(patterns: Iterable[str]) -> list[str]:
@@ -364,10 +347,10 @@ def intersect(one: str, other: str) -> bool:
     return meet(0, 0)
 
 
-def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
-    """Return name, digest and files of a policy: shipped, of a file, or of a digest; ``PolicyError``: of none."""
+def policy_named(name: str, folder: Path) -> NamedPolicy:
+    """Return a policy: shipped, of a file, or of a digest; ``PolicyError``: of none."""
     if re.fullmatch("sha256:[0-9a-f]{64}", name):
-        return name[:19], name, ()
+        return NamedPolicy(name[:19], name)
     try:
         from privgate.policy import Policy
     except ImportError as exc:  # privgate-verify has none
@@ -377,7 +360,7 @@ def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
         ) from exc
     path = folder / name
     policy = Policy.load(path if os.path.isfile(path) else name)  # noqa: PTH113  no file has some names: no error here
-    return policy.name, policy.digest, policy.files
+    return NamedPolicy(policy.name, policy.digest, policy.files)
 
 
 #: the guard of the decision that is being made

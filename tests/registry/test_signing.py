@@ -5,15 +5,16 @@ import dataclasses
 import json
 import os
 from datetime import timedelta
+from pathlib import Path
 
 import mlflow
 import pytest
 
-from privgate import Policy, Subject
+from privgate import Subject
 from privgate.errors import DigestMismatchError, StatementError
 from privgate.guard import keys as truststore
 from privgate.guard import signing, statement
-from privgate.guard.config import Guard
+from privgate.guard.config import Guard, policy_named
 from privgate.guard.keys import fresh_key
 from privgate.guard.signing import SigningRequest
 from privgate.guard.verification import verify
@@ -21,10 +22,9 @@ from privgate.guard.verification import verify
 
 def guard_for(*signers):
     keys = tuple(fresh_key(s.public_key, days=90, models=("*",)) for s in signers)
-    policy = Policy.load("dtp-1")
-    policies = {"*": (policy.name, policy.digest)}
-    told = {"accept_advisory": True, "accept_unboxed": True}
-    return Guard("r", truststore.TrustStore(keys), policies, frozenset({"production"}), frozenset(), (), **told)
+    policies = {"*": policy_named("dtp-1", Path())}
+    words = {"aliases": frozenset({"production"}), "accept_advisory": True, "accept_unboxed": True}
+    return Guard("r", truststore.TrustStore(keys), policies, **words)
 
 
 def sign(checked, signer, **options):

@@ -19,12 +19,12 @@ from securesystemslib.signer import CryptoSigner
 from privgate.errors import StatementError, UsageError
 from privgate.guard import checks, signing
 from privgate.guard.checks import UNBOXED, check_original, counting
-from privgate.guard.config import Guard, Row
+from privgate.guard.config import Guard, NamedPolicy, Row
 from privgate.guard.keys import KEY_VARIABLE, TrustStore, fresh_key, new_key, signer_from
 from privgate.guard.statement import NOT_APPLICABLE
 from tests.guard.trust.conftest import digest
 
-ROW = (Row(("*",), (), "classification", "dtp-1", digest("a"), withheld=False),)
+ROW = Row.model_construct(models=["*"], task="classification", policy=NamedPolicy("dtp-1", digest("a")))
 #: of the row that was signed: what is changed, and why it is not released then; empty where it is
 ROWS = [
     ({}, ""),
@@ -125,7 +125,7 @@ TERMS = [
 def test_who_signs_refuses_what_the_guard_would(world, changes, why, signed):
     moments = {name: world.now + by for name, by in changes.items() if isinstance(by, timedelta)}
     claims = replace(world.claims, **{**changes, **moments})
-    guard = Guard("prod-registry", world.trust, rows=ROW)
+    guard = Guard("prod-registry", world.trust, rows=(ROW,))
     with refused(why):
         checks.check_terms(claims, guard.terms("production", "credit"), world.now)
     with refused(why):

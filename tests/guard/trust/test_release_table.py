@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from privgate import Policy
 from privgate.errors import PolicyError, PrivgateError, StatementError
 from privgate.guard.checks import UNBOXED
-from privgate.guard.config import Earlier, Guard, Watch, intersect
+from privgate.guard.config import Earlier, Guard, NamedPolicy, Watch, intersect
 
 HEAD = """schema: privgate/guard/v2
 registry: prod-registry
@@ -179,8 +179,12 @@ def test_configuration_as_kubernetes_mounts_it_counts_at_once(world, tmp_path):
 def test_an_earlier_policy_counts_for_what_was_signed_then_until_its_last_day(world, before, until, counts):
     day, old = world.now.date(), "sha256:" + "c" * 64
     dates = [day + timedelta(days=days or 0) for days in (before, until)]
-    earlier = () if before is None else (Earlier(("*",), "old", old, *dates),)
-    text, terms = world.envelope(policy_digest=old).text(), replace(world.terms, earlier=earlier)
+    policy = NamedPolicy("old", old)
+    earlier = Earlier.model_construct(models=["*"], policy=policy, signed_before=dates[0], until=dates[1])
+    text, terms = (
+        world.envelope(policy_digest=old).text(),
+        replace(world.terms, earlier=(earlier,) if before is not None else ()),
+    )
     if counts:
         world.check(text, terms=terms)
         return
@@ -193,12 +197,12 @@ def test_what_still_counts_counts_for_the_models_that_it_names(load, world):
     accepted = "still_accepted:\n  - {models: weak, policy: share-1@1, signed_before: 2026-11-01, until: 2099-01-01}\n"
     guard = load(f"releases:\n{row('strong', 'strict')}{row('weak', 'dtp-1')}{accepted}")
     (entry,) = guard.terms("production", "Weak").earlier
-    assert entry.policy == "share-1@1"
+    assert entry.policy.name == "share-1"
     assert guard.terms("production", "strong").earlier == ()
     # an end that has passed stops that policy and nothing else
     over = accepted.replace("2026-11-01", "2020-01-01").replace("2099-01-01", "2020-02-01")
     (entry,) = load(f"releases:\n{row('weak')}{over}").terms("production", "weak").earlier
-    assert not entry.counts(entry.digest, world.now.replace(year=2019), world.now)
+    assert not entry.counts(entry.policy.digest, world.now.replace(year=2019), world.now)
 
 
 # Two patterns, and whether some name fits both: against trying names.
