@@ -61,7 +61,7 @@ _OneOrMany = Annotated[list[Text], BeforeValidator(lambda given: [given] if isin
 class _Written(BaseModel):
     """What an operator writes: nothing unknown, nothing of another type."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class NamedPolicy(NamedTuple):
@@ -299,7 +299,7 @@ class Guard:
             policy = self.policies.get(wanted or "*") or self.policies.get("*")
             if policy is None:
                 raise PolicyError(f"the guard names no policy for {target!r}; add it, or '*' for all others")
-            return terms(policy.digest, policy.name)
+            return terms(policy[1], policy[0])
         rows = [row for row in self.rows if row.is_for(fold(model), wanted)]
         if not rows:
             where = f" as {target!r}" if target is not None else ""

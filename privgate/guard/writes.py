@@ -128,22 +128,16 @@ class GuardedWrites(Copies):
 
     def set_registered_model_tag(self, name: str, tag: Any) -> Any:
         """Set a tag of a model; not the one that hides what is released from MLflow's readers."""
-        write = super().set_registered_model_tag  # type: ignore[misc]  # mixin
-        if tag.key != HIDING:
-            return write(name, tag)
-        with refusing(f"tag {HIDING} of {name!r}"), transaction(self, name) as session:
-            self._privgate_hides_nothing(name, session)
-            return write(name, tag)
+        write = functools.partial(super().set_registered_model_tag, name, tag)  # type: ignore[misc]  # mixin
+        return self._privgate_hide(name, f"of {name!r}", write) if tag.key == HIDING else write()
 
     def set_model_version_tag(self, name: str, version: str, tag: Any) -> Any:
         """Set a tag; one that claims to be a statement must be signed by a key that counts."""
-        write = super().set_model_version_tag  # type: ignore[misc]  # mixin
-        if tag.key == HIDING:
-            with refusing(f"tag {HIDING} of {name!r} version {version}"), transaction(self, name) as session:
-                self._privgate_hides_nothing(name, session)  # one version hides all others
-                return write(name, version, tag)
+        write = functools.partial(super().set_model_version_tag, name, version, tag)  # type: ignore[misc]  # mixin
+        if tag.key == HIDING:  # one version hides all others
+            return self._privgate_hide(name, f"of {name!r} version {version}", write)
         if tag.key != TAG:
-            return write(name, version, tag)
+            return write()
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
             envelope = statement.Envelope.parse(tag.value)
             claims = statement.Claims.read(envelope.statement)
@@ -151,18 +145,20 @@ class GuardedWrites(Copies):
             self.privgate_watch.guard().trust.verify(envelope, role, model=claims.name, moments=moments)
             self._privgate_may_replace(name, str(version), tag.value, claims, session)
             self._privgate_refuse_copies(session, self._privgate_row(name, str(version))[0], tag, claims)
-            return write(name, version, tag)
+            return write()
 
-    def _privgate_hides_nothing(self, name: str, session: Any) -> None:
-        guard = self.privgate_watch.guard()
-        if not guard.excepts(name) and (guard.protects_model(name) or self._privgate_holders(name, session)):
-            raise StatementError("readers would find no released version of it any more; withdraw that first")
+    def _privgate_hide(self, name: str, what: str, write: Callable[[], Any]) -> Any:
+        with refusing(f"tag {HIDING} {what}"), transaction(self, name) as session:
+            guard = self.privgate_watch.guard()
+            if not guard.excepts(name) and (guard.protects_model(name) or self._privgate_holders(name, session)):
+                raise StatementError("readers would find no released version of it any more; withdraw that first")
+            return write()
 
     def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:
         """Delete a tag; not the statement of a version that is released."""
-        write = super().delete_model_version_tag  # type: ignore[misc]  # mixin
+        write = functools.partial(super().delete_model_version_tag, name, version, key)  # type: ignore[misc]  # mixin
         if key != TAG:
-            return write(name, version, key)
+            return write()
         with refusing(f"deleting the statement of {name!r} version {version}"), transaction(self, name) as session:
             if self._privgate_released_as(name, str(version), session):
                 raise StatementError("the version is released on it; withdraw the version first")
@@ -170,7 +166,7 @@ class GuardedWrites(Copies):
             held = self._privgate_counting(row, tags.get(TAG, ""))
             if held is not None and not held.passed:
                 raise StatementError("it takes an approval back; only a later statement replaces it")
-            return write(name, version, key)
+            return write()
 
 
 #: write -> what it did, and its arguments behind the model's name that are recorded
