@@ -73,8 +73,10 @@ class NamedPolicy(NamedTuple):
 
 
 def _resolve(name: object, info: ValidationInfo) -> NamedPolicy:
-    if not isinstance(name, str) or not name:
-        raise PydanticKnownError(*(("string_too_short", {"min_length": 1}) if name == "" else ("string_type",)))
+    if not isinstance(name, str):
+        raise PydanticKnownError("string_type")
+    if not name:
+        raise PydanticKnownError("string_too_short", {"min_length": 1})
     return NamedPolicy(*info.context(name))  # type: ignore[misc]  # given below: reads a policy once
 
 

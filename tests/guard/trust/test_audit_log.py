@@ -59,7 +59,7 @@ def test_processes_that_append_at_once_lose_nothing(log):
     assert len(set(models)) == len(models) == 200
 
 
-def test_a_line_that_a_killed_process_left_half_written_shows_and_hurts_no_other(log):
+def test_a_line_that_a_killed_process_wrote_half_of_shows_and_hurts_no_other(log):
     log.record("released", model="a")
     with log.path.open("ab") as half:
         half.write(b'{"event": "rel')
