@@ -14,13 +14,13 @@ import os
 import re
 import runpy
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
 from typing import Any, Self
 
 from privgate.errors import ExitCode, PolicyError, PrivgateError, RegistryError, StatementError, UsageError
@@ -36,8 +36,6 @@ from privgate.registry.files import path_part
 logger = logging.getLogger(__name__)
 
 TAG, PROBLEM_TAG, CANDIDATE = "privgate.request", "privgate.problem", "candidate"
-#: who did it, in the audit log
-BY = "privgate guard serve"
 #: seconds that a webhook's delivery may be old or ahead; bytes of it; seconds that the registry may take for one look
 WINDOW, LARGEST_BODY, PATIENCE = 300, 1 << 20, 300.0
 #: seconds until what failed is tried again, doubled each time
@@ -45,27 +43,6 @@ FIRST_WAIT, LONGEST_WAIT = 30.0, 3600.0
 #: what this process knows and untrusted training code must not find in its environment
 SECRETS = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET")
 _ANSWERS = {ExitCode.PASSED, ExitCode.UNSIGNED, ExitCode.FAILED, ExitCode.INCONCLUSIVE}
-
-
-@dataclass(frozen=True)
-class ServeSettings:
-    """What the operator decided."""
-
-    #: the guard's configuration, read at every look
-    config: Path
-    #: name -> what ``--policy`` takes: a tag is written by anybody, and must not name files. The first is the default
-    policies: Mapping[str, str]
-    #: where reports lie until they are signed; only the checking user writes it
-    work: Path
-    #: more options of ``privgate check`` and ``privgate promote``
-    options: Sequence[str] = ()
-    #: hands an approval to the signer; without one, an approval waits for a signature from elsewhere
-    sign_command: str | None = None
-    #: alias to move for an approved candidate; empty for none
-    candidate_target: str = ""
-    audit: AuditLog | None = None
-    #: of one command; then it is ended, and nothing is approved
-    seconds: float = 86400.0
 
 
 @dataclass(frozen=True)
@@ -112,7 +89,21 @@ class Server:
     """Looks at the registry and does the next thing for each version that asks; the client has no right to sign."""
 
     client: Any
-    settings: ServeSettings
+    #: the guard's configuration, read at every look
+    config: Path
+    #: name -> what ``--policy`` takes: a tag is written by anybody, and must not name files. The first is the default
+    policies: Mapping[str, str]
+    #: where reports lie until they are signed; only the checking user writes it
+    work: Path
+    #: more options of ``privgate check`` and ``privgate promote``
+    options: Sequence[str] = ()
+    #: hands an approval to the signer; without one, an approval waits for a signature from elsewhere
+    sign_command: str | None = None
+    #: alias to move for an approved candidate; empty for none
+    candidate_target: str = ""
+    audit: AuditLog | None = None
+    #: of one command; then it is ended, and nothing is approved
+    seconds: float = 86400.0
     #: when something was last begun or done, by the clock that never goes back
     moved_on: float = field(default_factory=time.monotonic)
     #: (name, version, request) that failed -> (not before, wait)
@@ -120,7 +111,7 @@ class Server:
 
     def look(self) -> float:
         """Look once; return the seconds until something is due that failed before, infinity if nothing is."""
-        guard, requests = Guard.load(self.settings.config), self._list_requests()
+        guard, requests = Guard.load(self.config), self._list_requests()
         self.later = {k: v for k, v in self.later.items() if requests.get(k[:2]) == k[2]}
         # the oldest version first, so that an alias is moved forward
         for (name, version), text in sorted(requests.items(), key=lambda item: (item[0][0], int(item[0][1]))):
@@ -146,7 +137,7 @@ class Server:
         return requests
 
     def _attend(self, guard: Guard, name: str, version: str, text: str) -> None:
-        request = CheckRequest.parse(text) if text else CheckRequest(target=self.settings.candidate_target)
+        request = CheckRequest.parse(text) if text else CheckRequest(target=self.candidate_target)
         job = self._resolve(guard, name, version, request)
         step = self.choose_step(guard, job)
         # a candidate's alias stays when it is answered; nor does a statement move it: somebody may have withdrawn it
@@ -156,14 +147,13 @@ class Server:
             request = replace(request, since=int(time.time()))
             self._write_tag(name, version, TAG, request.text())
         if self.answer(guard, replace(job, since=request.since)):
-            with answering(f"removing the request of models:/{name}/{version}"):
-                held = dict(self.client.get_model_version(name, version).tags).get(TAG)
-                if held == request.text():  # whoever asked again meanwhile is not forgotten
+            if self._read_tags(name, version).get(TAG) == request.text():  # else somebody asked again meanwhile
+                with answering(f"removing the request of models:/{name}/{version}"):
                     self.client.delete_model_version_tag(name, version, TAG)
             self._write_tag(name, version, PROBLEM_TAG, "")
 
     def _resolve(self, guard: Guard, name: str, version: str, request: CheckRequest) -> Job:
-        policies, called, target = self.settings.policies, request.policy, request.target or None
+        policies, called, target = self.policies, request.policy, request.target or None
         if not called and target is not None:  # the guard's own, where this server checks by it
             wanted = guard.terms(target, name).policy_digest
             called = next((c for c, p in policies.items() if Policy.load(p).digest == wanted), "")
@@ -181,19 +171,20 @@ class Server:
         wait = min(2 * self.later.get((name, version, text), (0.0, FIRST_WAIT / 2))[1], LONGEST_WAIT)
         logger.warning("models:/%s/%s: %s; again in %.0f s", name, version, exc, wait)
         try:
-            with answering(f"reading models:/{name}/{version}"):
-                text = dict(self.client.get_model_version(name, version).tags).get(TAG, "")  # it may say since when
-            if self.settings.audit is not None:
-                what = {"doing": "attend", "model": name, "version": version, "by": BY}
-                self.settings.audit.record("refused", **what, why=str(exc))
+            text = self._read_tags(name, version).get(TAG, "")  # it may say since when
+            self._append("refused", "attend", name, version, why=str(exc))
             self._write_tag(name, version, PROBLEM_TAG, str(exc)[:500])
         except (RegistryError, StatementError) as unsaid:
             logger.warning("%s", unsaid)
         self.later[name, version, text] = (time.monotonic() + wait, wait)
 
+    def _read_tags(self, name: str, version: str) -> dict[str, str]:
+        with answering(f"reading models:/{name}/{version}"):
+            return dict(self.client.get_model_version(name, version).tags)
+
     def _write_tag(self, name: str, version: str, key: str, value: str) -> None:
-        with answering(f"writing to models:/{name}/{version}"):
-            if dict(self.client.get_model_version(name, version).tags).get(key, "") != value:
+        if self._read_tags(name, version).get(key, "") != value:
+            with answering(f"writing to models:/{name}/{version}"):
                 self.client.set_model_version_tag(name, version, key, value)
 
     def choose_step(self, guard: Guard, job: Job) -> str:
@@ -204,7 +195,7 @@ class Server:
             return "promote" if job.target else "check"
         if not result or job.target is None or self._read_alias(job) > int(job.version):
             return ""  # not back: going back to an earlier version is a person's decision
-        return "promote" if counts or self.settings.sign_command else "wait"
+        return "promote" if counts or self.sign_command else "wait"
 
     def answer(self, guard: Guard, job: Job) -> bool:
         """Run the command that is to run; return whether the request is answered."""
@@ -212,41 +203,41 @@ class Server:
         if step in {"", "wait"}:
             return not step
         logger.info("%s: %s", job.uri, step)
-        self._record("asked", job, step)
+        self._record("asked", step, job)
         self.moved_on = time.monotonic()
         code, words = self._run(step, job)
         self.moved_on = time.monotonic()
         if code not in _ANSWERS:
             raise RegistryError(f"privgate {step} {job.uri} ended with {code}: {words}")
         if code != ExitCode.PASSED:
-            self._record("refused", job, step, why=f"privgate {step} ended with {code}: {words}")
+            self._record("refused", step, job, why=f"privgate {step} ended with {code}: {words}")
         elif step == "promote":
             self._confirm_promotion(guard, job, signed=not counted)
         return code != ExitCode.UNSIGNED
 
     def _run(self, step: str, job: Job) -> tuple[int, str]:
-        folder = self.settings.work / f"{path_part(job.name)}-{job.version}-{path_part(job.policy.name)}"
+        folder = self.work / f"{path_part(job.name)}-{job.version}-{path_part(job.policy.name)}"
         folder.mkdir(parents=True, exist_ok=True)
         if self.result(job) is None:  # asked anew: an older report is not gone on from
             (folder / "report.json").unlink(missing_ok=True)
         words = [step, job.uri, f"--policy={job.path}", f"--report-dir={folder}", "--quiet"]
-        words += [f"--tracking-uri={self.client.tracking_uri}", *self.settings.options]
+        words += [f"--tracking-uri={self.client.tracking_uri}", *self.options]
         if step == "promote":
-            words += [f"--to={job.target}", "--forward-only", f"--config={self.settings.config}", "--sign-timeout=600"]
-            words += [f"--sign-command={self.settings.sign_command}"] if self.settings.sign_command else []
-        return run_command(words, folder / "check.log", self.settings.seconds)
+            words += [f"--to={job.target}", "--forward-only", f"--config={self.config}", "--sign-timeout=600"]
+            words += [f"--sign-command={self.sign_command}"] if self.sign_command else []
+        return run_command(words, folder / "check.log", self.seconds)
 
     def _confirm_promotion(self, guard: Guard, job: Job, *, signed: bool) -> None:
         """Note what the registry has of a promotion that ended well; its word alone is nothing."""
         held = self._read_alias(job)
         if held > int(job.version):
-            self._record("refused", job, "promote", why=f"version {held} was released meanwhile")
+            self._record("refused", "promote", job, why=f"version {held} was released meanwhile")
             return
         if held < int(job.version) or not self.counts(guard, job):
             raise StatementError(f"the promotion of {job.uri} ended well, but no statement counts for @{job.target}")
         if signed:
-            self._record("approved", job, "sign")
-        self._record("released", job, "promote")
+            self._record("approved", "sign", job)
+        self._record("released", "promote", job)
         logger.info("%s is now @%s", job.uri, job.target)
 
     def _read_alias(self, job: Job) -> int:
@@ -257,8 +248,7 @@ class Server:
     def result(self, job: Job) -> bool | None:
         """Return whether the attached result approves; None if there is none under this policy since work began."""
         # the tags are display: a forged one spares a check, and without a statement nothing follows from that
-        with answering(f"reading {job.uri}"):
-            tags = dict(self.client.get_model_version(job.name, job.version).tags)
+        tags = self._read_tags(job.name, job.version)
         # the last tag that a check attaches; without it the attaching was interrupted
         if tags.get("privgate.policy_digest") != job.policy.digest or "privgate.findings" not in tags:
             return None
@@ -274,19 +264,20 @@ class Server:
         try:
             terms = guard.terms(job.target, job.name)
         except PolicyError:  # nothing is released as that: what counts is whether it was checked and signed
-            terms = Terms(guard.registry, "", accept_advisory=guard.accept_advisory)
-            terms = replace(terms, accept_unboxed=guard.accept_unboxed)
+            advisory, unboxed = guard.accept_advisory, guard.accept_unboxed
+            terms = Terms(guard.registry, "", accept_advisory=advisory, accept_unboxed=unboxed)
         terms = replace(terms, policy_digest=job.policy.digest, policy=job.policy.name)
         with contextlib.suppress(StatementError):
             check(text, guard.trust, row, terms, target=job.target, now=statement.now())
             return True
         return False
 
-    def _record(self, event: str, job: Job, doing: str, *, why: str = "") -> None:
-        """Append to the audit log; what cannot be recorded is not done."""
-        if self.settings.audit is not None:
-            what = {"doing": doing, "model": job.name, "version": job.version, "target": job.target or "", "by": BY}
-            self.settings.audit.record(event, **what, policy=job.policy.digest, why=why)
+    def _record(self, event: str, doing: str, job: Job, *, why: str = "") -> None:
+        self._append(event, doing, job.name, job.version, target=job.target or "", policy=job.policy.digest, why=why)
+
+    def _append(self, event: str, doing: str, name: str, version: str, **more: str) -> None:
+        if self.audit is not None:  # what cannot be recorded is not done
+            self.audit.record(event, doing=doing, model=name, version=version, by="privgate guard serve", **more)
 
 
 def environment() -> dict[str, str]:
@@ -298,17 +289,11 @@ def run_command(words: Sequence[str], log: Path, seconds: float) -> tuple[int, s
     """Return privgate's exit code and last words; the end of its time ends it and all that it started."""
     command = [sys.executable, "-m", "privgate.serve", *words]
     with log.open("wb") as out:
-        process = subprocess.Popen(  # noqa: S603  our own command line, without a shell
-            command,
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env=environment(),
-            start_new_session=True,
-        )
+        # our own command line, without a shell
+        process = Popen(command, stdin=PIPE, stdout=out, stderr=STDOUT, env=environment(), start_new_session=True)  # noqa: S603
         try:
             process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             return -signal.SIGKILL, f"it took more than {seconds:.0f} s (--check-seconds) and was ended"
         finally:  # of its group, workers included, nobody stays
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -373,7 +358,7 @@ def make_application(server: Server, loop: Loop, secret: bytes | None) -> Any:
     def health() -> Response:
         if not loop.is_alive():
             return Response("the loop ended\n", 503)
-        if time.monotonic() - server.moved_on > server.settings.seconds + loop.every + PATIENCE:
+        if time.monotonic() - server.moved_on > server.seconds + loop.every + PATIENCE:
             return Response("the queue does not move\n", 503)
         # the sentence of a problem may name addresses: it goes to the log, not to whoever asks
         return Response("looking failed; see the log\n", 503) if loop.problem else Response("ok\n")

@@ -12,7 +12,7 @@ from privgate.errors import UsageError
 _OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", "--sign-command"}
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
+@click.command()
 @click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
 @click.option(
     "--policy",
@@ -38,8 +38,7 @@ _OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", 
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--every", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
 @click.option("--sweep", type=float, hidden=True)
-@click.option("--lease", type=float, hidden=True)
-@click.option("--settle", type=float, hidden=True)
+@click.option("--lease", "--settle", type=float, hidden=True)
 @click.option(
     "--check-seconds",
     default=86400.0,
@@ -64,7 +63,6 @@ def serve(
     every: float,
     sweep: float | None,
     lease: float | None,
-    settle: float | None,
     check_seconds: float,
     tracking_uri: str | None,
     options: tuple[str, ...],
@@ -81,27 +79,30 @@ def serve(
     from privgate.guard.config import Guard
     from privgate.policy import Policy
     from privgate.registry.client import connect
-    from privgate.serve import Loop, Server, ServeSettings, make_application
+    from privgate.serve import Loop, Server, make_application
 
     if sweep is not None:
-        click.echo("WARNING: --sweep went; run `privgate guard doctor` and `privgate verify` by a timer", err=True)
-    if lease is not None or settle is not None:
+        click.echo(
+            "WARNING: --sweep went; run `privgate guard doctor` and `privgate verify` by a timer instead", err=True
+        )
+    if lease is not None:
         click.echo("WARNING: --lease and --settle went; run one `privgate guard serve` a registry", err=True)
-    if own := sorted(_OWN & {option.split("=")[0] for option in options}):
+    names = {option.split("=")[0] for option in options}
+    if own := sorted(_OWN & names):
         raise UsageError(
             f"{', '.join(own)} is about one model and one decision, and no option of all checks of a server"
         )
-    options = (*options, f"--isolation={_isolation(options, without_isolation=without_isolation)}")
-    if not any(option.split("=")[0] == "--network" for option in options):
+    options = (*options, f"--isolation={_isolation(names, without_isolation=without_isolation)}")
+    if "--network" not in names:
         options = ("--network=never", *options)  # whoever asks for a check wrote the recipe, and declares what it likes
     Guard.load(config)  # an unusable configuration is said now, not in a log
     audit = None if audit_log is None else AuditLog(audit_log.resolve())
-    named = {Policy.load(p).name: p for p in policies}
+    known = {Policy.load(p).name: p for p in policies}
     secret = None if webhook_secret_file is None else _read_secret(webhook_secret_file)
     outputs.folder(work, "--work")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    decided = (config, named, work.resolve(), options, sign_command, candidate_target, audit, check_seconds)
-    server = Server(connect(tracking_uri), ServeSettings(*decided))
+    given = (config, known, work.resolve(), options, sign_command, candidate_target, audit, check_seconds)
+    server = Server(connect(tracking_uri), *given)
     loop = Loop(server.look, every)
     loop.start()
     # whoever keeps a connection open keeps nobody from ending this
@@ -110,15 +111,15 @@ def serve(
     return 0
 
 
-def _isolation(options: tuple[str, ...], *, without_isolation: bool) -> str:
+def _isolation(names: set[str], *, without_isolation: bool) -> str:
     """Return the isolation that every check is told; refuses to run training code of others as this user."""
     from privgate.training import isolation
 
     if without_isolation:
-        told = "WARNING: --without-isolation: training code runs as this user and reads what it can read"
-        click.echo(f"{told}; such an approval counts only where guard.yaml says accept_unboxed: true", err=True)
+        what = "WARNING: --without-isolation: training code runs as this user and reads what it can read"
+        click.echo(f"{what}; such an approval counts only where guard.yaml says accept_unboxed: true", err=True)
         return isolation.NONE
-    if any(option.split("=")[0] in {"--isolation", "--cluster"} for option in options):
+    if names & {"--isolation", "--cluster"}:
         raise UsageError("--isolation and --cluster run checks without a box; say --without-isolation beside them")
     if why := isolation.missing():
         raise UsageError(f"{why}; serve runs training code of others, so mend that, or say --without-isolation")
@@ -126,12 +127,9 @@ def _isolation(options: tuple[str, ...], *, without_isolation: bool) -> str:
 
 
 def _read_secret(path: Path) -> bytes:
-    try:
-        mode, secret = path.stat().st_mode, path.read_bytes().strip()
-    except OSError as exc:
-        raise UsageError(f"webhook secret {path} cannot be read: {exc.strerror}") from exc
-    if mode & 0o077:
-        raise UsageError(f"webhook secret {path} can be read by others; run chmod 600 on it")
+    from privgate.guard.keys import private_bytes
+
+    secret = private_bytes(path, "webhook secret").strip()
     if len(secret) < 16:
         raise UsageError(f"the webhook secret in {path} is shorter than 16 characters")
     return secret

@@ -87,7 +87,7 @@ def sign(
             tracking_uri=tracking_uri,
             checked_elsewhere=checked_elsewhere,
             guard=guard,
-            asked=SigningRequest(asked_uri, nonce, accept_unboxed or (guard is not None and guard.accept_unboxed)),
+            request=SigningRequest(asked_uri, nonce, accept_unboxed or (guard is not None and guard.accept_unboxed)),
         )
     place = to_dir or out_dir
     if place is not None:

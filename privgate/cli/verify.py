@@ -54,12 +54,12 @@ def verify(
     if config is not None:
         guard = Guard.load(config)
     elif store is not None and registry_id is not None and named is not None:
-        guard = Guard(registry_id, TrustStore.load(store), {}, frozenset(), frozenset(), ())
+        guard = Guard(registry_id, TrustStore.load(store))
     else:
         raise UsageError("give --config FILE, or all of --trust, --registry-id and --policy")
     terms = None
     if named is not None:
-        terms = Terms(guard.registry, named[1], named[0], guard.accept_advisory or accept_advisory)
+        terms = Terms(guard.registry, named.digest, named.name, guard.accept_advisory or accept_advisory)
         terms = replace(terms, accept_unboxed=guard.accept_unboxed or accept_unboxed)
     if what.startswith("models:"):
         if statement is not None or model is not None:

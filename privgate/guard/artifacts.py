@@ -73,18 +73,16 @@ class GuardedRepository(ArtifactRepository):  # type: ignore[misc]  # MLflow is 
             from privgate.guard.transaction import PASSING, permission_denied
 
             why = f"whether {path or 'all files'!r} belongs to a released version could not be found out"
-            raise permission_denied(
-                f"privgate: {why} ({type(exc).__name__}: {exc!s:.300}); try again", PASSING
-            ) from exc
-        if held is None:
-            return
-        version = f"models:/{held.name}/{held.version}"
-        if after:
+            why = f"privgate: {why} ({type(exc).__name__}: {exc!s:.300}); try again"
+            raise permission_denied(why, PASSING) from exc
+        version = f"models:/{held.name}/{held.version}" if held is not None else ""
+        if version and after:
             raise _refuse(f"{version} was released while {path!r} was written; its files changed, check it again")
-        raise _refuse(
-            f"{path or 'all files'!r} belongs to {version}, which is released; log another version, or withdraw its "
-            "aliases and revoke its statement first"
-        )
+        if version:
+            raise _refuse(
+                f"{path or 'all files'!r} belongs to {version}, which is released; log another version, or withdraw "
+                "its aliases and revoke its statement first"
+            )
 
     def log_artifact(self, local_file: str, artifact_path: str | None = None) -> None:
         """Write one file."""
@@ -233,10 +231,7 @@ def find_released(place: str, *, folder: bool) -> Held | None:
     from privgate.guard.store import watch_configured
 
     with watch_configured().held() as guard:
-        for held in _list_held(guard, place, folder=folder):
-            if _is_released(held, guard):
-                return held
-    return None
+        return next((held for held in _list_held(guard, place, folder=folder) if _is_released(held, guard)), None)
 
 
 def _is_released(held: Held, guard: "Guard") -> bool:
@@ -324,7 +319,7 @@ def _ask_server(client: Any, guard: "Guard", touching: Any) -> Iterator[Held]:
     from privgate.registry.client import list_pages
 
     # MLflow's client tries again for minutes where nobody answers
-    requests.get(f"{guard.registry_uri.rstrip('/')}/health", timeout=_SECONDS).raise_for_status()
+    requests.get(f"{guard.registry_uri.rstrip('/')}/health", timeout=5.0).raise_for_status()
     known = {f"models:/{name}{place}": target for name, place, target in released(client, guard) if target}
     tagged = {f"models:/{v.name}/{v.version}": v for v in list_pages(client.search_model_versions) if TAG in v.tags}
     for uri in {**known, **tagged}:
@@ -343,7 +338,6 @@ def _ask_server(client: Any, guard: "Guard", touching: Any) -> Iterator[Held]:
             yield Held(name, version, _ADDRESSES[key], targets, "" if held is None else str(held.tags[TAG]))
 
 
-_SECONDS = 5.0
 #: addresses of files of (version, time of its creation), which never change
 _ADDRESSES: dict[tuple[str, Any], str] = {}
 

@@ -37,8 +37,6 @@ class AuditLog:
 
     def record(self, event: str, **said: str) -> None:
         """Append one event of ``EVENTS``, on disk at return; ``StatementError``: what it is about must not happen."""
-        if event not in EVENTS:
-            raise ValueError(f"no event {event!r}")
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
             with os.fdopen(handle, "r+b") as log:

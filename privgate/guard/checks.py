@@ -58,8 +58,7 @@ def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str |
     claims = Claims.read(envelope.statement)
     # the signature is checked before anything it covers is believed, or repeated in a message
     trust.verify(envelope, claims.role("verdict"), model=claims.name, moments=(claims.signed, now))
-    _refuse(_about(claims, row, terms, target))
-    check_terms(claims, terms, now)
+    _refuse((*_about(claims, row, terms, target), *_still(claims, terms, now)))
     return claims
 
 
@@ -87,26 +86,24 @@ def _ahead(claims: Claims, now: datetime) -> tuple[tuple[bool, str], ...]:
 def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[tuple[bool, str], ...]:
     """Return whether the statement is about this row and target."""
     signed = f"models:/{claims.name}/{claims.version}"
-    asked = f"{row.name}@{target or '…'}"
-    itself = row.name == claims.name and row.version == claims.version
+    place = f"{row.name}@{target or '…'}"
+    itself = not is_copy(claims, row)
     odd = [(name, oddity(name)) for name in (row.name, claims.name)]
-    copied = row.source in {signed, claims.source} and not itself
+    here, there = f"for registry {claims.registry!r}", f"for workspace {claims.workspace!r}"
+    known = itself or row.source in {signed, claims.source}
     return (
-        (
-            claims.registry == terms.registry,
-            f"the statement is for registry {claims.registry!r}, not {terms.registry!r}",
-        ),
+        (claims.registry == terms.registry, f"the statement is {here}, not {terms.registry!r}"),
         (
             claims.workspace == row.workspace,
-            f"the statement is for workspace {claims.workspace!r}, not {row.workspace!r} (see MLFLOW_WORKSPACE)",
+            f"the statement is {there}, not {row.workspace!r} (see MLFLOW_WORKSPACE)",
         ),
-        (itself or copied, f"the statement is about {signed}, not about this version or a copy's source"),
+        (known, f"the statement is about {signed}, not about this version or a copy's source"),
         (not itself or row.created == claims.created, f"{signed} was deleted and created again since it was signed"),
         (not itself or row.source == claims.source, f"the source of {signed} is not the one that was signed"),
         (not itself or row.run_id == claims.run_id, f"the run of {signed} is not the one that was signed"),
         *((not problem, f"{name!r} can be neither checked nor released: {problem}") for name, problem in odd),
         (row.storage == claims.storage, "the version's files lie elsewhere than those that were checked"),
-        (claims.allows(row.name, target), f"the statement does not allow {asked}; sign it with --target {asked}"),
+        (claims.allows(row.name, target), f"the statement does not allow {place}; sign it with --target {place}"),
     )
 
 
@@ -119,10 +116,7 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
         "the verdict rests on a file that is not downloadable, and the guard's table does not say that of this model; "
         "add 'file: not downloadable' to its row, or check without it"
     )
-    known = (
-        terms.policy_digest,
-        *(e.digest for e in terms.earlier if e.counts(claims.policy_digest, claims.signed, now)),
-    )
+    earlier = any(e.counts(claims.policy_digest, claims.signed, now) for e in terms.earlier)
     alone = "the statement is advisory: checker and signer were one user; sign as another user, container or host"
     kind = f"the model was judged as {task}, and the guard's table says that it is {terms.task or 'to be judged'}"
     same = task == terms.task if NOT_APPLICABLE in (task, terms.task) else terms.task in {"", task}
@@ -131,7 +125,7 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
         (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
         *_ahead(claims, now),
         (claims.signed <= claims.expires, "the statement ends before it was signed; check the clocks"),
-        (claims.policy_digest in known, f"{reached}, {in_force}"),
+        (earlier or claims.policy_digest == terms.policy_digest, f"{reached}, {in_force}"),
         (same, kind),
         (terms.withheld or not claims.withheld, undeclared),
         (terms.accept_advisory or not claims.advisory, alone),
@@ -156,16 +150,12 @@ def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:
     return None
 
 
-def check_original(
-    claims: Claims, row: Row, original: tuple[Row, str] | None, trust: TrustStore, now: datetime
-) -> None:
+def check_original(claims: Claims, original: tuple[Row, str] | None, trust: TrustStore, now: datetime) -> None:
     """Refuse a copy of a version that was refused since it was signed, or of which nobody can tell.
 
     ``original`` is the row that the statement is about and the statement that it carries now; None where there is none.
     ``StatementError``: it was refused, or is gone.
     """
-    if not is_copy(claims, row):
-        return
     signed = f"models:/{claims.name}/{claims.version}"
     if original is None or (original[0].created, original[0].storage) != (claims.created, claims.storage):
         raise StatementError(

@@ -5,17 +5,18 @@ import os
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
+from pydantic_core import PydanticKnownError
 
 from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
 from privgate.errors import PolicyError, StatementError, UsageError
@@ -24,7 +25,7 @@ from privgate.guard.audit_log import AuditLog
 from privgate.guard.keys import TrustStore
 
 VARIABLE = "PRIVGATE_GUARD"
-#: names that may be released: as a database, a shell and an eye read them, they are one name each
+#: names that may be released: a database, a shell and an eye read one name each
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,255}")
 _PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 #: what patterns are tried on: letters of names, folded
@@ -60,33 +61,85 @@ _OneOrMany = Annotated[list[Text], BeforeValidator(lambda given: [given] if isin
 class _Written(BaseModel):
     """What an operator writes: nothing unknown, nothing of another type."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class _ReleaseRow(_Written):
+class NamedPolicy(NamedTuple):
+    """A policy by the name in its file, its digest, and the files that it rests on."""
+
+    name: str
+    digest: str
+    files: tuple[Path, ...] = ()
+
+
+def _resolve(name: object, info: ValidationInfo) -> NamedPolicy:
+    if not isinstance(name, str):
+        raise PydanticKnownError("string_type")
+    if not name:
+        raise PydanticKnownError("string_too_short", {"min_length": 1})
+    return NamedPolicy(*info.context(name))  # type: ignore[misc]  # given below: reads a policy once
+
+
+_Policy = Annotated[NamedPolicy, PlainValidator(_resolve)]
+
+
+class Row(_Written):
+    """A row in force: of which models (patterns) and targets (none is all that are protected)."""
+
     models: _OneOrMany = Field(min_length=1)
-    aliases: _OneOrMany = Field(default_factory=list)
+    aliases: _OneOrMany = []
+    #: what its models answer with, by the operator's word
     task: Literal["classification", "regression", "not applicable"]
-    policy: Text
+    policy: _Policy
+    #: the operator states whether anybody who may ask these models can get their files
     file: Literal["downloadable", "not downloadable"] = "downloadable"
 
+    @property
+    def demands(self) -> tuple[str, str, bool]:
+        """Digest, task, and whether the file is withheld."""
+        return self.policy.digest, self.task, self.file == "not downloadable"
 
-class _AcceptedRow(_Written):
+    def is_for(self, model: str, target: str | None) -> bool:
+        """Whether it is about a model and a target, both folded; None is any target."""
+        targets = [fold(alias) for alias in self.aliases]
+        return (target is None or not targets or target in targets) and _matches(model, _lower(self.models))
+
+    def refuse_other(self, other: Self) -> None:
+        """Raise ``PolicyError`` where another row is about a release of this one's and demands something else."""
+        apart = self.aliases and other.aliases and not {*map(fold, self.aliases)} & {*map(fold, other.aliases)}
+        if apart or self.demands == other.demands:
+            return
+        if any(intersect(p, q) for p in _lower(self.models) for q in _lower(other.models)):
+            raise PolicyError(
+                f"releases: the rows of {', '.join(self.models)!r} and {', '.join(other.models)!r} are about one model "
+                "and demand different things; tell their names or aliases apart"
+            )
+
+
+class Earlier(_Written):
+    """A policy by which some models were released, and which was changed since."""
+
     models: _OneOrMany = Field(min_length=1)
-    policy: Text
+    policy: _Policy
     signed_before: Annotated[date, Field(strict=False)]
     until: Annotated[date, Field(strict=False)]
 
+    def counts(self, digest: str, signed: datetime, now: datetime) -> bool:
+        """Whether a statement under this policy still counts."""
+        begin = datetime.combine(self.signed_before, time.min, UTC)
+        end = datetime.combine(self.until, time.max, UTC)
+        return digest == self.policy.digest and signed < begin and now <= end
+
 
 class _Protected(_Written):
-    aliases: list[Text] = Field(default_factory=list)
-    stages: list[Text] = Field(default_factory=list)
-    models: list[Text] = Field(default_factory=list)
-    except_: list[Text] = Field(default_factory=list, alias="except")
+    aliases: list[Text] = []
+    stages: list[Text] = []
+    models: list[Text] = []
+    except_: list[Text] = Field([], alias="except")
 
 
 class _File(_Written):
-    schema_: str = Field(alias="schema")  # first: what is wrong with it is said first
+    schema_: Literal["privgate/guard/v1", "privgate/guard/v2"] = Field(alias="schema")  # first, to be said first
     registry: Text
     trust: str
     protected: _Protected
@@ -98,67 +151,20 @@ class _File(_Written):
 
 
 class _Named(_File):
-    schema_: Literal["privgate/guard/v1"] = Field(alias="schema")
-    policy: str | dict[str, str]
+    policy: Annotated[
+        dict[str, _Policy], BeforeValidator(lambda given: {"*": given} if isinstance(given, str) else given)
+    ]
+    releases: ClassVar[list[Row]] = []
+    still_accepted: ClassVar[list[Earlier]] = []
 
 
 class _Tabled(_File):
-    schema_: Literal["privgate/guard/v2"] = Field(alias="schema")
-    releases: Annotated[list[_ReleaseRow], Field(min_length=1)]
-    still_accepted: list[_AcceptedRow] = Field(default_factory=list)
+    policy: ClassVar[dict[str, NamedPolicy]] = {}
+    releases: list[Row] = Field(min_length=1)
+    still_accepted: list[Earlier] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row in force: of which models (patterns) and targets (folded; none is all that are protected)."""
-
-    models: tuple[str, ...]
-    targets: tuple[str, ...]
-    #: what its models answer with, by the operator's word
-    task: str
-    policy: str
-    digest: str
-    #: the operator states that nobody who may ask these models can get their files
-    withheld: bool
-
-    @property
-    def asks(self) -> tuple[str, str, bool]:
-        """What it demands."""
-        return self.digest, self.task, self.withheld
-
-    def is_for(self, model: str, target: str | None) -> bool:
-        """Whether it is about a model and a target, both folded; None is any target."""
-        return (target is None or not self.targets or target in self.targets) and _matches(model, _lower(self.models))
-
-    def refuse_other(self, other: Self) -> None:
-        """Raise ``PolicyError`` where another row is about a release of this one's and demands something else."""
-        both = not self.targets or not other.targets or set(self.targets) & set(other.targets)
-        if (
-            both
-            and self.asks != other.asks
-            and any(intersect(p, q) for p in _lower(self.models) for q in _lower(other.models))
-        ):
-            raise PolicyError(
-                f"releases: the rows of {', '.join(self.models)!r} and {', '.join(other.models)!r} are about one model "
-                "and demand different things; tell their names or aliases apart"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """A policy by which some models were released, and which was changed since."""
-
-    models: tuple[str, ...]
-    policy: str
-    digest: str
-    signed_before: date
-    until: date
-
-    def counts(self, digest: str, signed: datetime, now: datetime) -> bool:
-        """Whether a statement under this policy still counts."""
-        begin = datetime.combine(self.signed_before, time.min, UTC)
-        end = datetime.combine(self.until, time.max, UTC)
-        return digest == self.digest and signed < begin and now <= end
+_FORMATS: Mapping[object, type[_File]] = {"privgate/guard/v1": _Named, "privgate/guard/v2": _Tabled}
 
 
 @dataclass(frozen=True)
@@ -192,18 +198,17 @@ class Guard:
     registry: str
     #: keys that count
     trust: TrustStore
-    #: folded target -> (name, digest): ``"*"`` is for every target that is not listed; empty where rows say it
-    policies: Mapping[str, tuple[str, str]]
-    #: protected ones, as they are written
-    aliases: frozenset[str]
-    #: protected ones, folded: MLflow knows four, by any case
-    stages: frozenset[str]
+    #: folded target -> policy: ``"*"`` is for every target that is not listed; empty where rows say it
+    policies: Mapping[str, NamedPolicy] = field(default_factory=dict)
+    #: protected ones, as they are written; stages folded, because MLflow knows four, by any case
+    aliases: frozenset[str] = frozenset()
+    stages: frozenset[str] = frozenset()
     #: patterns of registered models that only released versions may enter
-    models: tuple[str, ...]
-    #: whether a statement counts although checker and signer were one user, or although training code ran as the
-    #: checker; whether every promotion recomputes file digests in the call path
+    models: tuple[str, ...] = ()
+    #: as in `Terms`
     accept_advisory: bool = False
     accept_unboxed: bool = False
+    #: whether every promotion recomputes file digests in the call path
     check_files: bool = False
     #: where a server of artifacts alone asks which versions are released; empty for a server with a registry
     registry_uri: str = ""
@@ -222,43 +227,41 @@ class Guard:
         """Return the guard that a file describes; ``PolicyError``, ``StatementError``: it cannot be used."""
         try:
             given = strict_yaml.read(path)
-            tabled = isinstance(given, dict) and given.get("schema") == "privgate/guard/v2"
-            raw = (_Tabled if tabled else _Named).model_validate(given)
+            kind = _FORMATS.get(str(given.get("schema")), _File) if isinstance(given, dict) else _File
+            raw: Any = kind.model_validate(given, context=cache(partial(policy_named, folder=path.parent)))
         except ValidationError as exc:
             first = exc.errors()[0]
-            place = ".".join(str(p) for p in first["loc"])
-            raise PolicyError(f"{path}: {place}: {first['msg'].lower()}") from exc
+            raise PolicyError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from exc
         except OSError as exc:
             raise PolicyError(f"{path} cannot be read: {exc.strerror}") from exc
         except DocumentError as exc:
             raise PolicyError(exc.say_of_file(path)) from exc
-        protected, by_name = raw.protected, cache(partial(policy_named, folder=path.parent))
+        protected, rows, earlier = raw.protected, raw.releases, raw.still_accepted
         if not (protected.aliases or protected.stages or protected.models):
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")
-        rows, earlier, names = tuple[Row, ...](), tuple[Earlier, ...](), dict[str, str]()
-        if isinstance(raw, _Tabled):
-            rows = _read_rows(raw, by_name)
-            earlier = tuple(_read_earlier(accepted, by_name) for accepted in raw.still_accepted)
-            named = [*(row.policy for row in raw.releases), *(row.policy for row in raw.still_accepted)]
-            used = [by_name(name)[2] for name in named]
-        else:
-            names = raw.policy if isinstance(raw.policy, dict) else {"*": raw.policy}
-            used = [by_name(name)[2] for name in names.values()]
+        guarded = {fold(target) for target in (*protected.aliases, *protected.stages)}
+        for i, row in enumerate(rows):
+            if odd := [target for target in row.aliases if fold(target) not in guarded]:
+                raise PolicyError(f"releases: the row of {row.models[0]!r} names {odd[0]!r}, which is not protected")
+            for other in rows[:i]:
+                other.refuse_other(row)
+        for row in earlier:
+            if row.signed_before > min(row.until, statement.now().date()):
+                why = f"{row.policy.name!r} is for what is signed already; signed_before lies ahead"
+                raise PolicyError(f"still_accepted: {why}")
+        policies = (*raw.policy.values(), *(row.policy for row in (*rows, *earlier)))
+        same = {"registry", "accept_advisory", "accept_unboxed", "check_files", "registry_uri"}
         return cls(
-            registry=raw.registry,
+            **raw.model_dump(include=same),
             trust=TrustStore.load(path.parent / raw.trust),
-            policies={fold(target): by_name(name)[:2] for target, name in names.items()},
+            policies={fold(target): policy for target, policy in raw.policy.items()},
             aliases=frozenset(protected.aliases),
             stages=frozenset(fold(s) for s in protected.stages),
             models=tuple(protected.models),
-            accept_advisory=raw.accept_advisory,
-            accept_unboxed=raw.accept_unboxed,
-            check_files=raw.check_files,
-            registry_uri=raw.registry_uri,
             audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
-            rows=rows,
-            earlier=earlier,
-            files=(path, path.parent / raw.trust, *(file for files in used for file in files)),
+            rows=tuple(rows),
+            earlier=tuple(earlier),
+            files=(path, path.parent / raw.trust, *(file for policy in policies for file in policy.files)),
             excepted=tuple(protected.except_),
         )
 
@@ -293,23 +296,22 @@ class Guard:
         refuse_name(model)
         refuse_name(target or model)
         wanted = None if target is None else fold(target)
-        terms = Terms(self.registry, "", "", self.accept_advisory, accept_unboxed=self.accept_unboxed)
+        terms = partial(Terms, self.registry, accept_advisory=self.accept_advisory, accept_unboxed=self.accept_unboxed)
         if not self.rows:
             policy = self.policies.get(wanted or "*") or self.policies.get("*")
             if policy is None:
                 raise PolicyError(f"the guard names no policy for {target!r}; add it, or '*' for all others")
-            return replace(terms, policy=policy[0], policy_digest=policy[1])
+            return terms(policy[1], policy[0])
         rows = [row for row in self.rows if row.is_for(fold(model), wanted)]
         if not rows:
             where = f" as {target!r}" if target is not None else ""
             step = f"add a row to 'releases'{WITHOUT}"
             raise PolicyError(f"the guard's table names no policy for {model!r}{where}; {step}")
-        if len({row.asks for row in rows}) > 1:
+        if len({row.demands for row in rows}) > 1:
             raise PolicyError(f"the guard's table demands different things of {model!r} by target; name the target")
         earlier = tuple(e for e in self.earlier if _matches(fold(model), _lower(e.models)))
-        digest, task, withheld = rows[0].asks
-        terms = replace(terms, policy=rows[0].policy, policy_digest=digest, task=task)
-        return replace(terms, withheld=withheld, earlier=earlier)
+        digest, task, withheld = rows[0].demands
+        return terms(digest, rows[0].policy.name, task=task, withheld=withheld, earlier=earlier)
 
     def demands(self, target: str, model: str, digest: str) -> None:
         """Raise ``UsageError``, before anything is trained, where another policy releases a target of a model."""
@@ -319,33 +321,6 @@ class Guard:
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-#: gives name, digest and files of a policy
-_ByName = Callable[[str], tuple[str, str, tuple[Path, ...]]]
-
-
-def _read_rows(raw: _Tabled, by_name: _ByName) -> tuple[Row, ...]:
-    """Return the rows in force; ``PolicyError``: one names what is not protected, or two demand different things."""
-    guarded, rows = {fold(t) for t in (*raw.protected.aliases, *raw.protected.stages)}, list[Row]()
-    for given in raw.releases:
-        for target in given.aliases:
-            if fold(target) not in guarded:
-                raise PolicyError(f"releases: the row of {given.models[0]!r} names {target!r}, which is not protected")
-        name, digest, _ = by_name(given.policy)
-        targets, withheld = tuple(map(fold, given.aliases)), given.file == "not downloadable"
-        row = Row(tuple(given.models), targets, given.task, name, digest, withheld)
-        for other in rows:
-            other.refuse_other(row)
-        rows.append(row)
-    return tuple(rows)
-
-
-def _read_earlier(given: _AcceptedRow, by_name: _ByName) -> Earlier:
-    if given.signed_before > statement.now().date() or given.signed_before > given.until:
-        raise PolicyError(f"still_accepted: {given.policy!r} is for what is signed already; signed_before lies ahead")
-    digest = by_name(given.policy)[1]  # after its end it counts no more
-    return Earlier(tuple(given.models), given.policy, digest, given.signed_before, given.until)
 
 
 def _lower(patterns: Iterable[str]) -> list[str]:
@@ -374,10 +349,10 @@ def intersect(one: str, other: str) -> bool:
     return meet(0, 0)
 
 
-def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
-    """Return name, digest and files of a policy: shipped, of a file, or of a digest; ``PolicyError``: of none."""
+def policy_named(name: str, folder: Path) -> NamedPolicy:
+    """Return a policy: shipped, of a file, or of a digest; ``PolicyError``: of none."""
     if re.fullmatch("sha256:[0-9a-f]{64}", name):
-        return name[:19], name, ()
+        return NamedPolicy(name[:19], name)
     try:
         from privgate.policy import Policy
     except ImportError as exc:  # privgate-verify has none
@@ -387,7 +362,7 @@ def policy_named(name: str, folder: Path) -> tuple[str, str, tuple[Path, ...]]:
         ) from exc
     path = folder / name
     policy = Policy.load(path if os.path.isfile(path) else name)  # noqa: PTH113  no file has some names: no error here
-    return policy.name, policy.digest, policy.files
+    return NamedPolicy(policy.name, policy.digest, policy.files)
 
 
 #: the guard of the decision that is being made
@@ -408,15 +383,12 @@ class Watch:
         if (held := _ONE.get()) is not None and held[0] is self:
             return held[1]
         with self._lock:
-            if self._guard is None or self._stamps is None or _seen(self._guard.files) != self._stamps:
+            if self._guard is None or _seen(self._guard.files) != self._stamps:
                 self._guard = None
                 files = Guard.load(self.path).files
                 # read once more after looking at the files: what is kept is never older than its stamps
-                self._stamps = _seen(files)
-                fresh = Guard.load(self.path)
-                if fresh.files != files:
-                    self._stamps = None
-                self._guard = fresh
+                stamps, guard = _seen(files), Guard.load(self.path)
+                self._stamps, self._guard = stamps if guard.files == files else None, guard
             return self._guard
 
     @contextmanager
@@ -430,7 +402,7 @@ class Watch:
             _ONE.reset(before)
 
 
-def _seen(files: tuple[Path, ...]) -> Any:
+def _seen(files: tuple[Path, ...]) -> object:
     """Return what the files are and hold: by stamps alone, two writes in one tick of a file system's clock are one."""
     try:
         return [
@@ -438,4 +410,4 @@ def _seen(files: tuple[Path, ...]) -> Any:
             for f, s in ((f, f.stat()) for f in files)
         ]
     except (OSError, DocumentError):
-        return None  # reading it again says what is wrong
+        return object()  # equal to nothing: reading it again says what is wrong

@@ -2,17 +2,15 @@
 
 import os
 import secrets
-import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard import statement
@@ -27,13 +25,10 @@ _SOON = timedelta(days=14)
 _CLOCKS = timedelta(minutes=2)
 
 
-@dataclass(frozen=True)
-class DoctorAnswer:
-    """One question's answer."""
+class DoctorAnswer(NamedTuple):
+    """A sentence and a state of "fine", "look" and "wrong": something is released that should not be, or could be."""
 
-    #: one of {"fine", "look", "wrong"}: ``wrong`` means that something is released, or could be, that should not be
     state: str
-    #: one sentence
     text: str
 
 
@@ -83,33 +78,27 @@ def _clocks(address: str) -> Iterator[DoctorAnswer]:
         return
     try:
         with urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10) as answer:  # noqa: S310  http(s) only
-            stated = answer.headers.get("Date", "")
-    except (urllib.error.URLError, OSError) as exc:
-        yield _LOOK(f"the server's clock could not be read: {exc}")
-        return
-    try:
-        there = parsedate_to_datetime(stated)
+            there = parsedate_to_datetime(answer.headers.get("Date", ""))
         apart = abs(there.replace(tzinfo=there.tzinfo or UTC) - statement.now())
+    except OSError as exc:
+        yield _LOOK(f"the server's clock could not be read: {exc}")
     except (ValueError, OverflowError):
         yield _LOOK("the server does not tell its time")
-        return
-    away = f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
-    yield _WRONG(away) if apart > _CLOCKS else _FINE("the clocks agree")
+    else:
+        away = f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
+        yield _WRONG(away) if apart > _CLOCKS else _FINE("the clocks agree")
 
 
 def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
     now = statement.now()
-    for key in guard.trust.keys:
-        if key.revoked:
-            continue
-        end = statement.when(key.not_after)
+    for key in (k for k in guard.trust.keys if not k.revoked):
+        end, called = statement.when(key.not_after), f"key {key.key_id[:12]}"
         if end < now:
-            state, text = "look", "counts no longer; remove it or rotate it"
+            yield _LOOK(f"{called} counts no longer; remove it or rotate it")
         elif end < now + _SOON:
-            state, text = "look", f"counts only until {key.not_after}; run privgate guard keys rotate"
+            yield _LOOK(f"{called} counts only until {key.not_after}; run privgate guard keys rotate")
         else:
-            state, text = "fine", f"counts until {key.not_after}"
-        yield DoctorAnswer(state, f"key {key.key_id[:12]} {text}")
+            yield _FINE(f"{called} counts until {key.not_after}")
     if all(k.refusal("verdict", (k.scope or ("",))[0], now) for k in guard.trust.keys):
         yield _WRONG("no key may sign verdicts now; nothing can be released")
 
@@ -143,8 +132,8 @@ def released(client: Any, guard: Guard) -> Iterator[tuple[str, str, str]]:
     listed = {held.name for held in versions}
     for model in (m for m in models if m.name not in listed):  # MLflow hides all of who calls itself a prompt
         newest = max((int(latest.version) for latest in model.latest_versions), default=0)
-        asked = (_ask(client, "get_model_version", model.name, str(n)) for n in range(1, newest + 1))
-        versions += [held for held in asked if held is not None]
+        answers = (_ask(client, "get_model_version", model.name, str(n)) for n in range(1, newest + 1))
+        versions += [held for held in answers if held is not None]
     for held in versions:
         # what does not answer may hold any stage
         if fold(held.current_stage or "") in guard.stages or (isinstance(held, SimpleNamespace) and guard.stages):
@@ -224,8 +213,7 @@ def _probe_files(address: str, place: str) -> DoctorAnswer:
 
     path = urllib.parse.quote(f"{urllib.parse.urlsplit(place).path.strip('/')}/privgate-probe-{secrets.token_hex(8)}")
     try:
-        url = f"{address.rstrip('/')}/api/2.0/mlflow-artifacts/artifacts/{path}"
-        answer = session().delete(url, timeout=30)
+        answer = session().delete(f"{address.rstrip('/')}/api/2.0/mlflow-artifacts/artifacts/{path}", timeout=30)
     except requests.RequestException as exc:
         raise RegistryError(f"the server's artifacts do not answer ({type(exc).__name__})") from exc
     if answer.status_code == 403 and "which is released" in answer.text:
@@ -271,8 +259,8 @@ def _names(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
 
 
 def _boxes() -> Iterator[DoctorAnswer]:
-    how = f"without a box: {why}" if (why := isolation.missing()) else "in a box"
-    yield DoctorAnswer("look" if why else "fine", f"a check on this machine runs training code {how}")
+    what, why = "a check on this machine runs training code", isolation.missing()
+    yield _LOOK(f"{what} without a box: {why}") if why else _FINE(f"{what} in a box")
 
 
 def _webhooks(client: Any) -> Iterator[DoctorAnswer]:

@@ -59,16 +59,14 @@ class Key:
     note: str = ""
 
     def __post_init__(self) -> None:
-        _ = self.verifier  # which says what is wrong with it
+        called = f"key {self.key_id[:12]}"  # making the id says what is wrong with the bytes
         if unknown := set(self.roles) - set(KNOWN):
             raise StatementError(f"a trusted key has unknown roles {sorted(unknown)}; known are {', '.join(KNOWN)}")
-        if pattern := next((m for m in self.models if is_pattern(m)), None):
-            raise StatementError(
-                f"key {self.key_id[:12]} lists {pattern!r} among its models, which are exact names; "
-                "write patterns as model_patterns"
-            )
+        if patterns := [m for m in self.models if is_pattern(m)]:
+            why = f"lists {patterns[0]!r} among its models, which are exact names"
+            raise StatementError(f"{called} {why}; write patterns as model_patterns")
         if statement.when(self.not_before) > statement.when(self.not_after):
-            raise StatementError(f"the window of key {self.key_id[:12]} ends before it begins")
+            raise StatementError(f"the window of {called} ends before it begins")
 
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> Self:
@@ -103,16 +101,18 @@ class Key:
 
     def refusal(self, role: str, model: str, *moments: datetime) -> str:
         """Return why this key does not count for a role and a model at these times; empty if it does."""
-        if self.revoked:
-            return f"key {self.key_id[:12]} was revoked on {self.revoked}"
-        if role not in self.roles:
-            return f"key {self.key_id[:12]} may not sign a {role}"
-        if model not in self.models and not any(fnmatchcase(model, pattern) for pattern in self.model_patterns):
-            return f"key {self.key_id[:12]} may not sign for model {model!r}"
         begin, end = statement.when(self.not_before), statement.when(self.not_after)
-        if not all(begin <= moment <= end for moment in moments):
-            return f"key {self.key_id[:12]} counts from {self.not_before} to {self.not_after} only"
-        return ""
+        if self.revoked:
+            why = f"was revoked on {self.revoked}"
+        elif role not in self.roles:
+            why = f"may not sign a {role}"
+        elif model not in self.models and not any(fnmatchcase(model, pattern) for pattern in self.model_patterns):
+            why = f"may not sign for model {model!r}"
+        elif not all(begin <= moment <= end for moment in moments):
+            why = f"counts from {self.not_before} to {self.not_after} only"
+        else:
+            return ""
+        return f"key {self.key_id[:12]} {why}"
 
 
 @dataclass(frozen=True)
@@ -174,12 +174,12 @@ class TrustStore:
 
     def save(self, path: Path) -> None:
         """Write the store; a reader sees the old file or the new one, never half of it."""
-        entries = [{"id": k.key_id, **asdict(k)} for k in self.keys]
+        keys = [{"id": k.key_id, **asdict(k)} for k in self.keys]
+        revoked = [{k: v for k, v in asdict(r).items() if v or k != "subject"} for r in self.revoked]
+        content = {"schema": _SCHEMA_REVOKED, "keys": keys, "revoked": revoked}
         draft = path.with_name(f".{path.name}.{os.getpid()}")
-        content: dict[str, Any] = {"schema": _SCHEMA_REVOKED if self.revoked else SCHEMA, "keys": entries}
-        if self.revoked:
-            content["revoked"] = [{k: v for k, v in asdict(r).items() if v or k != "subject"} for r in self.revoked]
-        draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        text = json.dumps(content if revoked else {"schema": SCHEMA, "keys": keys}, indent=1)
+        draft.write_text(f"{text}\n", encoding="utf-8")
         draft.replace(path)
 
     def key(self, wanted: str) -> Key:
@@ -224,8 +224,7 @@ class TrustStore:
             if taken.statement == payload or taken.covers(envelope, role):
                 because = f": {taken.note}" if taken.note else ""
                 raise StatementError(f"the {role} statement was revoked on {taken.at}{because}")
-        times = tuple(moments)
-        why = "it is signed by no trusted key"
+        times, why = tuple(moments), "it is signed by no trusted key"
         for named, signature in envelope.signatures:
             for key in (k for k in self.keys if k.key_id == named):
                 try:
@@ -311,7 +310,6 @@ def signer_from(
     key_file: Path | None = None,
     command: str | None = None,
     key_id: str | None = None,
-    environment: Mapping[str, str] | None = None,
     trust: TrustStore | None = None,
 ) -> AnySigner:
     """Return the signer of a file, a command or the environment; ``UsageError``: there is none, or others read it.
@@ -326,28 +324,26 @@ def signer_from(
         except Exception as exc:
             raise UsageError(f"signing key {str(key_file)!r} cannot be used: {exc}") from exc
     if key_file is not None:
-        return signer_from_pem(private_bytes(key_file))
+        return signer_from_pem(private_bytes(key_file, "signing key"))
     if command is not None:
         if not key_id:
             raise UsageError(
                 "a signer command needs the id of its key: --key-id, as privgate guard keys show prints it"
             )
         return CommandSigner(command, key_id)
-    held = (os.environ if environment is None else environment).get(KEY_VARIABLE)
-    if not held:
+    if not (held := os.environ.get(KEY_VARIABLE)):
         raise UsageError(f"no signing key: give --key FILE or --signer-command, or set {KEY_VARIABLE}")
     return signer_from_pem(held.encode())
 
 
-def private_bytes(path: Path) -> bytes:
+def private_bytes(path: Path, what: str) -> bytes:
     """Return what a file holds that only its owner may read; raise ``UsageError`` where others may."""
     try:
-        mode = path.stat().st_mode
-        content = path.read_bytes()
+        mode, content = path.stat().st_mode, path.read_bytes()
     except OSError as exc:
-        raise UsageError(f"signing key {path} cannot be read: {exc.strerror}") from exc
+        raise UsageError(f"{what} {path} cannot be read: {exc.strerror}") from exc
     if mode & 0o077:
-        raise UsageError(f"signing key {path} can be read by others; run chmod 600 on it")
+        raise UsageError(f"{what} {path} can be read by others; run chmod 600 on it")
     return content
 
 

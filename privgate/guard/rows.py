@@ -20,7 +20,7 @@ from privgate.registry.files import all_files
 
 TAG = "privgate.statement"
 
-_TRIES = 3  # in a race with other writers
+TRIES = 3  # in a race with other writers
 
 
 class GuardedRows:
@@ -32,19 +32,19 @@ class GuardedRows:
         """Return protected alias -> version, as a reader who asks for each is answered by this registry."""
         from mlflow.exceptions import MlflowException
 
-        found = {}
+        holders = {}
         for alias in sorted(self.privgate_watch.guard().aliases.difference(but)):
             if session is not None:
                 held = self._get_registered_model_alias(session, name, alias)  # type: ignore[attr-defined]  # mixin
                 if held is not None:
-                    found[alias] = str(held.version)
+                    holders[alias] = str(held.version)
                 continue
             try:
-                found[alias] = str(super().get_model_version_by_alias(name, alias).version)  # type: ignore[misc]  # mixin
+                holders[alias] = str(super().get_model_version_by_alias(name, alias).version)  # type: ignore[misc]  # mixin
             except MlflowException as exc:
                 if exc.get_http_status_code() >= 500:
                     raise
-        return found
+        return holders
 
     def _privgate_row(self, name: str, version: str) -> tuple[Row, Mapping[str, str]]:
         """Return a row and its tags; public methods of an SQL store read all else too, three times as long."""
@@ -87,23 +87,25 @@ class GuardedRows:
             return []
         held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
         holders = self._privgate_holders(name, session).items()
-        found: list[str | None] = [alias for alias, holder in holders if holder == str(held.version)]
-        if fold(held.current_stage or "") in guard.stages:
-            found.append(str(held.current_stage))
-        return [*found, None] if guard.protects_model(name) else found
+        stage = str(held.current_stage or "")
+        return [
+            *(alias for alias, holder in holders if holder == str(held.version)),
+            *([stage] if fold(stage) in guard.stages else []),
+            *([None] if guard.protects_model(name) else []),
+        ]
 
     def _privgate_may_replace(self, name: str, version: str, text: str, claims: statement.Claims, session: Any) -> None:
         """Check that a statement may take the place of the one that a released version rests on."""
         row, tags = self._privgate_row(name, version)
         targets = self._privgate_released_as(name, row.version, session)
-        present = self._privgate_counting(row, tags.get(TAG, ""))
-        itself = claims.is_about(row)
-        if present is not None and (itself or not present.passed) and claims.signed < present.signed:
-            raise StatementError("the version carries a statement that was signed later")
-        if present is not None and claims.passed and not present.passed and claims.signed == present.signed:
-            raise StatementError("the version was refused in the second in which this was signed")
-        if present is not None and claims.passed and not present.passed and claims.decided <= present.decided:
-            raise StatementError("no later check than the one that refused the version is signed here; check again")
+        present, itself = self._privgate_counting(row, tags.get(TAG, "")), claims.is_about(row)
+        if present is not None:
+            if (itself or not present.passed) and claims.signed < present.signed:
+                raise StatementError("the version carries a statement that was signed later")
+            if claims.passed and not present.passed and claims.signed == present.signed:
+                raise StatementError("the version was refused in the second in which this was signed")
+            if claims.passed and not present.passed and claims.decided <= present.decided:
+                raise StatementError("no later check than the one that refused the version is signed here; check again")
         if targets and claims.signed < _signed(tags.get(TAG, "")):
             raise StatementError("the version is released on a statement that was signed later")
         if not claims.passed and itself:
@@ -114,14 +116,13 @@ class GuardedRows:
     def _privgate_counting(self, row: Row, text: str) -> statement.Claims | None:
         """Return what a statement says that is about this very row, or refuses its files; None for any other."""
         claims = counting(text, self.privgate_watch.guard().trust, statement.now())
-        if claims is None or claims.is_about(row) or (not claims.passed and claims.storage == row.storage):
-            return claims
-        return None
+        other = claims is not None and not claims.is_about(row) and (claims.passed or claims.storage != row.storage)
+        return None if other else claims
 
     def _privgate_unchanged(self, before: Row, withdraw: Callable[[], object]) -> None:
         """Look again after the write, and withdraw it unless the row is certainly the one that was checked."""
         now: Row | None = None
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             try:
                 now = self._privgate_row(before.name, before.version)[0]
             except Exception as exc:  # noqa: BLE001  whatever it is, an unverified row must not stay released
@@ -142,17 +143,17 @@ class GuardedRows:
             raise StatementError(f"there is no statement{WITHOUT}")
         claims = check(text, guard.trust, row, terms, target=target, now=statement.now())
         if is_copy(claims, row):
-            original = self._privgate_if_there(claims.name, claims.version)
-            check_original(claims, row, original, guard.trust, statement.now())
+            original = self._privgate_original(claims)
+            check_original(claims, original, guard.trust, statement.now())
         if guard.check_files and files:
             _compare_files(row, claims)
 
-    def _privgate_if_there(self, name: str, version: str) -> tuple[Row, str] | None:
-        """Return a row and the statement that it carries; None where there is no such row."""
+    def _privgate_original(self, claims: statement.Claims) -> tuple[Row, str] | None:
+        """Return the row that was signed and the statement that it carries; None where there is no such row."""
         from mlflow.exceptions import MlflowException
 
         try:
-            row, tags = self._privgate_row(name, version)
+            row, tags = self._privgate_row(claims.name, claims.version)
         except MlflowException as exc:
             if exc.get_http_status_code() >= 500:
                 raise
@@ -220,11 +221,10 @@ class Copies(GuardedRows):
         """Refuse to take away what a released copy rests on; all versions of a model if none is named."""
         for copy, tags in self._privgate_same_files(session, name, version):
             claims = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
-            if claims is None or claims.name != name or claims.version != (version or claims.version):
+            if claims is None or (claims.name, claims.version) != (name, version or claims.version):
                 continue
-            if not claims.workspace == copy.workspace == self._privgate_workspace():
-                continue
-            if self._privgate_released_as(copy.name, copy.version, session):
+            here = claims.workspace == copy.workspace == self._privgate_workspace()
+            if here and self._privgate_released_as(copy.name, copy.version, session):
                 raise StatementError(
                     f"models:/{copy.name}/{copy.version} is released on the statement of models:/{name}/"
                     f"{claims.version}, whose refusal would be lost; withdraw or sign that first"
@@ -257,5 +257,5 @@ class Copies(GuardedRows):
         others = set(session.query(SqlModelVersion).filter(present, storage.in_(places))) - mine if places else ()
         for kept in others:
             with in_workspace(str(getattr(kept, "workspace", ""))):
-                found = self._privgate_row(kept.name, str(kept.version))
-            yield found
+                copy = self._privgate_row(kept.name, str(kept.version))
+            yield copy

@@ -73,7 +73,7 @@ def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) 
 def read_document(content: bytes) -> dict[str, Any]:
     """Return the report to sign; ``StatementError``: it cannot be read, is of another version, or only observed."""
     try:
-        document = strict_json.loads(content, LARGE)
+        document = dict(strict_json.loads(content, LARGE))
         observed, schema = document["observed"], document["schema"]
     except strict_json.GARBLED as exc:
         raise StatementError(f"report.json cannot be read: {strict_json.why(exc)}") from exc
@@ -81,7 +81,7 @@ def read_document(content: bytes) -> dict[str, Any]:
         raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v2")
     if observed is not False:
         raise StatementError("the run only observed; nothing is signed as approved")
-    return dict(document)
+    return document
 
 
 @strict_json.reading("the report cannot be judged again", StatementError)
@@ -115,13 +115,9 @@ def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evid
 
 def _doubted(said: Mapping[str, str], groups: Mapping[str, str], findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings; of rules that ask one question, those are open that the report counts for less."""
-    less = {str(Outcome.NOT_NEEDED), str(Outcome.INCONCLUSIVE)}
-    return [
-        replace(f, outcome=Outcome.INCONCLUSIVE)
-        if f.rule in groups and f.outcome.releases and said.get(f.rule) in less
-        else f
-        for f in findings
-    ]
+    less = {rule for rule, outcome in said.items() if outcome in {Outcome.NOT_NEEDED, Outcome.INCONCLUSIVE}}
+    doubted = [f.rule in less and f.rule in groups and f.outcome.releases for f in findings]
+    return [replace(f, outcome=Outcome.INCONCLUSIVE) if d else f for f, d in zip(findings, doubted, strict=True)]
 
 
 @strict_json.reading("the report cannot be judged again", StatementError)
@@ -137,13 +133,8 @@ def expires(document: dict[str, Any], judged: Judged, policy: Policy, decided: d
 def levels(policy: Policy, findings: Sequence[Finding]) -> tuple[str, ...]:
     """Return what is met without a waiver or a warning."""
     met = [f.rule for f in findings if f.outcome is Outcome.PASSED and not f.rule.startswith("precondition:")]
-    return tuple(
-        "PRIVGATE_" + re.sub(r"[^A-Z0-9]+", "_", text.upper())
-        for text in (f"policy {policy.name}", *(f"rule {r}" for r in met))
-    )
-
-
-VERDICT_FILE = "verdict.dsse.json"
+    words = (f"policy {policy.name}", *(f"rule {rule}" for rule in met))
+    return tuple("PRIVGATE_" + re.sub(r"[^A-Z0-9]+", "_", text.upper()) for text in words)
 
 
 @dataclass(frozen=True)
@@ -157,7 +148,7 @@ class Signed:
 
     def write(self, folder: Path) -> None:
         """Write the envelopes."""
-        for name, envelope in ((EVIDENCE_FILE, self.evidence), (VERDICT_FILE, self.verdict)):
+        for name, envelope in ((EVIDENCE_FILE, self.evidence), ("verdict.dsse.json", self.verdict)):
             (folder / name).unlink(missing_ok=True)  # a link would lead to somebody else's file
             (folder / name).write_text(envelope.text(), encoding="utf-8")
 
@@ -171,7 +162,7 @@ def sign(
     targets: Sequence[tuple[str, str]] = (),
     tracking_uri: str | None = None,
     checked_elsewhere: bool = False,
-    asked: SigningRequest | None = None,
+    request: SigningRequest | None = None,
     guard: Guard | None = None,
 ) -> Signed:
     """Return signed statements about the report in ``out_dir``, the folder that ``check`` wrote.
@@ -179,7 +170,7 @@ def sign(
     The report must have been judged by ``policy``, the signer's own copy; ``registry`` is the configured id.
     ``targets`` are (model, alias or stage) where the version may be released; ``production`` of its own model if empty.
     ``checked_elsewhere`` is the operator's word that another container or host ran the check, although its files belong
-    to this user. ``asked`` is what whoever started the check wants signed; anything that is checked by hand if absent.
+    to this user. ``request`` is what whoever started the check wants signed; anything checked by hand if absent.
     ``guard`` is the one that will read it, where it is known: nothing is approved for a target that it would refuse.
 
     ``StatementError``: the report cannot be signed: observed only, another policy, not what its own numbers give.
@@ -192,10 +183,9 @@ def sign(
         raise StatementError(f"{path} cannot be read: {exc.strerror}; run privgate check first") from exc
     except DocumentError as exc:
         raise StatementError(exc.say_of_file(path)) from exc
-    advisory = owner == os.geteuid() and not checked_elsewhere
+    advisory, client = owner == os.geteuid() and not checked_elsewhere, connect(tracking_uri)
     words = {"registry": registry, "targets": tuple(targets), "advisory": advisory}
-    asked = asked or SigningRequest()
-    return _sign(content, signer, connect(tracking_uri), policy, asked=asked, words=words, guard=guard)
+    return _sign(content, signer, client, policy, request=request or SigningRequest(), words=words, guard=guard)
 
 
 def renew(uri: str, signer: AnySigner, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
@@ -215,14 +205,14 @@ def renew(uri: str, signer: AnySigner, *, policy: Policy, guard: Guard, tracking
             f"{before.expires.date()}: then check the version, or register it under a name that no guard protects"
         )
     content, evidence = stored_evidence(client, target.model_id, before.evidence)
-    moments = (statement.now(),)
-    guard.trust.verify(evidence, "evidence", model=before.name, moments=moments)
-    guard.trust.verify(Envelope.parse(text), "verdict", model=before.name, moments=(before.signed, *moments))
+    now = statement.now()
+    guard.trust.verify(evidence, "evidence", model=before.name, moments=(now,))
+    guard.trust.verify(Envelope.parse(text), "verdict", model=before.name, moments=(before.signed, now))
     if statement.payload_digest(content) != before.report:
         raise StatementError(f"the stored report of {uri} is not the one that was signed; check again")
     words = {"registry": guard.registry, "targets": before.targets, "advisory": before.advisory}
-    asked = SigningRequest(unboxed=guard.accept_unboxed)
-    return _sign(content, signer, client, policy, asked=asked, words=words, guard=guard)
+    request = SigningRequest(unboxed=guard.accept_unboxed)
+    return _sign(content, signer, client, policy, request=request, words=words, guard=guard)
 
 
 def _sign(
@@ -231,7 +221,7 @@ def _sign(
     client: Any,
     policy: Policy,
     *,
-    asked: SigningRequest,
+    request: SigningRequest,
     words: Mapping[str, Any],
     guard: Guard | None,
 ) -> Signed:
@@ -239,24 +229,22 @@ def _sign(
     document = read_document(content)
     judged, evidence_given = judged_again(document, policy)
     outcome = Outcome(document["outcome"])  # which was just compared with the findings
-    asked.refuse_others(evidence_given, releases=outcome.releases)
+    request.refuse_others(evidence_given, releases=outcome.releases)
     subject = document["subject"]
     name, version = str(subject["name"]), str(subject["version"])
     if not version:
         raise StatementError("the report is about no registered version; register the model and check that")
-    present = named(client, f"models:/{name}/{version}")
-    row, _ = row_and_statement(client, name, version)
+    uri = f"models:/{name}/{version}"
+    present, (row, _) = named(client, uri), row_and_statement(client, name, version)
     if row.storage != present.storage:
-        raise DigestMismatchError(f"models:/{name}/{version} was replaced while it was being signed; check again")
+        raise DigestMismatchError(f"{uri} was replaced while it was being signed; check again")
     with stored_files(client, row.storage) as stored:
         table = stored.digests(((name, version),))
         files = digest.of_manifest(table)
         if files != subject["digests"].get("files"):
-            raise DigestMismatchError(
-                f"the files of models:/{name}/{version} are not those that were checked; check again"
-            )
-        own = recomputed(client, f"models:/{name}/{version}", stored, table, tracking_uri=client.tracking_uri)
-    compare(subject["digests"], own, f"models:/{name}/{version}")
+            raise DigestMismatchError(f"the files of {uri} are not those that were checked; check again")
+        own = recomputed(client, uri, stored, table, tracking_uri=client.tracking_uri)
+    compare(subject["digests"], own, uri)
     targets = words["targets"] or ((name, "production"),)
     for model, target in targets:
         refuse_name(model)
@@ -294,7 +282,7 @@ def _sign(
         withheld=bool(evidence_given.subject.get("file")),
         workspace=row.workspace,
     )
-    refuse_unread(claims, policy, guard, unboxed=asked.unboxed)
+    refuse_unread(claims, policy, guard, unboxed=request.unboxed)
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = replace(claims, evidence=statement.payload_digest(evidence.payload))
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
@@ -314,8 +302,7 @@ def refuse_unread(claims: Claims, policy: Policy, guard: Guard | None, *, unboxe
 
 def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None:
     """Put the verdict into the version's tag, and report and evidence beside the model's run."""
-    client = connect(tracking_uri)
-    claims = signed.claims
+    client, claims = connect(tracking_uri), signed.claims
     uri = f"models:/{claims.name}/{claims.version}"
     # a folder of its own: the next check replaces its policy's report, and must not touch what a release rests on
     place = f"{reports.folder_of(claims.model_id, claims.policy)}/signed/{claims.report.removeprefix('sha256:')[:16]}"

@@ -5,14 +5,14 @@ v1 of our own type, named in the summary's ``inputAttestations`` by digest. Noth
 """
 
 import base64
-import binascii
 import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -45,12 +45,6 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 
 
-def pae(payload_type: str, body: bytes) -> bytes:
-    """Return the bytes that a DSSE signature is over: type and body with their lengths."""
-    kind = payload_type.encode()
-    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(body), body)
-
-
 @dataclass(frozen=True)
 class Envelope:
     """A signed payload."""
@@ -64,8 +58,9 @@ class Envelope:
 
     @property
     def signed(self) -> bytes:
-        """The bytes under the signatures."""
-        return pae(self.payload_type, self.payload)
+        """The bytes that DSSE signs: type and payload with their lengths."""
+        kind = self.payload_type.encode()
+        return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(self.payload), self.payload)
 
     @property
     def statement(self) -> dict[str, Any]:
@@ -89,20 +84,14 @@ class Envelope:
         """Return the envelope that ``text`` writes; ``StatementError``: it is none, or holds no signature."""
         try:
             raw = strict_json.loads(text)
-            signatures = tuple((str(s["keyid"]), _bytes(s["sig"])) for s in raw["signatures"])
-            envelope = cls(_bytes(raw["payload"]), signatures, str(raw["payloadType"]))
+            read = partial(base64.b64decode, validate=True)
+            signatures = tuple((str(s["keyid"]), read(s["sig"])) for s in raw["signatures"])
+            envelope = cls(read(raw["payload"]), signatures, str(raw["payloadType"]))
         except strict_json.GARBLED as exc:
             raise StatementError(f"the statement is no DSSE envelope ({type(exc).__name__})") from exc
         if not signatures:
             raise StatementError("the statement carries no signature")
         return envelope
-
-
-def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as exc:
-        raise ValueError("not base64") from exc
 
 
 def payload(statement: Mapping[str, Any]) -> bytes:
@@ -133,12 +122,32 @@ def workspace() -> str:
     return str(active or DEFAULT_WORKSPACE)
 
 
-#: claim -> what a verdict's own part calls it, of claims that are texts
-_TEXTS: dict[str, Any] = {
-    **{name: name for name in ("registry", "version", "source", "storage", "policy", "outcome", "isolation")},
-    "name": "model",
-    "model_id": "modelId",
-    "run_id": "runId",
+def _digest(digest: str) -> dict[str, str]:
+    kind, _, value = digest.partition(":")
+    if kind != "sha256" or len(value) != 64:
+        raise StatementError(f"{digest!r} is no sha256 digest")
+    return {"sha256": value}
+
+
+def _text(digest: Mapping[str, str]) -> str:
+    return "sha256:" + _digest("sha256:" + str(digest["sha256"]))["sha256"]
+
+
+#: claim -> what a verdict's own part calls it, how it is written, and how it is read
+_OWN: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **{n: (n, str, str) for n in ("registry", "version", "source", "storage", "policy", "outcome", "isolation")},
+    **{n: (key, str, str) for n, key in (("name", "model"), ("model_id", "modelId"), ("run_id", "runId"))},
+    **{n: (n, int, int) for n in ("created", "versions")},
+    **{n: (n, stamp, when) for n in ("decided", "expires")},
+    "digests": ("digests", dict, lambda given: {str(k): str(v) for k, v in given.items()}),
+    "report": ("report", _digest, _text),
+    "targets": (
+        "targets",
+        lambda pairs: [{"model": model, "to": to} for model, to in pairs],
+        lambda given: tuple((str(t["model"]), str(t["to"])) for t in given),
+    ),
+    "advisory": ("advisory", bool, lambda given: given is not False),
+    "recomputed": ("recomputed", list, lambda given: tuple(map(str, given))),
 }
 
 
@@ -225,16 +234,7 @@ class Claims:
                 "verificationResult": "PASSED" if self.passed else "FAILED",
                 "verifiedLevels": list(self.levels) if self.passed else ["FAILED"],
                 EXTENSION: {
-                    **{key: getattr(self, name) for name, key in _TEXTS.items()},
-                    "created": self.created,
-                    "versions": self.versions,
-                    "digests": dict(self.digests),
-                    "report": _digest(self.report),
-                    "decided": stamp(self.decided),
-                    "expires": stamp(self.expires),
-                    "targets": [{"model": m, "to": t} for m, t in self.targets],
-                    "advisory": self.advisory,
-                    "recomputed": list(self.recomputed),
+                    **{key: write(getattr(self, name)) for name, (key, write, _) in _OWN.items()},
                     **({"task": self.task} if self.task else {}),
                     **({"file": "not downloadable"} if self.withheld else {}),
                     **({"workspace": self.workspace} if self.workspace != DEFAULT_WORKSPACE else {}),
@@ -277,22 +277,13 @@ class Claims:
             (subject,) = statement["subject"]
             (evidence,) = predicate["inputAttestations"]
             claims = cls(
-                **{name: str(own[key]) for name, key in _TEXTS.items()},
-                created=int(own["created"]),
+                **{name: read(own[key]) for name, (key, _, read) in _OWN.items()},
                 files=_text(subject["digest"]),
-                versions=int(own["versions"]),
-                digests={str(k): str(v) for k, v in own["digests"].items()},
                 policy_digest=_text(predicate["policy"]["digest"]),
-                report=_text(own["report"]),
                 evidence=_text(evidence["digest"]),
                 passed=predicate["verificationResult"] == "PASSED",
-                decided=when(own["decided"]),
                 signed=when(predicate["timeVerified"]),
-                expires=when(own["expires"]),
-                targets=tuple((str(t["model"]), str(t["to"])) for t in own["targets"]),
                 levels=tuple(str(v) for v in predicate["verifiedLevels"]),
-                advisory=own["advisory"] is not False,
-                recomputed=tuple(str(name) for name in own["recomputed"]),
                 task=str(own.get("task", "")),
                 withheld="file" in own,
                 workspace=str(own.get("workspace", DEFAULT_WORKSPACE)),
@@ -307,14 +298,3 @@ class Claims:
 def resource(registry: str, name: str, version: str) -> str:
     """Return the URI of a model version in a registry."""
     return f"mlflow-registry://{quote(registry, safe='')}/models/{quote(name, safe='')}/{version}"
-
-
-def _digest(digest: str) -> dict[str, str]:
-    kind, _, value = digest.partition(":")
-    if kind != "sha256" or len(value) != 64:
-        raise StatementError(f"{digest!r} is no sha256 digest")
-    return {"sha256": value}
-
-
-def _text(digest: Mapping[str, str]) -> str:
-    return "sha256:" + _digest("sha256:" + str(digest["sha256"]))["sha256"]

@@ -215,8 +215,8 @@ def _open(inner: str, tracking_uri: str | None) -> Any:
 @functools.cache
 def _guard_class(inner: type) -> type:
     kind = type(f"Guarded{inner.__name__}", (RecordedWrites, GuardedWrites, inner), {})
-    for name in _KNOWN_WRITES & {*dir(kind)}:
-        setattr(kind, name, _sized(getattr(kind, name)))
+    for name in _KNOWN_WRITES & {*dir(inner)}:
+        setattr(kind, name, _sized(getattr(kind, name), tuple(inspect.signature(getattr(inner, name)).parameters)))
     return kind
 
 
@@ -225,9 +225,8 @@ _MOST = {"name": 256, "new_name": 256, "alias": 256, "version": 256, "stage": 25
 _MOST_TEXT = 1 << 20
 
 
-def _sized(write: Callable[..., Any]) -> Callable[..., Any]:
+def _sized(write: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
     """Return a write that refuses what is too long first, before any other work and outside any transaction."""
-    names = tuple(inspect.signature(write).parameters)
 
     @functools.wraps(write)
     def sized(*args: Any, **kwargs: Any) -> Any:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
-from privgate.errors import PolicyError, PrivgateError, StatementError
+from privgate.errors import PolicyError, PrivgateError
 
 # a database that does not answer for a moment has refused nothing: clients try again after 503
 PASSING = "TEMPORARILY_UNAVAILABLE"
@@ -41,11 +41,9 @@ def refusing(doing: str) -> Iterator[None]:
         # MLflow gives its own reason as an error of the server's: such as a workspace whose names another has, too
         why = exc.message if exc.error_code == "INVALID_STATE" else f"it could not be verified ({exc.error_code})"
         raise permission_denied(f"privgate: {doing} refused: {why}") from exc
-    except (StatementError, PrivgateError) as exc:
-        raise permission_denied(
-            f"privgate: {doing} refused: {exc}. "
-            "To release a version: privgate check, then privgate guard sign, then try again"
-        ) from exc
+    except PrivgateError as exc:
+        step = "To release a version: privgate check, then privgate guard sign, then try again"
+        raise permission_denied(f"privgate: {doing} refused: {exc}. {step}") from exc
     except Exception as exc:  # whatever goes wrong in here must not let a write through
         raise permission_denied(f"privgate: {doing} refused: it could not be verified ({type(exc).__name__})") from exc
     finally:
@@ -61,9 +59,7 @@ def permission_denied(message: str, code: str = "PERMISSION_DENIED") -> Any:
 
 
 #: what the guard can answer for: equal names are equal bytes
-SUPPORTED = "SQLite and PostgreSQL"
-_DIALECTS = frozenset({"sqlite", "postgresql"})
-_CLIENTS = frozenset({"http", "https"})
+_SUPPORTED, _DIALECTS = "SQLite and PostgreSQL", ("sqlite", "postgresql")
 _TABLES = (*(f"registered_model{part}" for part in ("s", "_tags", "_aliases")), "model_versions", "model_version_tags")
 _MOVE = int.from_bytes(b"privgate", "big")  # PostgreSQL's lock that each of the guard's transactions takes
 
@@ -73,10 +69,10 @@ _HELD: ContextVar[dict[int, Any] | None] = ContextVar("privgate_held_sessions", 
 def check_scheme(inner: str) -> None:
     """Raise ``PolicyError``, before anything is opened, for a registry whose equality of names is not known."""
     scheme = inner.partition(":")[0].partition("+")[0].lower()
-    if scheme not in _DIALECTS | _CLIENTS:
+    if scheme not in {*_DIALECTS, "http", "https"}:
         raise PolicyError(
             f"the guard cannot answer for a registry of kind {scheme!r}, which may take different names for equal; "
-            f"supported are {SUPPORTED}"
+            f"supported are {_SUPPORTED}"
         )
 
 
@@ -88,23 +84,23 @@ def check_equality(store: Any) -> None:
     from sqlalchemy import text
 
     if engine.dialect.name not in _DIALECTS:
-        raise PolicyError(f"the guard cannot answer for {engine.dialect.name}; supported are {SUPPORTED}")
+        raise PolicyError(f"the guard cannot answer for {engine.dialect.name}; supported are {_SUPPORTED}")
     tables = ", ".join(f"'{name}'" for name in _TABLES)
     if engine.dialect.name == "sqlite":
-        found = f"SELECT name FROM sqlite_master WHERE name IN ({tables}) AND upper(sql) LIKE '%COLLATE%'"  # noqa: S608  ours
+        query = f"SELECT name FROM sqlite_master WHERE name IN ({tables}) AND upper(sql) LIKE '%COLLATE%'"  # noqa: S608  ours
     else:
-        found = (
+        query = (
             "SELECT c.relname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "  # noqa: S608  ours
             "JOIN pg_collation k ON k.oid = a.attcollation JOIN pg_type t ON t.oid = a.atttypid "
             f"WHERE c.relname IN ({tables}) AND pg_table_is_visible(c.oid) AND "
             "(NOT k.collisdeterministic OR t.typname NOT IN ('varchar', 'text'))"  # citext has a plain collation
         )
     with engine.connect() as connection:
-        odd = [str(row[0]) for row in connection.execute(text(found))]
+        odd = [str(row[0]) for row in connection.execute(text(query))]
     if odd:
         raise PolicyError(
             f"a collation of table {odd[0]} takes different names for equal, and the guard cannot answer for that; "
-            f"supported are {SUPPORTED} as MLflow sets them up"
+            f"supported are {_SUPPORTED} as MLflow sets them up"
         )
 
 

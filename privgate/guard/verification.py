@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def verify(
     present = named(client, uri)
     if not present.version:
         raise StatementError(f"{uri} is no registered version; statements are about versions")
-    target = target or (uri.rpartition("@")[2] if "@" in uri else None)
+    target = target or _alias(uri)
     exact = f"models:/{present.name}/{present.version}"
     row, _ = held = row_and_statement(client, present.name, present.version)
     try:
@@ -67,10 +68,13 @@ def verify(
     _, evidence = _signed_report(client, claims, guard, exact)
     signed = evidence.statement["predicate"].get("files", {})
     with stored_files(client, row.storage) as stored:
-        n_files = (
-            _compare(claims, signed, stored, exact) if to is None else _hand_over(claims, signed, stored, exact, to)
-        )
+        compare = _compare if to is None else partial(_hand_over, to=to)
+        n_files = compare(claims, signed, stored, exact)
     return Verified(claims, exact, n_files, row.storage)
+
+
+def _alias(uri: str) -> str | None:
+    return uri.rpartition("@")[2] if "@" in uri else None
 
 
 def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple[bytes, Envelope]:
@@ -78,8 +82,8 @@ def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple
     report, evidence = stored_evidence(client, claims.model_id, claims.evidence)
     if statement.payload_digest(report) != claims.report:
         raise StatementError(f"the report stored with {uri} is not the one that was signed")
-    moments = (claims.signed, statement.now())
-    guard.trust.verify(evidence, claims.role("evidence"), model=claims.name, moments=moments)
+    moments, role = (claims.signed, statement.now()), claims.role("evidence")
+    guard.trust.verify(evidence, role, model=claims.name, moments=moments)
     return report, evidence
 
 
@@ -98,7 +102,7 @@ def _check_row(
             f"models:/{claims.name}/{claims.version}, which was signed, cannot be read, so that nobody can tell "
             f"whether it was refused since ({exc})"
         ) from exc
-    check_original(claims, row, original, guard.trust, statement.now())
+    check_original(claims, original, guard.trust, statement.now())
     return claims
 
 
@@ -122,12 +126,12 @@ def _hand_over(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, u
 
 def _compare(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, uri: str) -> int:
     files = stored.digests(claims.rows)
-    if digest.of_manifest(files) != claims.files:
+    if (present := digest.of_manifest(files)) != claims.files:
         differ = sorted(p for p in files.keys() | signed.keys() if files.get(p) != signed.get(p))
         which = f"{differ[0]!r}{f' and {len(differ) - 1} more' if len(differ) > 1 else ''}" if differ else "a file"
         raise DigestMismatchError(
             f"the files of {uri} are not those that were checked and signed ({which}; "
-            f"{digest.of_manifest(files)[:19]}… instead of {claims.files[:19]}…); do not serve them"
+            f"{present[:19]}… instead of {claims.files[:19]}…); do not serve them"
         )
     return len(files)
 
@@ -166,7 +170,7 @@ def approved_report(
         guard, client = Guard.load(Path(place)), reader(tracking_uri)
         present = named(client, uri)
         held = row_and_statement(client, present.name, present.version)
-        claims = _check_row(client, held, guard, uri.rpartition("@")[2] if "@" in uri else None)
+        claims = _check_row(client, held, guard, _alias(uri))
         document = strict_json.loads(_signed_report(client, claims, guard, uri)[0], LARGE)
     except (PrivgateError, DocumentError):
         return None  # a comparison is an extra, never a condition
@@ -208,9 +212,9 @@ def verify_folder(
     if not folder.is_dir():
         raise StatementError(f"{folder} is no folder")
     files = FolderFiles(folder).digests(claims.rows)
-    if (found := digest.of_manifest(files)) != claims.files:
+    if (present := digest.of_manifest(files)) != claims.files:
         raise DigestMismatchError(
             f"the files in {folder} are not those of models:/{claims.name}/{claims.version} that were checked and "
-            f"signed ({len(files)} files, {found[:19]}… instead of {claims.files[:19]}…); do not serve them"
+            f"signed ({len(files)} files, {present[:19]}… instead of {claims.files[:19]}…); do not serve them"
         )
     return claims, len(files)

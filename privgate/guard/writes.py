@@ -1,7 +1,7 @@
 """The writes that can promote: each is one transaction with its check, of what a reader would now be given."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -10,7 +10,7 @@ from privgate.guard import statement
 from privgate.guard.audit_log import AuditLog, RefusalLimit
 from privgate.guard.checks import Row
 from privgate.guard.config import Watch, fold, refuse_name
-from privgate.guard.rows import TAG, Copies
+from privgate.guard.rows import TAG, TRIES, Copies
 from privgate.guard.transaction import COMMITTING, permission_denied, refusing, transaction
 from privgate.registry.client import list_pages
 
@@ -19,7 +19,6 @@ PROBE = "privgate-probe"
 #: tag by which MLflow's readers take a model or version for a prompt, and find it by no other search
 HIDING = "mlflow.prompt.is_prompt"
 
-_TRIES = 3  # in a race with other writers
 _LONGEST = 1_900  # characters of a refusal that are recorded
 
 
@@ -30,7 +29,7 @@ class GuardedWrites(Copies):
         """Set an alias; a protected one needs a statement, and none may look like it."""
         if name == PROBE:
             raise permission_denied("privgate: probe: gate active")
-        for left in reversed(range(_TRIES)):
+        for more in reversed(range(TRIES)):
             try:
                 with refusing(f"alias {alias!r} of {name!r} version {version}"):
                     return self._privgate_set_alias(name, alias, str(version))
@@ -38,7 +37,7 @@ class GuardedWrites(Copies):
                 from sqlalchemy.exc import IntegrityError
 
                 # somebody else just inserted the alias; the same call then updates it
-                if not (left and isinstance(exc.__cause__, IntegrityError)):
+                if not (more and isinstance(exc.__cause__, IntegrityError)):
                     raise
         return None  # pragma: no cover  the last try returns or raises
 
@@ -129,22 +128,16 @@ class GuardedWrites(Copies):
 
     def set_registered_model_tag(self, name: str, tag: Any) -> Any:
         """Set a tag of a model; not the one that hides what is released from MLflow's readers."""
-        write = super().set_registered_model_tag  # type: ignore[misc]  # mixin
-        if tag.key != HIDING:
-            return write(name, tag)
-        with refusing(f"tag {HIDING} of {name!r}"), transaction(self, name) as session:
-            self._privgate_hides_nothing(name, session)
-            return write(name, tag)
+        write = functools.partial(super().set_registered_model_tag, name, tag)  # type: ignore[misc]  # mixin
+        return self._privgate_hide(name, f"of {name!r}", write) if tag.key == HIDING else write()
 
     def set_model_version_tag(self, name: str, version: str, tag: Any) -> Any:
         """Set a tag; one that claims to be a statement must be signed by a key that counts."""
-        write = super().set_model_version_tag  # type: ignore[misc]  # mixin
-        if tag.key == HIDING:
-            with refusing(f"tag {HIDING} of {name!r} version {version}"), transaction(self, name) as session:
-                self._privgate_hides_nothing(name, session)  # one version hides all others
-                return write(name, version, tag)
+        write = functools.partial(super().set_model_version_tag, name, version, tag)  # type: ignore[misc]  # mixin
+        if tag.key == HIDING:  # one version hides all others
+            return self._privgate_hide(name, f"of {name!r} version {version}", write)
         if tag.key != TAG:
-            return write(name, version, tag)
+            return write()
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
             envelope = statement.Envelope.parse(tag.value)
             claims = statement.Claims.read(envelope.statement)
@@ -152,18 +145,20 @@ class GuardedWrites(Copies):
             self.privgate_watch.guard().trust.verify(envelope, role, model=claims.name, moments=moments)
             self._privgate_may_replace(name, str(version), tag.value, claims, session)
             self._privgate_refuse_copies(session, self._privgate_row(name, str(version))[0], tag, claims)
-            return write(name, version, tag)
+            return write()
 
-    def _privgate_hides_nothing(self, name: str, session: Any) -> None:
-        guard = self.privgate_watch.guard()
-        if not guard.excepts(name) and (guard.protects_model(name) or self._privgate_holders(name, session)):
-            raise StatementError("readers would find no released version of it any more; withdraw that first")
+    def _privgate_hide(self, name: str, what: str, write: Callable[[], Any]) -> Any:
+        with refusing(f"tag {HIDING} {what}"), transaction(self, name) as session:
+            guard = self.privgate_watch.guard()
+            if not guard.excepts(name) and (guard.protects_model(name) or self._privgate_holders(name, session)):
+                raise StatementError("readers would find no released version of it any more; withdraw that first")
+            return write()
 
     def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:
         """Delete a tag; not the statement of a version that is released."""
-        write = super().delete_model_version_tag  # type: ignore[misc]  # mixin
+        write = functools.partial(super().delete_model_version_tag, name, version, key)  # type: ignore[misc]  # mixin
         if key != TAG:
-            return write(name, version, key)
+            return write()
         with refusing(f"deleting the statement of {name!r} version {version}"), transaction(self, name) as session:
             if self._privgate_released_as(name, str(version), session):
                 raise StatementError("the version is released on it; withdraw the version first")
@@ -171,7 +166,18 @@ class GuardedWrites(Copies):
             held = self._privgate_counting(row, tags.get(TAG, ""))
             if held is not None and not held.passed:
                 raise StatementError("it takes an approval back; only a later statement replaces it")
-            return write(name, version, key)
+            return write()
+
+
+#: write -> what it did, and its arguments behind the model's name that are recorded
+_RECORDED: dict[str, tuple[str, ...]] = {
+    "set_registered_model_alias": ("released", "alias", "version"),
+    "delete_registered_model_alias": ("withdrawn", "alias"),
+    "transition_model_version_stage": ("released", "version", "stage"),
+    "create_model_version": ("released",),
+    "delete_model_version": ("withdrawn", "version"),
+    "rename_registered_model": ("renamed",),
+}
 
 
 class RecordedWrites:
@@ -180,40 +186,8 @@ class RecordedWrites:
     privgate_watch: Watch
     privgate_refusals = RefusalLimit()
 
-    def set_registered_model_alias(self, name: str, alias: str, version: str) -> Any:
-        """Set an alias, recorded."""
-        with self._privgate_recorded("released", name, version=version, alias=alias):
-            return super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # mixin
-
-    def delete_registered_model_alias(self, name: str, alias: str) -> Any:
-        """Delete an alias, recorded."""
-        with self._privgate_recorded("withdrawn", name, alias=alias):
-            return super().delete_registered_model_alias(name, alias)  # type: ignore[misc]  # mixin
-
-    def transition_model_version_stage(self, name: str, version: str, stage: str, *args: Any, **kwargs: Any) -> Any:
-        """Move to a stage, recorded."""
-        with self._privgate_recorded("released", name, version=version, stage=stage):
-            return super().transition_model_version_stage(name, version, stage, *args, **kwargs)  # type: ignore[misc]  # mixin
-
-    def create_model_version(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Add a version, recorded where it enters a protected model."""
-        with self._privgate_recorded("released", name):
-            return super().create_model_version(name, *args, **kwargs)  # type: ignore[misc]  # mixin
-
-    def delete_model_version(self, name: str, version: str) -> Any:
-        """Delete a version, recorded where it leaves a protected model."""
-        with self._privgate_recorded("withdrawn", name, version=version):
-            return super().delete_model_version(name, version)  # type: ignore[misc]  # mixin
-
-    def rename_registered_model(self, name: str, new_name: str) -> Any:
-        """Rename; a refusal is recorded."""
-        with self._privgate_recorded("renamed", name):
-            return super().rename_registered_model(name, new_name)  # type: ignore[misc]  # mixin
-
     @contextmanager
-    def _privgate_recorded(
-        self, doing: str, name: str, *, version: str = "", alias: str = "", stage: str = ""
-    ) -> Iterator[None]:
+    def _privgate_recorded(self, doing: str, name: str, version: str, target: str) -> Iterator[None]:
         guard = log = None
         with suppress(PrivgateError):  # nothing can be released then, and withdrawing must not need a configuration
             guard = self.privgate_watch.guard()
@@ -221,10 +195,10 @@ class RecordedWrites:
         if guard is None or log is None or name == PROBE:
             yield
             return
-        said = {"doing": doing, "model": name, "version": str(version), "target": alias or stage, "by": _asker()}
+        said = {"doing": doing, "model": name, "version": version, "target": target, "by": _asker()}
         # what merely looks like something protected is recorded, too
         targets = {fold(t) for t in (*guard.aliases, *guard.stages)}
-        protected = guard.protects_model(name) or fold(alias or stage) in targets
+        protected = guard.protects_model(name) or fold(target) in targets
         asks = functools.partial(_write, log, "asked", said, otherwise="refused")
         if protected and doing == "withdrawn":  # which is refused by nothing that a transaction looks at
             asks()
@@ -240,6 +214,20 @@ class RecordedWrites:
             COMMITTING.reset(last)
         if protected:
             _write(log, doing, said, otherwise="was done, but not recorded")
+
+
+def _record_write(method: str, doing: str, *order: str) -> Callable[..., Any]:
+    def write(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        given = {**dict(zip(order, args, strict=False)), **kwargs}
+        version, target = str(given.get("version", "")), given.get("alias") or given.get("stage") or ""
+        with self._privgate_recorded(doing, name, version, target):
+            return getattr(super(RecordedWrites, self), method)(name, *args, **kwargs)
+
+    return write
+
+
+for _method, _how in _RECORDED.items():
+    setattr(RecordedWrites, _method, _record_write(_method, *_how))
 
 
 def _write(log: AuditLog, event: str, said: dict[str, str], *, otherwise: str) -> None:

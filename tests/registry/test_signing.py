@@ -5,15 +5,16 @@ import dataclasses
 import json
 import os
 from datetime import timedelta
+from pathlib import Path
 
 import mlflow
 import pytest
 
-from privgate import Policy, Subject
+from privgate import Subject
 from privgate.errors import DigestMismatchError, StatementError
 from privgate.guard import keys as truststore
 from privgate.guard import signing, statement
-from privgate.guard.config import Guard
+from privgate.guard.config import Guard, policy_named
 from privgate.guard.keys import fresh_key
 from privgate.guard.signing import SigningRequest
 from privgate.guard.verification import verify
@@ -21,10 +22,9 @@ from privgate.guard.verification import verify
 
 def guard_for(*signers):
     keys = tuple(fresh_key(s.public_key, days=90, models=("*",)) for s in signers)
-    policy = Policy.load("dtp-1")
-    policies = {"*": (policy.name, policy.digest)}
-    told = {"accept_advisory": True, "accept_unboxed": True}
-    return Guard("r", truststore.TrustStore(keys), policies, frozenset({"production"}), frozenset(), (), **told)
+    policies = {"*": policy_named("dtp-1", Path())}
+    words = {"aliases": frozenset({"production"}), "accept_advisory": True, "accept_unboxed": True}
+    return Guard("r", truststore.TrustStore(keys), policies, **words)
 
 
 def sign(checked, signer, **options):
@@ -163,8 +163,8 @@ def test_a_report_without_fresh_controls_or_about_other_digests_is_not_signed(ch
 @pytest.mark.parametrize("asked", [("models:/credit/2",), ("models:/other/1",), ("models:/credit/1", "another nonce")])
 def test_a_report_that_was_not_asked_for_is_not_signed(checked, signer, asked):
     with pytest.raises(StatementError, match="to be signed is" if len(asked) == 1 else "nonce"):
-        sign(checked, signer, asked=SigningRequest(*asked))
-    assert sign(checked, signer, asked=SigningRequest("models:/credit/1")).claims.passed
+        sign(checked, signer, request=SigningRequest(*asked))
+    assert sign(checked, signer, request=SigningRequest("models:/credit/1")).claims.passed
 
 
 def test_a_model_that_changed_since_the_check_is_not_signed(checked, signer, approved):

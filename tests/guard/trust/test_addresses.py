@@ -9,12 +9,10 @@ from privgate.errors import SubjectError
 from privgate.registry.files import VARIABLE, fetch_address, refuse_data, refuse_files
 from tests import attack_table
 
-LISTED = VARIABLE
-
 
 @pytest.fixture(autouse=True)
 def nothing_listed(monkeypatch):
-    monkeypatch.delenv(LISTED, raising=False)
+    monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
@@ -24,26 +22,22 @@ def web():
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            self.server.asked.append(self.path)
+            self.server.paths.append(self.path)
             away = self.path.startswith("/away")
             self.send_response(302 if away else 200)
             self.send_header("Location", self.server.leads if away else "")
             self.end_headers()
             if not away:
-                self.wfile.write(self.server.files.get(self.path, b"x,y\n1,0\n2,1\n"))
+                self.wfile.write(b"x,y\n1,0\n2,1\n")
 
         def log_message(self, *_):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.asked, server.leads, server.files = [], "", {}
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.paths, server.leads, server.url = [], "", f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
 
 
 ELSEWHERE = [
@@ -61,10 +55,10 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize("uri", ELSEWHERE)
 def test_an_address_that_nobody_listed_is_not_asked(uri):
-    with pytest.raises(SubjectError, match=LISTED) as said:
+    with pytest.raises(SubjectError, match=VARIABLE) as caught:
         refuse_data(uri)
-    assert "\n" not in str(said.value)
-    with pytest.raises(SubjectError, match=LISTED):  # nor do files of a model or run lie there
+    assert "\n" not in str(caught.value)
+    with pytest.raises(SubjectError, match=VARIABLE):  # nor do files of a model or run lie there
         refuse_files(uri, tracking_uri="http://tracking:5000")
     attack_table.note(f"data at {uri.replace('|', '')}", "check", "refused")
 
@@ -75,12 +69,12 @@ def test_an_address_that_nobody_listed_is_not_asked(uri):
 def test_stores_and_files_are_read_unless_a_list_leaves_them_out(uri, monkeypatch):
     refuse_data(uri)
     refuse_files(uri, tracking_uri=None)
-    for said in ("", "s3://other/ /elsewhere"):
-        monkeypatch.setenv(LISTED, said)
+    for listed in ("", "s3://other/ /elsewhere"):
+        monkeypatch.setenv(VARIABLE, listed)
         with pytest.raises(SubjectError, match="may not read"):
             refuse_data(uri)
         refuse_files(uri, tracking_uri=None)
-    monkeypatch.setenv(LISTED, f"/elsewhere {uri}/")
+    monkeypatch.setenv(VARIABLE, f"/elsewhere {uri}/")
     refuse_data(uri + "/below")
     with pytest.raises(SubjectError, match="may not read"):
         refuse_data(uri + "y")
@@ -94,20 +88,20 @@ def test_the_tracking_servers_own_artifacts_are_read():
 
 
 def test_a_listed_address_is_read_and_nothing_that_it_leads_to(web, tmp_path, monkeypatch):
-    with pytest.raises(SubjectError, match=LISTED):
+    with pytest.raises(SubjectError, match=VARIABLE):
         fetch_address(f"{web.url}/data.csv", tmp_path / "data")
-    assert web.asked == []
-    monkeypatch.setenv(LISTED, f"{web.url}/open")
+    assert web.paths == []
+    monkeypatch.setenv(VARIABLE, f"{web.url}/open")
     assert fetch_address(f"{web.url}/open/data.csv", tmp_path / "data").read_bytes().startswith(b"x,y")
     with pytest.raises(SubjectError, match="may not read"):
         fetch_address(f"{web.url}/opened", tmp_path / "other")
 
-    monkeypatch.setenv(LISTED, f"{web.url}/away {web.url}/open")
+    monkeypatch.setenv(VARIABLE, f"{web.url}/away {web.url}/open")
     for leads in ("file:///etc/passwd", f"{web.url}/secret", "//127.0.0.1:1/"):
-        web.leads, web.asked[:] = leads, []
+        web.leads, web.paths[:] = leads, []
         with pytest.raises(SubjectError, match="may not read"):
             fetch_address(f"{web.url}/away", tmp_path / "other")
-        assert web.asked == ["/away"]
+        assert web.paths == ["/away"]
         attack_table.note(f"redirect to {leads.rpartition(':')[0] or leads} from a listed address", "check", "refused")
     web.leads = "/open/data.csv"
     assert fetch_address(f"{web.url}/away", tmp_path / "other").is_file()

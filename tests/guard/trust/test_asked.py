@@ -1,4 +1,6 @@
-"""A signer signs what it was asked for, and believes no report about what that is."""
+"""A signer signs what it was asked for, and believes no report about what that is; nor does a server run its own."""
+
+import contextlib
 
 import pytest
 from click.testing import CliRunner
@@ -9,26 +11,15 @@ from privgate.evidence import Evidence, Precondition, RunPart
 from privgate.guard.signing import SigningRequest, compare
 from privgate.training.box import bubblewrap
 
+REPORT = {"name": "credit", "version": "1", "nonce": "n1", "outcome": "passed"}
 FINE = ("reproduces", "depends_on_data")
 
 
-def report(*, name="credit", version="1", nonce="n1", controls=FINE, outcome="passed"):
-    return Evidence(
-        subject={"name": name, "version": version},
-        preconditions=tuple(Precondition(c, outcome, "") for c in controls),
-        measurements={},
-        run=RunPart(nonce=nonce),
-    )
-
-
-def test_the_report_that_was_asked_for_is_taken():
-    SigningRequest("models:/credit/1", "n1").refuse_others(report(), releases=True)
-    SigningRequest().refuse_others(report(), releases=True)
-
-
+@pytest.mark.attack("7 a report about another model, or from another check", "sign", "refused")
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changed", "why"),
     [
+        ({}, ""),
         ({"name": "other"}, "about models:/other/1"),
         ({"version": "2"}, "about models:/credit/2"),
         ({"nonce": ""}, "nonce"),
@@ -38,56 +29,61 @@ def test_the_report_that_was_asked_for_is_taken():
         ({"outcome": "inconclusive"}, "without the control"),
         ({"outcome": "skipped"}, "without the control"),
     ],
+    ids=str,
 )
-@pytest.mark.attack("7 a report about another model, or from another check", "sign", "refused")
-def test_another_report_is_refused(changed, words):
-    with pytest.raises(StatementError, match=words):
-        SigningRequest("models:/credit/1", "n1").refuse_others(report(**changed), releases=True)
-
-
-def test_a_refusal_needs_no_controls():
-    SigningRequest("models:/credit/1", "n1").refuse_others(report(controls=()), releases=False)
+def test_another_report_than_the_one_that_was_asked_for_is_refused(changed, why):
+    given = {**REPORT, "controls": FINE, **changed}
+    report = Evidence(
+        subject={"name": given["name"], "version": given["version"]},
+        preconditions=tuple(Precondition(c, given["outcome"], "") for c in given["controls"]),
+        measurements={},
+        run=RunPart(nonce=given["nonce"]),
+    )
+    request, controls = SigningRequest("models:/credit/1", "n1"), "control" in why
+    with pytest.raises(StatementError, match=why) if why else contextlib.nullcontext():
+        request.refuse_others(report, releases=True)
+    if controls or not why:  # a refusal needs no controls
+        request.refuse_others(report, releases=False)
+    if not controls:  # whatever is checked by hand is taken
+        SigningRequest().refuse_others(report, releases=True)
 
 
 def test_a_digest_that_the_registry_does_not_have_is_refused():
     compare({"model": "sha256:a", "recipe": "sha256:b", "data": "sha256:c"}, {"model": "sha256:a"}, "models:/x/1")
     for name in ("model", "recipe", "data"):
-        with pytest.raises(DigestMismatchError, match=f"another {name}"):
-            compare({"model": "a", "recipe": "a", "data": "a", name: "b"}, {name: "a"}, "models:/x/1")
-        with pytest.raises(DigestMismatchError):
-            compare({}, {name: "a"}, "models:/x/1")
+        for stated in ({"model": "a", "recipe": "a", "data": "a", name: "b"}, {}):
+            with pytest.raises(DigestMismatchError, match=f"another {name}"):
+                compare(stated, {name: "a"}, "models:/x/1")
 
 
-# serve
+OTHER_BOX = "run checks without a box"
+BLIND = "must tell the signer what to sign"
 
 
-def serving(tmp_path, *options):
+@pytest.mark.parametrize(
+    ("box", "options", "why"),
+    [
+        (bubblewrap.Found(why="bubblewrap is not installed"), [], "--without-isolation"),
+        (bubblewrap.Found(version="1.0"), ["--", "--isolation=none"], OTHER_BOX),
+        (bubblewrap.Found(version="1.0"), ["--", "--isolation"], OTHER_BOX),
+        (bubblewrap.Found(version="1.0"), ["--", "--cluster"], OTHER_BOX),
+        (bubblewrap.Found(version="1.0"), ["--", "--cluster=tcp://x:1"], OTHER_BOX),
+        (bubblewrap.Found(version="1.0"), ["--", "--observe"], "--observe is about one model and one decision"),
+        (bubblewrap.Found(version="1.0"), ["--", "--nonce=0"], "--nonce is about one model and one decision"),
+        (bubblewrap.Found(version="1.0"), ["--", "--to=other"], "--to is about one model and one decision"),
+        (bubblewrap.Found(version="1.0"), ["--sign-command", "sign {out}"], BLIND),
+        (bubblewrap.Found(version="1.0"), ["--sign-command", "sign {out} --model={uri}"], BLIND),
+        (bubblewrap.Found(version="1.0"), ["--sign-command", "sign {out} --nonce={nonce}"], BLIND),
+        # goes on, to the configuration that is not there
+        (bubblewrap.Found(why="bubblewrap is not installed"), ["--without-isolation"], ""),
+    ],
+    ids=str,
+)
+def test_serve_takes_no_option_that_takes_the_box_or_a_decision_away(tmp_path, monkeypatch, box, options, why):
+    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: box)
     words = ["--config", str(tmp_path / "guard.yaml"), "--policy", "dtp-1", "--work", str(tmp_path / "work"), *options]
-    return CliRunner().invoke(serve, words, standalone_mode=False)
-
-
-def test_serve_refuses_to_run_training_code_of_others_without_a_box(tmp_path, monkeypatch):
-    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Found(why="bubblewrap is not installed"))
-    ended = serving(tmp_path)
-    assert isinstance(ended.exception, UsageError)
-    assert "--without-isolation" in str(ended.exception)
-    ended = serving(tmp_path, "--without-isolation")  # goes on, to the configuration that is not there
-    assert "WARNING: --without-isolation" in ended.output
-    assert "accept_unboxed: true" in ended.output
-    assert "--without-isolation" not in str(ended.exception)
-
-
-@pytest.mark.parametrize("option", ["--isolation=none", "--isolation", "--cluster", "--cluster=tcp://x:1"])
-def test_no_option_of_check_takes_the_box_away(tmp_path, monkeypatch, option):
-    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Found(version="1.0"))
-    ended = serving(tmp_path, "--", option)
-    assert isinstance(ended.exception, UsageError)
-    assert "without a box" in str(ended.exception)
-
-
-@pytest.mark.parametrize("command", ["sign {out}", "sign {out} --model={uri}", "sign {out} --nonce={nonce}"])
-def test_a_signer_that_is_not_told_what_to_sign_is_refused(tmp_path, monkeypatch, command):
-    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Found(version="1.0"))
-    ended = serving(tmp_path, "--sign-command", command)
-    assert isinstance(ended.exception, UsageError)
-    assert "must tell the signer what to sign" in str(ended.exception)
+    ended = CliRunner().invoke(serve, words, standalone_mode=False)
+    assert isinstance(ended.exception, UsageError) == bool(why)
+    assert why in str(ended.exception)
+    assert ("WARNING: --without-isolation" in ended.output) == ("accept_unboxed: true" in ended.output) == (not why)
+    assert why or "guard.yaml" in str(ended.exception)

@@ -21,13 +21,13 @@ def test_workers_of_this_user_are_no_isolation(tmp_path):
     rng = np.random.default_rng(3)
     X = rng.integers(0, 3, size=(40, 4))
     data = TrainingData(X, (X[:, 0] > 0).astype(int), domain=Domain(categories=(3,) * 4), one_record_each=True)
-    asked = Subject.local(Recipe(CategoricalNB(alpha=5.0, min_categories=3)), data)
-    said = []
+    subject = Subject.local(Recipe(CategoricalNB(alpha=5.0, min_categories=3)), data)
+    lines = []
     with Fleet(jobs=2, ledger=tmp_path / "ledger", isolate="none") as fleet:
         demanding = policy(tmp_path, "bubblewrap")
-        verdict = gate.evaluate(demanding, asked, fleet=fleet, announce=said.append)
+        verdict = gate.evaluate(demanding, subject, fleet=fleet, announce=lines.append)
     assert verdict.evidence.run.isolation == "none"
-    assert any(s.startswith("isolation none: training code runs as you") for s in said)
+    assert any(s.startswith("isolation none: training code runs as you") for s in lines)
     assert not verdict.approved
     (finding,) = (f for f in verdict.findings if f.rule == "dtp")
     assert finding.outcome == "inconclusive"

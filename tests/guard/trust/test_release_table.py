@@ -1,5 +1,6 @@
-"""The guard's table: which models are released by which policy, for which task, and what older policies still do."""
+"""The guard's file: which models are released by which policy, for which task, and what older policies still do."""
 
+import contextlib
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate import Policy
-from privgate.errors import PolicyError, StatementError
-from privgate.guard.config import Earlier, Guard, Watch, intersect
+from privgate.errors import PolicyError, PrivgateError, StatementError
+from privgate.guard.checks import UNBOXED
+from privgate.guard.config import Earlier, Guard, NamedPolicy, Watch, intersect
 
 HEAD = """schema: privgate/guard/v2
 registry: prod-registry
@@ -25,19 +27,21 @@ TABLE = """releases:
   - {models: "legacy", aliases: production, task: classification, policy: dtp-1, file: not downloadable}
   - {models: "legacy", aliases: champion, task: classification, policy: strict}
 """
+V1 = HEAD.replace("guard/v2", "guard/v1")
 FIRST = Policy.load("release-1").digest
+BYTES = "sha256:" + "a" * 64
 
 
 @pytest.fixture
-def load(tmp_path):
-    (tmp_path / "trust.json").write_text('{"schema": "privgate/trust/v1", "keys": []}', encoding="utf-8")
+def load(world, tmp_path):
+    world.trust.save(tmp_path / "trust.json")
 
-    def made(table, head=HEAD):
+    def read(table, head=HEAD):
         path = tmp_path / "guard.yaml"
         path.write_text(head + table, encoding="utf-8")
         return Guard.load(path)
 
-    return made
+    return read
 
 
 def test_each_model_has_its_own_policy_task_and_file(load):
@@ -49,21 +53,34 @@ def test_each_model_has_its_own_policy_task_and_file(load):
     assert guard.terms("champion", "legacy").policy == "strict"
 
 
-@pytest.mark.parametrize(
-    ("model", "target", "said"),
-    [
-        ("fraud", "production", "names no policy for 'fraud' as 'production'"),
-        ("legacy", None, "demands different things of 'legacy' by target"),
-        ("legacy", "staging", "names no policy for 'legacy' as 'staging'"),
-    ],
-)
-def test_a_model_without_a_row_is_released_by_nothing(load, model, target, said):
-    with pytest.raises(PolicyError, match=re.escape(said)):
-        load(TABLE).terms(target, model)
-
-
 def row(models, policy="release-1", task="classification", more=""):
     return f"  - {{models: {models}, task: {task}, policy: {policy}{more}}}\n"
+
+
+ODD = "".join(row(repr(name)) for name in ("Kredit Prüfung", "\uff0a", "a/b"))
+NAMES = "protected names are of ASCII letters"
+
+
+@pytest.mark.parametrize(
+    ("table", "model", "target", "why"),
+    [
+        (TABLE, "fraud", "production", "names no policy for 'fraud' as 'production'"),
+        (TABLE, "legacy", None, "demands different things of 'legacy' by target"),
+        (TABLE, "legacy", "staging", "names no policy for 'legacy' as 'staging'"),
+        # a name that only looks like another
+        (f"releases:\n{row('credit', 'strict')}{row(repr('[!c]*'), 'dtp-1')}", "\u0441redit", "production", NAMES),
+        # a configuration that names what cannot be released starts, and releases nothing by it
+        (f"releases:\n{ODD}", "Kredit Prüfung", "production", "rename it"),
+        (f"releases:\n{ODD}", "anything", "production", "names no policy"),
+        (f"releases:\n{ODD}", "a/b", "production", "rename it"),
+    ],
+    ids=ascii,
+)
+def test_a_model_without_a_row_is_released_by_nothing(load, table, model, target, why):
+    guard = load(table)
+    assert guard.odd_names() == (["Kredit Prüfung", "a/b", "\uff0a"] if ODD in table else [])
+    with pytest.raises((PolicyError, StatementError), match=re.escape(why)):
+        guard.terms(target, model)
 
 
 AHEAD = "still_accepted:\n  - {models: a, policy: dtp-1@1, signed_before: 2099-01-01, until: 2099-02-01}\n"
@@ -71,7 +88,7 @@ BOTH = "the rows of 'a*' and '*b' are about one model and demand different thing
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "why"),
     [
         ("releases: []\n", "at least 1 item"),
         ("releases:\n  - {models: a, task: classification}\n", "policy: field required"),
@@ -84,8 +101,8 @@ BOTH = "the rows of 'a*' and '*b' are about one model and demand different thing
         ("policy: dtp-1\n", "releases"),
     ],
 )
-def test_a_table_that_cannot_be_meant_is_refused_at_start(load, table, said):
-    with pytest.raises(PolicyError, match=re.escape(said)):
+def test_a_table_that_cannot_be_meant_is_refused_at_start(load, table, why):
+    with pytest.raises(PolicyError, match=re.escape(why)):
         load(table)
 
 
@@ -94,18 +111,31 @@ def test_rows_that_overlap_and_agree_are_no_mistake(load):
 
 
 def test_the_first_format_is_read_as_before(load):
-    first = HEAD.replace("guard/v2", "guard/v1")
-    guard = load("policy: {production: dtp-1, '*': pdtp-1}\n", first)
+    guard = load("policy: {production: dtp-1, '*': pdtp-1}\n", V1)
     assert guard.terms("production", "whatever").policy == "dtp-1"
     assert guard.terms("champion", "whatever").policy == "pdtp-1"
     assert guard.terms("production", "whatever").task == ""
 
 
+@pytest.mark.attack("32 a guard's file that is vague about boxes", "server start", "refused")
+@pytest.mark.parametrize("format_", ["v1", "v2"])
+def test_the_guards_file_says_in_one_word_that_it_takes_what_ran_without_a_box(world, load, format_):
+    table, head = (f"policy: {BYTES}\n", V1) if format_ == "v1" else (f"releases:\n{row('credit', BYTES)}", HEAD)
+    text = world.envelope(isolation="none").text()
+    for line in ("", "accept_unboxed: false\n", "accept_advisory: true\n"):
+        with pytest.raises(StatementError) as caught:
+            world.check(text, terms=load(table + line, head).terms("production", "credit"))
+        assert str(caught.value) == UNBOXED
+    assert world.check(text, terms=load(f"{table}accept_unboxed: true\n", head).terms("production", "credit"))
+    for vague in ("accept_unboxed: yes please\n", "accept_unboxed: 1\n", "accept_unboxed:\n", "accept-unboxed: true\n"):
+        with pytest.raises(PolicyError):
+            load(table + vague, head)
+
+
 def test_a_change_of_the_table_or_of_what_it_rests_on_counts_at_once(load, tmp_path):
-    policy = tmp_path / "mine.yaml"
     text = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\nextends: base.yaml\n'
     base = 'schema: privgate/policy/v1\nname: base\nversion: "1"\nrules: [{metric: dtp, max: 1}]\n'
-    policy.write_text(text, encoding="utf-8")
+    (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     (tmp_path / "base.yaml").write_text(base, encoding="utf-8")
     load("releases:\n  - {models: a, task: classification, policy: mine.yaml}\n")
     watch = Watch(tmp_path / "guard.yaml")
@@ -116,40 +146,57 @@ def test_a_change_of_the_table_or_of_what_it_rests_on_counts_at_once(load, tmp_p
     assert watch.guard().terms("production", "credit").policy_digest == FIRST
 
 
-def terms_of(world, **changes):
-    return replace(world.terms, task="classification", **changes)
+def test_configuration_as_kubernetes_mounts_it_counts_at_once(world, tmp_path):
+    """Links into a folder that is exchanged as one; nothing older is used meanwhile."""
+    for name in ("guard.yaml", "trust.json"):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+
+    def exchange(number, store, text):
+        data = tmp_path / f"..2026_{number}"
+        data.mkdir()
+        (data / "guard.yaml").write_text(text)
+        store.save(data / "trust.json")
+        (tmp_path / "..next").symlink_to(data.name)
+        (tmp_path / "..next").replace(tmp_path / "..data")
+
+    watch, text = Watch(tmp_path / "guard.yaml"), f"{V1}policy: {BYTES}\n"
+    revoked = world.trust.revoke(world.signer.public_key.keyid, at=world.now)
+    for number, (registry, store) in enumerate((("first", world.trust), ("second", revoked), ("", revoked))):
+        exchange(number, store, text.replace("prod-registry", registry) if registry else "schema: [")
+        for _ in range(2):
+            if registry:
+                assert watch.guard().registry == registry
+                assert bool(watch.guard().trust.keys[0].revoked) == (store is revoked)
+            else:
+                with pytest.raises(PrivgateError, match="not YAML"):
+                    watch.guard()
+    exchange(9, world.trust, text)
+    assert watch.guard().registry == "prod-registry"
 
 
-def test_the_task_of_the_statement_is_compared_with_the_table(world):
-    terms = terms_of(world)
-    world.check(world.envelope(task="classification").text(), terms=terms)
-    world.check(world.envelope().text(), terms=terms)  # signed before tasks were
-    with pytest.raises(StatementError, match="judged as regression, and the guard's table says that it is classific"):
-        world.check(world.envelope(task="regression").text(), terms=terms)
+@pytest.mark.parametrize(
+    ("before", "until", "counts"), [(1, 0, True), (0, 0, False), (1, -1, False), (None, 0, False)], ids=str
+)
+def test_an_earlier_policy_counts_for_what_was_signed_then_until_its_last_day(world, before, until, counts):
+    old = NamedPolicy("old", "sha256:" + "c" * 64)
+    first, last = (world.now.date() + timedelta(days=days or 0) for days in (before, until))
+    earlier = Earlier.model_construct(models=["*"], policy=old, signed_before=first, until=last)
+    terms = replace(world.terms, earlier=() if before is None else (earlier,))
+    with contextlib.nullcontext() if counts else pytest.raises(StatementError, match="in force is"):
+        world.check(world.envelope(policy_digest=old.digest).text(), terms=terms)
 
 
-def test_a_file_out_of_reach_counts_only_where_the_table_says_so(world):
-    text = world.envelope(withheld=True).text()
-    with pytest.raises(StatementError, match="the guard's table does not say that of this model"):
-        world.check(text)
-    assert world.check(text, terms=terms_of(world, withheld=True)).withheld
-
-
-def test_an_earlier_policy_counts_for_what_was_signed_then_until_its_last_day(world):
-    day, old = world.now.date(), "sha256:" + "c" * 64
-    tomorrow, yesterday = day + timedelta(days=1), day - timedelta(days=1)
-    text = world.envelope(policy_digest=old)
-
-    def terms(before, until):
-        return replace(world.terms, earlier=(Earlier(("*",), "old", old, before, until),))
-
-    with pytest.raises(StatementError, match="in force is"):
-        world.check(text.text())
-    world.check(text.text(), terms=terms(tomorrow, day))
-    with pytest.raises(StatementError, match="in force is"):  # nothing new is signed under it
-        world.check(text.text(), terms=terms(day, day))
-    with pytest.raises(StatementError, match="in force is"):
-        world.check(text.text(), terms=terms(tomorrow, yesterday))
+def test_what_still_counts_counts_for_the_models_that_it_names(load, world):
+    """A weak policy of one model must not release another, nor a copy of it into a stronger row."""
+    accepted = "still_accepted:\n  - {models: weak, policy: share-1@1, signed_before: 2026-11-01, until: 2099-01-01}\n"
+    guard = load(f"releases:\n{row('strong', 'strict')}{row('weak', 'dtp-1')}{accepted}")
+    (entry,) = guard.terms("production", "Weak").earlier
+    assert entry.policy.name == "share-1"
+    assert guard.terms("production", "strong").earlier == ()
+    # an end that has passed stops that policy and nothing else
+    over = accepted.replace("2026-11-01", "2020-01-01").replace("2099-01-01", "2020-02-01")
+    (entry,) = load(f"releases:\n{row('weak')}{over}").terms("production", "weak").earlier
+    assert not entry.counts(entry.policy.digest, world.now.replace(year=2019), world.now)
 
 
 # Two patterns, and whether some name fits both: against trying names.
@@ -162,10 +209,10 @@ def test_two_patterns_meet_where_a_name_fits_both(one, other):
     names = [""]
     for _ in range(6):
         names += [n + c for n in names[-(2**6) :] for c in "ab"]
-    found = any(fnmatchcase(n, one) and fnmatchcase(n, other) for n in set(names))
-    assert not found or intersect(one, other)
+    meet = any(fnmatchcase(n, one) and fnmatchcase(n, other) for n in set(names))
+    assert not meet or intersect(one, other)
     if "*" not in one + other:
-        assert intersect(one, other) == (len(one) == len(other) and found)
+        assert intersect(one, other) == (len(one) == len(other) and meet)
 
 
 @pytest.mark.parametrize(
@@ -183,45 +230,6 @@ def test_sets_of_characters_meet_in_a_letter_of_names(one, other, meet):
     assert intersect(one, other) is meet
 
 
-def test_the_example_of_the_repository_is_a_table(tmp_path):
+def test_the_example_of_the_repository_is_a_table(load):
     text = (Path(__file__).parents[3] / "hooks/mlflow-server/guard.yaml").read_text(encoding="utf-8")
-    (tmp_path / "trust.json").write_text('{"schema": "privgate/trust/v1", "keys": []}', encoding="utf-8")
-    (tmp_path / "guard.yaml").write_text(text, encoding="utf-8")
-    guard = Guard.load(tmp_path / "guard.yaml")
-    assert [r.task for r in guard.rows] == ["regression", "classification"]
-
-
-def test_what_still_counts_counts_for_the_models_that_it_names(load):
-    """A weak policy of one model must not release another, nor a copy of it into a stronger row."""
-    accepted = "still_accepted:\n  - {models: weak, policy: share-1@1, signed_before: 2026-11-01, until: 2099-01-01}\n"
-    guard = load(f"releases:\n{row('strong', 'strict')}{row('weak', 'dtp-1')}{accepted}")
-    assert [e.policy for e in guard.terms("production", "Weak").earlier] == ["share-1@1"]
-    assert guard.terms("production", "strong").earlier == ()
-
-
-def test_an_end_that_has_passed_stops_that_policy_and_nothing_else(load, world):
-    over = "still_accepted:\n  - {models: a, policy: share-1@1, signed_before: 2020-01-01, until: 2020-02-01}\n"
-    (entry,) = load(f"releases:\n{row('a')}{over}").terms("production", "a").earlier
-    assert not entry.counts(entry.digest, world.now.replace(year=2019), world.now)
-
-
-def test_a_name_that_only_looks_like_another_is_released_by_no_row(load):
-    guard = load(f"releases:\n{row('credit', 'strict')}{row(repr('[!c]*'), 'dtp-1')}")
-    with pytest.raises(StatementError, match="protected names are of ASCII letters"):
-        guard.terms("production", "\u0441redit")
-
-
-def test_a_configuration_that_names_what_cannot_be_released_starts_and_releases_nothing_by_it(load):
-    odd = ["Kredit Prüfung", "\uff0a", "a/b"]
-    guard = load("releases:\n" + "".join(row(repr(name)) for name in odd))
-    assert guard.odd_names() == sorted(odd)
-    for name, said in (("Kredit Prüfung", "rename it"), ("anything", "names no policy"), ("a/b", "rename it")):
-        with pytest.raises((PolicyError, StatementError), match=said):
-            guard.terms("production", name)
-
-
-def test_a_statement_without_a_task_is_about_a_classifier(world):
-    with pytest.raises(StatementError, match="judged as classification"):
-        world.check(terms=replace(world.terms, task="regression"))
-    terms = replace(world.terms, task="regression", policy="regression-1")
-    world.check(world.envelope(policy="regression-1").text(), terms=terms)
+    assert [r.task for r in load(text, "").rows] == ["regression", "classification"]
