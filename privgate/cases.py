@@ -78,8 +78,8 @@ class Kept:
     def digest(self) -> str:
         """Return ``sha256:…`` of the case, whom it is about, the theorem and the seed."""
         units = hashlib.sha256(np.ascontiguousarray(self.units, dtype="<i8").tobytes()).hexdigest()
-        told = json.dumps([self.case.digest(), units, self.theorem, self.seed])
-        return "sha256:" + hashlib.sha256(told.encode()).hexdigest()
+        content = json.dumps([self.case.digest(), units, self.theorem, self.seed])
+        return "sha256:" + hashlib.sha256(content.encode()).hexdigest()
 
 
 def upper(kept: Sequence[Kept], people: int) -> NDArray[np.float64]:
@@ -204,14 +204,14 @@ def write(path: Path, kept: Sequence[Kept]) -> None:
     def name(array: NDArray[Any]) -> str:
         return arrays.setdefault(id(array), (f"case{len(arrays)}", array))[0]
 
-    told = [
+    headers = [
         {"family": k.case.family, "asked": k.case.asked, "settings": dict(k.case.settings)}
         | {"arrays": {n: name(array) for n, array in sorted(k.case.arrays.items())}}
         | {"units": name(k.units), "low": name(k.low), "high": name(k.high), "theorem": k.theorem, "seed": k.seed}
         for k in kept
     ]
     # what an infinite limit is, JSON has no word for: limits stand among the arrays
-    head = np.frombuffer(json.dumps(told, allow_nan=False).encode(), dtype=np.uint8)
+    head = np.frombuffer(json.dumps(headers, allow_nan=False).encode(), dtype=np.uint8)
     named: dict[str, Any] = {n: a.astype(_KINDS[a.dtype.kind == "i"]) for n, a in arrays.values()}
     np.savez(path, head=head, **named)
 
@@ -234,10 +234,10 @@ def read(path: Path) -> tuple[Kept, ...]:
                 raise ValueError("an array is compressed or encrypted")  # its size would be known when it is read
             f.seek(0)
             arrays = dict(np.load(f, allow_pickle=False))
-        told = strict_json.loads(arrays.pop("head").tobytes(), _HEAD)
+        head = strict_json.loads(arrays.pop("head").tobytes(), _HEAD)
         if odd := next((a.dtype for a in arrays.values() if a.dtype.str not in _KINDS), None):
             raise ValueError(f"an array of {odd}")
-        return tuple(_read_case(t, arrays) for t in told)
+        return tuple(_read_case(t, arrays) for t in head)
     except OSError as exc:
         raise SubjectError(f"{path} cannot be read: {exc.strerror}") from exc
     except garbled as exc:
@@ -274,11 +274,11 @@ def find_yeses(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Ye
     Over all questions nothing else passes, but for a declared list, every question of which was put to real models.
     About people's own records a theorem stands where fewer were trained without than there are, or than a sample asks.
     """
-    told = {m["request"]["key"]: m for m in document["evidence"]["measurements"]}
+    measurements = {m["request"]["key"]: m for m in document["evidence"]["measurements"]}
     domain = document["evidence"]["subject"].get("domain") or {}
     details = [(p["name"], p["detail"]) for p in document["evidence"]["preconditions"]]
     for f in document["findings"]:
-        m = told.get(f["request"])
+        m = measurements.get(f["request"])
         if f["outcome"] != "passed" or m is None or m["request"]["metric"] != f["metric"]:
             continue
         options, people = m["request"]["options"], m["population"]
@@ -287,8 +287,8 @@ def find_yeses(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Ye
         anywhere = f["metric"] == "dtp" and not domain.get("queries")
         own = f["metric"] == "pdtp" and few
         if anywhere or own or (f["metric"] == "sensitivity" and options.get("over") == "domain"):
-            unit = _read_unit(f["unit"], document["evidence"], kept)
-            stated = float(f["limit"]), float(f["high"]), unit, apart(details, every=not own)
+            unit_name = _read_unit(f["unit"], document["evidence"], kept)
+            stated = float(f["limit"]), float(f["high"]), unit_name, apart(details, every=not own)
             yield Yes(f["rule"], options, *stated, m["n"] or 0)
 
 
@@ -298,8 +298,8 @@ def _read_unit(named: str, evidence: Mapping[str, Any], kept: Sequence[Kept]) ->
     targets += [float(k.case.settings["deviation"]) for k in kept if "deviation" in k.case.settings]
     if not targets:
         return 1.0
-    told = evidence["influence"]["sensitivity"] if named == "residual deviations" else None
-    size = evidence["subject"]["release"]["noise"]["scale"] if told is None else told["residual_outside"]
+    scale = evidence["influence"]["sensitivity"] if named == "residual deviations" else None
+    size = evidence["subject"]["release"]["noise"]["scale"] if scale is None else scale["residual_outside"]
     return abs(float(size)) / targets[0]
 
 
@@ -330,11 +330,11 @@ def recompute(
         raise SubjectError(f"the report is about {count} people; 1 to {_PEOPLE} can be recomputed")
     if any(k.everybody.max(initial=-1) >= count for k in kept):
         raise DigestMismatchError(f"{FILE} is about more people than the report")
-    limits, asked, said = upper(kept, count), people(kept), list[str]()
+    limits, questions, said = upper(kept, count), people(kept), list[str]()
     for yes in find_yeses(document, kept):
-        if why := yes.shortfall(limits, asked):
+        if why := yes.shortfall(limits, questions):
             raise DigestMismatchError(why)
-        number = yes.aggregated(limits, asked)
+        number = yes.aggregated(limits, questions)
         said.append(f"{yes.rule}: the kernel's limits come to {number:.4g} again, at most {yes.limit:g} is allowed")
     if not said:
         raise SubjectError("no rule of the report approved by a certificate: there is no yes that comes out again")

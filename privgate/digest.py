@@ -121,17 +121,17 @@ def below(root: Path) -> list[Path]:
 
     ``DocumentError``: folders lie too deep within one another, or there is too much.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     todo = [(root, 1)]
     while todo:
         folder, depth = todo.pop()
         for entry in os.scandir(folder) if folder.is_dir() else ():
-            found.append(Path(entry.path))
+            paths.append(Path(entry.path))
             if entry.is_dir(follow_symlinks=False):
-                todo.append((found[-1], depth + 1))
-        if depth > _DEEPEST or len(found) > _MOST:
+                todo.append((paths[-1], depth + 1))
+        if depth > _DEEPEST or len(paths) > _MOST:
             raise DocumentError(f"holds folders more than {_DEEPEST} deep, or more than {_MOST} files")
-    return sorted(found)
+    return sorted(paths)
 
 
 def of_manifest(files: Mapping[str, str]) -> str:

@@ -76,9 +76,9 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 def together(findings: Iterable[Any]) -> Outcome:
     """Return the worst outcome of ``Finding``s; where no rule was judged among them, inconclusive at best."""
-    found = list(findings)
-    judged = any(not f.rule.startswith("precondition:") and f.outcome is not Outcome.NOT_NEEDED for f in found)
-    return worst([*(f.outcome for f in found), *([] if judged else [Outcome.INCONCLUSIVE])])
+    listed = list(findings)
+    judged = any(not f.rule.startswith("precondition:") and f.outcome is not Outcome.NOT_NEEDED for f in listed)
+    return worst([*(f.outcome for f in listed), *([] if judged else [Outcome.INCONCLUSIVE])])
 
 
 def settled(findings: Iterable[Any], groups: Mapping[str, str]) -> list[Any]:
@@ -86,20 +86,22 @@ def settled(findings: Iterable[Any], groups: Mapping[str, str]) -> list[Any]:
 
     ``groups`` names the group of each rule that belongs to one. A group of which none was asked is inconclusive.
     """
-    found = list(findings)
+    listed = list(findings)
     for group in dict.fromkeys(groups.values()):
-        mine = [k for k, f in enumerate(found) if groups.get(f.rule) == group]
-        met = [k for k in mine if found[k].outcome is Outcome.PASSED or (found[k].waiver and found[k].outcome.releases)]
+        mine = [k for k, f in enumerate(listed) if groups.get(f.rule) == group]
+        met = [
+            k for k in mine if listed[k].outcome is Outcome.PASSED or (listed[k].waiver and listed[k].outcome.releases)
+        ]
         if met:
-            by = found[met[0]].rule
+            by = listed[met[0]].rule
             for k in mine:
-                if not found[k].outcome.releases and found[k].outcome is not Outcome.NOT_NEEDED:
-                    said = f"not needed, because {by} approves; by itself {found[k].outcome.word}: {found[k].message}"
-                    found[k] = replace(found[k], outcome=Outcome.NOT_NEEDED, message=said, advice="")
-        elif mine and all(found[k].outcome is Outcome.NOT_NEEDED for k in mine):
+                if not listed[k].outcome.releases and listed[k].outcome is not Outcome.NOT_NEEDED:
+                    said = f"not needed, because {by} approves; by itself {listed[k].outcome.word}: {listed[k].message}"
+                    listed[k] = replace(listed[k], outcome=Outcome.NOT_NEEDED, message=said, advice="")
+        elif mine and all(listed[k].outcome is Outcome.NOT_NEEDED for k in mine):
             said = f"no rule of {group!r} is about this model: undecided"
-            found[mine[-1]] = replace(found[mine[-1]], outcome=Outcome.INCONCLUSIVE, message=said)
-    return found
+            listed[mine[-1]] = replace(listed[mine[-1]], outcome=Outcome.INCONCLUSIVE, message=said)
+    return listed
 
 
 def approves(findings: Iterable[Any], *, observed: bool) -> bool:

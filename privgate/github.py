@@ -192,10 +192,10 @@ def _forget(folder: Path) -> None:
 
 def _report(folder: Path) -> dict[str, Any] | None:
     try:
-        found = strict_json.read(folder / "report.json", LARGE)
+        document = strict_json.read(folder / "report.json", LARGE)
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _agreed(mode: str, code: int, report: dict[str, Any] | None) -> tuple[str, int]:
@@ -257,14 +257,14 @@ def _policy_file(environ: Mapping[str, str], policy: str) -> str:
 def _annotate(report: dict[str, Any], file: str) -> None:
     """Print one annotation a finding that does not pass, worst first, and count what GitHub would drop."""
     for kind, outcomes in (("error", ("failed", "inconclusive")), ("warning", ("warned",))):
-        found = [f for o in outcomes for f in report.get("findings", []) if f.get("outcome") == o]
-        shown = found if len(found) <= MOST_ANNOTATIONS else found[: MOST_ANNOTATIONS - 1]
+        listed = [f for o in outcomes for f in report.get("findings", []) if f.get("outcome") == o]
+        shown = listed if len(listed) <= MOST_ANNOTATIONS else listed[: MOST_ANNOTATIONS - 1]
         for finding in shown:
             line = int(finding.get("line") or 0)
             where = {"file": file, "line": str(line)} if file and line else {}
             _command(kind, f"{finding.get('outcome')}: {finding.get('message')}", title=finding.get("title"), **where)
-        if len(found) > len(shown):
-            _command(kind, f"and {len(found) - len(shown)} more; see the report")
+        if len(listed) > len(shown):
+            _command(kind, f"and {len(listed) - len(shown)} more; see the report")
 
 
 def _command(kind: str, message: object, *, title: object = "privgate", **properties: str) -> None:

@@ -169,8 +169,8 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
     for check in (opened.check_opened_files, partial(depends.check_remembers_nothing, noise=noise)):
         if controls[-1].outcome != "passed":
             return run, controls
-        if (found := check(subject, fleet)) is not None:
-            controls.append(found)
+        if (condition := check(subject, fleet)) is not None:
+            controls.append(condition)
     if controls[-1].outcome != "passed":
         return run, controls
     run = choose_seeds(run, glance=run.attacks_alone)
@@ -222,11 +222,11 @@ def _compare_released(run: Run) -> tuple[Run, Precondition]:
     control = seeds.compare_released(run.subject, run.fleet, by=by, count=run.limits.seeds)
     if seen is None:
         return run, control
-    told = {"compared": control.detail["coins"] + 1} | {k: control.detail[k] for k in ("median", "floor")}
+    facts = {"compared": control.detail["coins"] + 1} | {k: control.detail[k] for k in ("median", "floor")}
     moved = control.detail["moved_by"]
     if not seen.dependent and moved > reproduces.DETERMINISTIC:  # it was like the first
-        told |= {"dependent": True, "moved_by": moved, "note": seeds.describe_dependence(moved)}
-    return replace(run, seed_control=seen.model_copy(update=told)), control
+        facts |= {"dependent": True, "moved_by": moved, "note": seeds.describe_dependence(moved)}
+    return replace(run, seed_control=seen.model_copy(update=facts)), control
 
 
 def count_trainings(run: Run) -> int:

@@ -59,13 +59,13 @@ def confirm_findings(
     order : callable, optional
         All people in the order in which they are drawn, by a secret; without it nobody can be a sample.
     """
-    rules, found, kept, made = policy["rules"], None, evidence.cases, list(findings)
-    first, told = len(made) - len(rules), {request.key: m for request, m in evidence.measurements.items()}
-    if [f.rule for f in made[max(first, 0) :]] != [r.get("id") or r["metric"] for r in rules]:
+    rules, problem, kept, confirmed = policy["rules"], None, evidence.cases, list(findings)
+    first, measurements = len(confirmed) - len(rules), {request.key: m for request, m in evidence.measurements.items()}
+    if [f.rule for f in confirmed[max(first, 0) :]] != [r.get("id") or r["metric"] for r in rules]:
         why = "the findings are not one for each rule of the policy, in its order"
-        return tuple(_doubted(f, {}, why) if f.outcome.releases else f for f in made)
+        return tuple(_doubted(f, {}, why) if f.outcome.releases else f for f in confirmed)
     for k, rule in enumerate(rules, start=first):
-        f, m = made[k], told.get(made[k].request)
+        f, m = confirmed[k], measurements.get(confirmed[k].request)
         told_up_to = [w for w in policy["waivers"] if f.waiver.startswith(f"waived up to {w['ceiling']:g} until ")]
         waived = [float(w["ceiling"]) for w in told_up_to if w["rule"] == f.rule]
         soft = _soft(rule) or (not f.applies and not rule.get("required", True))
@@ -73,11 +73,11 @@ def confirm_findings(
         rests = by_theorem(rule, subject, m, evidence.records) if released or waived else ""
         if not rests:
             continue
-        if found is None:
-            found = upper(subject, evidence) if kept else "no case of it was kept"
+        if problem is None:
+            problem = upper(subject, evidence) if kept else "no case of it was kept"
         off = cases.apart(((p.name, p.detail) for p in evidence.preconditions), every=rule["metric"] == "dtp")
         most = max([float(rule["max"]), *waived])
-        limits = found
+        limits = problem
         if isinstance(limits, str):
             why = limits
         elif m is not None and m.population != len(limits):
@@ -88,8 +88,8 @@ def confirm_findings(
         else:
             why = _untrue(subject, evidence.records, limits)
         if why:
-            made[k] = _doubted(f, rule, why)
-    return tuple(made)
+            confirmed[k] = _doubted(f, rule, why)
+    return tuple(confirmed)
 
 
 def _soft(rule: Mapping[str, Any]) -> bool:
@@ -156,10 +156,10 @@ def upper(subject: Subject, evidence: Any) -> Any:
         if why := canonical(subject, k):
             return why
         try:
-            made = k.judge_again()
+            remade = k.judge_again()
         except Refused as exc:
             return f"the kernel refuses the case of {k.theorem}: {exc}"
-        again.append(claimed(subject, made))
+        again.append(claimed(subject, remade))
     return cases.upper(again, len(subject.data.units))
 
 

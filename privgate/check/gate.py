@@ -126,16 +126,16 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     """Return everything that the policy's rules need to know; nothing is judged here."""
     for sentence in _warnings(run):
         tell(sentence)
-    told, asked = _describe_subject(run), asked_of(policy, run.subject, run.theorems)
-    run, checked, stopped = preconditions.check(run, asked, tell)
+    described, policy_asked = _describe_subject(run), asked_of(policy, run.subject, run.theorems)
+    run, checked, stopped = preconditions.check(run, policy_asked, tell)
     planned = None
     if not stopped:
         if Need.LEAVE_ONE_OUT in run.asked:
             run.compute(_note_first_steps)
-        planned, said = planning.make(run, asked)
+        planned, said = planning.make(run, policy_asked)
         for sentence in said:
             tell(sentence)
-    requests = dict.fromkeys(rule.request() for rule in asked.rules)
+    requests = dict.fromkeys(rule.request() for rule in policy_asked.rules)
     measured = dict[Request, Measurement]()
     for request in sorted(requests, key=lambda r: r not in run.attacked):  # attacks first: they take few trainings
         measured[request] = questions.answer(run, request, stopped or _end_by_attacks(run, request, measured))
@@ -148,7 +148,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     run, more = (run, []) if stopped else preconditions.last(run, measurements)
     checked += more
     return Evidence(
-        subject=told,
+        subject=described,
         preconditions=(*checked, *run.preconditions),
         measurements=measurements,
         records=records,
@@ -164,10 +164,10 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
 
 
 def _note_first_steps(run: Run) -> Noted:
-    found = seen(run.subject)
-    if not found.steps:
+    theorems_model = seen(run.subject)
+    if not theorems_model.steps:
         return Noted(())
-    return Noted((Precondition("first_steps", "passed", found.words, {"steps": list(found.steps)}),))
+    return Noted((Precondition("first_steps", "passed", theorems_model.words, {"steps": list(theorems_model.steps)}),))
 
 
 def _warnings(run: Run) -> Iterator[str]:
@@ -178,8 +178,8 @@ def _warnings(run: Run) -> Iterator[str]:
     elif run.fleet.isolation_of(run.subject).endswith(isolation.NETWORKED):
         yield "the recipe declares that training needs the network: its code reaches whatever this host reaches"
     yield from run.cannot_conclude
-    if (found := file.look_if_needed(run)) is not None:
-        yield file.describe_sight(found)
+    if (contents := file.look_if_needed(run)) is not None:
+        yield file.describe_sight(contents)
 
 
 def against_pdtp(run: Run) -> AgainstPdtp | None:
@@ -244,11 +244,11 @@ def again(subject: Subject, document: Mapping[str, Any], folder: Path, policy: A
     with strict_json.reading("report.json cannot be recomputed", SubjectError):
         if document["policy"]["digest"] != policy.digest:
             raise SubjectError(f"the report was judged by another policy than {policy.name}; name that one")
-        told = document["evidence"]["subject"]
+        stated = document["evidence"]["subject"]
         for name in ("data", "recipe", "model"):
-            if told["digests"].get(name) != subject.digests.get(name):
+            if stated["digests"].get(name) != subject.digests.get(name):
                 raise DigestMismatchError(f"the report is about another {name} than {subject.uri or 'the subject'}")
-        if told["n_units"] != len(subject.data.units):
+        if stated["n_units"] != len(subject.data.units):
             raise DigestMismatchError("the report is about another number of people than the data")
         _stated(document, {r.get("id") or r["metric"]: r for r in policy.resolved["rules"]})
     said = dict[str, None]()
@@ -261,17 +261,17 @@ def again(subject: Subject, document: Mapping[str, Any], folder: Path, policy: A
         said[f"{k.theorem}: its arrays are what the data make"] = None
         return confirm.claimed(subject, k)
 
-    found = cases.recompute(document, folder, made_again)
-    return [*said, *found]
+    recomputed = cases.recompute(document, folder, made_again)
+    return [*said, *recomputed]
 
 
 def _stated(document: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise ``DigestMismatchError`` where a finding has another limit or question than the policy's rule."""
-    asked = {m["request"]["key"]: m["request"] for m in document["evidence"]["measurements"]}
+    requests = {m["request"]["key"]: m["request"] for m in document["evidence"]["measurements"]}
     for f in document["findings"]:
         if Need.LEAVE_ONE_OUT not in about(f["metric"]).needs:
             continue
-        rule, options = rules.get(f["rule"], {}), asked[f["request"]]["options"]
+        rule, options = rules.get(f["rule"], {}), requests[f["request"]]["options"]
         differ = [n for n in ("aggregate", "q", "threshold", "sample", "over") if options.get(n) != rule.get(n)]
         if differ or (rule.get("metric"), rule.get(f["direction"])) != (f["metric"], f["limit"]):
             raise DigestMismatchError(f"rule {f['rule']!r} of the report is not the policy's")
@@ -279,8 +279,8 @@ def _stated(document: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]])
 
 def _end_by_attacks(run: Run, request: Request, measured: Mapping[Request, Measurement]) -> list[Precondition]:
     """Return that attacks block already, where the request is about trainings without people, whatever these show."""
-    asked = Need.LEAVE_ONE_OUT in METRICS[request.metric].needs
-    if not (asked and run.attack_breaks(measured) and left_out.spared(run)):
+    every_person = Need.LEAVE_ONE_OUT in METRICS[request.metric].needs
+    if not (every_person and run.attack_breaks(measured) and left_out.spared(run)):
         return []
     text = "a rule on attacks refuses, which no training without a person takes back; --full measures it all the same"
     return [Precondition("attacked", "failed", text)]

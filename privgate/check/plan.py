@@ -92,8 +92,8 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     """
     known = facts(subject)
     run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
-    asked = asked_of(policy, subject, run.theorems)
-    findings, stopped = check_untrained(run, asked)
+    policy_asked = asked_of(policy, subject, run.theorems)
+    findings, stopped = check_untrained(run, policy_asked)
     if not stopped:
         findings.append(reproduces.check_reproduces(subject, fleet))
         stopped = stopping(findings)
@@ -103,7 +103,7 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
         return Costs(fleet.calls, 0.0, [*said, f"in all: at most {fleet.calls} trainings"], ends)
     run = choose_seeds(run, glance=True)
     each = _time(run)
-    planned, rules = make(run, asked, each=each)
+    planned, rules = make(run, policy_asked, each=each)
     control_count = count_trainings(run)
     total = control_count + planned.retrains
     seconds = total * each / fleet.workers

@@ -54,10 +54,10 @@ def _least(rule: Rule) -> float:
 
 def _allowed(rule: Rule) -> float:
     """Return the share of people who may be above a rule's limit."""
-    asked = rule.request()
-    how = asked.option("aggregate", "max")
+    request = rule.request()
+    how = request.option("aggregate", "max")
     if how == "quantile":
-        return round(1.0 - float(asked.option("q")), 9)
+        return round(1.0 - float(request.option("q")), 9)
     return float(rule.limit) if how == "share_above" else 0.0
 
 
@@ -164,14 +164,14 @@ def prepare(
     refused = {r.name: never[r.name] or _too_few(r, run.limits) for r in policy.rules}
     open_ = {r.either for r in policy.rules if not refused[r.name]}  # another rule may be enough
     shut = [r for r in policy.rules if refused[r.name] and not (r.either and r.either in open_)]
-    told = [f"{r.name}: {refused[r.name]}" for r in shut]
-    return replace(run, cannot_conclude=tuple(told))
+    reasons = [f"{r.name}: {refused[r.name]}" for r in shut]
+    return replace(run, cannot_conclude=tuple(reasons))
 
 
 def asked_of(policy: Policy, subject: Subject, theorems: tuple[str, ...]) -> Policy:
     """Return the policy with those rules alone that are asked of a subject which these theorems bound."""
-    told = {"task": subject.task, "recipe": subject.recipe.payload, "theorems": list(theorems)}
-    return policy.asked_of(conditions(told))
+    facts = {"task": subject.task, "recipe": subject.recipe.payload, "theorems": list(theorems)}
+    return policy.asked_of(conditions(facts))
 
 
 def misfit(policy: Policy, subject: Subject) -> str:

@@ -73,8 +73,8 @@ def adopt(
         raise UsageError(f"--data: {data_name} is a {type(data).__name__}, not TrainingData")
     if declared:
         data = data.declare_people(declared, groups=data.read_column(groups) if groups else None)
-    found = registry.adopt(uri, recipe, data, release=Release(form), tracking_uri=tracking_uri, store=store)
-    click.echo(console.plain(f"{found} holds the bytes of {uri} and has a recipe; now: privgate check {found}"))
+    adopted = registry.adopt(uri, recipe, data, release=Release(form), tracking_uri=tracking_uri, store=store)
+    click.echo(console.plain(f"{adopted} holds the bytes of {uri} and has a recipe; now: privgate check {adopted}"))
     return 0
 
 

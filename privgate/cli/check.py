@@ -99,9 +99,9 @@ def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: flo
         with contextlib.suppress(StatementError):  # then a check is due
             return _released(uri, alias, settings)
     if sign_command is not None:
-        if found := _waiting(uri, alias, settings):
-            _signed(sign_command, sign_timeout, found, alias, settings)
-            return _moved(found, alias, settings)
+        if subject_waiting := _waiting(uri, alias, settings):
+            _signed(sign_command, sign_timeout, subject_waiting, alias, settings)
+            return _moved(subject_waiting, alias, settings)
         settings["nonce"] = settings["nonce"] or secrets.token_hex(16)
     verdict, subject = _checked(uri, attach=True, settings=settings, alias=alias)
     if not verdict.approved:
@@ -176,10 +176,12 @@ def _mac(uri: str, alias: str, settings: dict[str, Any], folder: Path) -> str:
     from privgate.training import ledger
 
     key = ledger.given_key(None) or ledger.own_key()
-    asked = {k: str(v) for k, v in settings.items() if k not in {"nonce", "tracking_uri", "form", "quiet", "jobs"}}
+    options_given = {
+        k: str(v) for k, v in settings.items() if k not in {"nonce", "tracking_uri", "form", "quiet", "jobs"}
+    }
     content = (folder / "report.json").read_bytes()
-    told = json.dumps([uri, alias, asked, hashlib.sha256(content).hexdigest()], sort_keys=True)
-    return hmac.digest(key, told.encode(), "sha256").hex()
+    content_signed = json.dumps([uri, alias, options_given, hashlib.sha256(content).hexdigest()], sort_keys=True)
+    return hmac.digest(key, content_signed.encode(), "sha256").hex()
 
 
 def _waits(subject: Subject, alias: str, settings: dict[str, Any]) -> None:
@@ -205,19 +207,19 @@ def _waiting(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
         noted = (folder / WAITING).read_text(encoding="utf-8")
         subject = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
         mine = hmac.compare_digest(noted, _mac(_exact(subject), alias, settings, folder))
-        found = schema.read(strict_json.read(folder / "report.json", LARGE))
-        fresh = datetime.now(UTC) - datetime.fromisoformat(found.decided_at) < timedelta(days=1)
+        document = schema.read(strict_json.read(folder / "report.json", LARGE))
+        fresh = datetime.now(UTC) - datetime.fromisoformat(document.decided_at) < timedelta(days=1)
     except (OSError, PrivgateError, ValueError, TypeError):
         return None
-    policy, run = Policy.load(settings["policy_name"]), found.evidence.run
-    same = dict(found.subject.digests) == dict(subject.digests) and found.policy.digest == policy.digest
-    asked = settings["nonce"] in ("", run.nonce) and bool(run.nonce) and not settings["observe"]
-    if not (mine and fresh and same and asked and found.approved and not found.observed):
+    policy, run = Policy.load(settings["policy_name"]), document.evidence.run
+    same = dict(document.subject.digests) == dict(subject.digests) and document.policy.digest == policy.digest
+    same_nonce = settings["nonce"] in ("", run.nonce) and bool(run.nonce) and not settings["observe"]
+    if not (mine and fresh and same and same_nonce and document.approved and not document.observed):
         return None
     _promotable(policy, subject, alias)
     (folder / WAITING).unlink()
     settings["nonce"] = run.nonce
-    console.note(f"going on from the approved report of {found.decided_at} in {folder}; nothing is trained")
+    console.note(f"going on from the approved report of {document.decided_at} in {folder}; nothing is trained")
     return subject
 
 

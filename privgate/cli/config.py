@@ -30,11 +30,11 @@ _OTHER_MEANING = frozenset({"signing_key", "ledger_key", "key"})
 
 def options_of(command: click.Command) -> dict[str, click.Option]:
     """Return option name without dashes -> option, of a command or of all commands of a group."""
-    found: dict[str, click.Option] = {}
+    options: dict[str, click.Option] = {}
     for parameter in command.params:
         if isinstance(parameter, click.Option):
-            found |= {name.lstrip("-"): parameter for name in parameter.opts if name.startswith("--")}
-    return found
+            options |= {name.lstrip("-"): parameter for name in parameter.opts if name.startswith("--")}
+    return options
 
 
 def defaults(
@@ -64,20 +64,20 @@ def _for(  # noqa: PLR0917  private
 ) -> dict[str, Any]:
     own = given.get(called)
     settings = {**given, **(own if isinstance(own, Mapping) else {})}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, option in options_of(command).items():
         key = name.replace("-", "_")
         if name in settings or key in settings:
             value = settings.get(name, settings.get(key))
             plain = isinstance(value, bool | list) or value is None
-            found[str(option.name)] = value if plain else _from(at, option, str(value))
+            values[str(option.name)] = value if plain else _from(at, option, str(value))
             used.append(name)
         if (text := environ.get(f"PRIVGATE_{key.upper()}", "")) and key not in _OTHER_MEANING:
-            found[str(option.name)] = text.split(",") if option.multiple else text
+            values[str(option.name)] = text.split(",") if option.multiple else text
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
-            found[name] = _for(name, inner, settings, environ, used, at)
-    return found
+            values[name] = _for(name, inner, settings, environ, used, at)
+    return values
 
 
 def _from(place: Path, option: click.Option, value: str) -> str:
@@ -90,14 +90,14 @@ def _from(place: Path, option: click.Option, value: str) -> str:
 
 
 def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) -> tuple[Path, dict[str, Any]]:
-    path, found = _read(folder)
-    known = every() if found else {}
+    path, keys = _read(folder)
+    known = every() if keys else {}
     allowed = {name for command in known.values() for name in _names(command)} | set(known) | _IGNORED
-    for key in _keys(found):
+    for key in _keys(keys):
         if key.replace("_", "-") not in allowed:
             near = get_close_matches(key.replace("_", "-"), allowed, n=1)
             raise UsageError(f"{path}: no option is called {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
-    return path.parent, found
+    return path.parent, keys
 
 
 def _names(command: click.Command) -> Iterator[str]:
@@ -127,16 +127,16 @@ def _read(folder: Path) -> tuple[Path, dict[str, Any]]:
                     click.echo(f"note: {path} belongs to another user, so it is not read", err=True)
                     continue
                 if path.name == FILE:
-                    found = strict_yaml.read(path)
+                    keys = strict_yaml.read(path)
                 else:
-                    found = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("privgate")
+                    keys = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("privgate")
             except (OSError, DocumentError, ValueError) as exc:
                 raise UsageError(f"{path} cannot be read: {exc}") from exc
-            if path.name != FILE and found is None:
+            if path.name != FILE and keys is None:
                 continue
-            if not isinstance(found, dict):
+            if not isinstance(keys, dict):
                 raise UsageError(
-                    f"{path} holds a {type(found).__name__}; write one option a line, such as policy: dtp-1"
+                    f"{path} holds a {type(keys).__name__}; write one option a line, such as policy: dtp-1"
                 )
-            return path, found
+            return path, keys
     return folder / FILE, {}

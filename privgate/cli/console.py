@@ -79,8 +79,8 @@ def progress(done: int, total: int, seconds_left: float, label: str = "retrainin
 
 
 def _line() -> str:
-    left = f", about {span(_now.left)} left" if _now.left > 0 else ""
-    return f"{_now.label}: {_now.done} of {_now.total}{left}"
+    remaining = f", about {span(_now.left)} left" if _now.left > 0 else ""
+    return f"{_now.label}: {_now.done} of {_now.total}{remaining}"
 
 
 def _say(text: str) -> None:
@@ -140,11 +140,11 @@ def note(text: str) -> None:
 
 
 def _plainly(exc: click.BadParameter) -> click.BadParameter:
-    found = re.search(r"is not a valid (integer|float)(?: range)?\.", exc.message)
-    if found is None:
+    match = re.search(r"is not a valid (integer|float)(?: range)?\.", exc.message)
+    if match is None:
         return exc
-    kind = "whole number" if found[1] == "integer" else "number"
-    return click.BadParameter(exc.message.replace(found[0], f"is no {kind}."), exc.ctx, exc.param, exc.param_hint)
+    kind = "whole number" if match[1] == "integer" else "number"
+    return click.BadParameter(exc.message.replace(match[0], f"is no {kind}."), exc.ctx, exc.param, exc.param_hint)
 
 
 class _Unheard:

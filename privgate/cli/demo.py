@@ -39,8 +39,8 @@ def demo(*, folder: Path, opened: bool) -> int:
     attacks = {
         a.name for v in verdicts.values() if v.evidence.membership for a in v.evidence.membership.attacks if a.figures
     }
-    told = f"As it should be: {len(promoted)} models are @production, {len(due) - len(promoted)} is refused"
-    click.secho(f"{told}, {len(attacks)} attacks were run.", fg="green", bold=True)
+    ending = f"As it should be: {len(promoted)} models are @production, {len(due) - len(promoted)} is refused"
+    click.secho(f"{ending}, {len(attacks)} attacks were run.", fg="green", bold=True)
     if opened:
         click.echo(show(folder.expanduser().resolve() / "reports" / promoted[-1] / "report.html"))
     return int(ExitCode.PASSED)

@@ -113,10 +113,10 @@ def _guarantee(o: dict[str, Any]) -> tuple[float, Any, str]:
         return o["epsilon"], None, "as stated"
     if o["epsilon"] is not None:
         raise UsageError("pass --epsilon or --noise-multiplier, not both: one follows from the other")
-    found = recompute(_mechanism(o, o["noise_multiplier"]), o["delta"])
-    if found.curve is None:
+    accounted = recompute(_mechanism(o, o["noise_multiplier"]), o["delta"])
+    if accounted.curve is None:
         raise UsageError("without noise nothing is bounded; pass a noise multiplier above 0")
-    return found.epsilon, found.curve, f"recomputed: {found.accountant}"
+    return accounted.epsilon, accounted.curve, f"recomputed: {accounted.accountant}"
 
 
 def _mechanism(o: dict[str, Any], noise: float) -> "Mechanism":
@@ -195,10 +195,10 @@ def _print_deletions(o: dict[str, Any]) -> int:
 
     epsilon, delta, prior, rho = _guarantee(o)[0], o["delta"], o["prior"], o["rho"]
     priors, rhos, most_delta = prior or (0.0001, 0.001, 0.01, 0.1), rho or RHOS, 1e-5 if delta else 0.0
-    found = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in rhos for p in priors}
+    people_covered = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in rhos for p in priors}
     close = {e: group_capacity(epsilon, delta, most_epsilon=e, most_delta=most_delta).people for e in (1, 4)}
     if o["as_json"]:
-        rows = [{"rho": r, "prior": p, "capacity": people} for (r, p), people in found.items()]
+        rows = [{"rho": r, "prior": p, "capacity": people} for (r, p), people in people_covered.items()]
         answer = {"epsilon": epsilon, "delta": delta, "capacity": rows}
         click.echo(json.dumps({**answer, "without_prior": {f"epsilon {e}": m for e, m in close.items()}}, indent=1))
         return 0
@@ -209,7 +209,7 @@ def _print_deletions(o: dict[str, Any]) -> int:
     click.echo("or, where the training set is drawn from a pool, as likely as rho never used (Thudi et al.):")
     click.echo(f"  {'rho':<7}" + "".join(f"{f'p = {p:g}':>12}" for p in priors))
     for r in rhos:
-        click.echo(f"  {r:<7g}" + "".join(f"{found[r, p]:>12,}" for p in priors))
+        click.echo(f"  {r:<7g}" + "".join(f"{people_covered[r, p]:>12,}" for p in priors))
     click.echo("p is the largest probability with which a person of the pool was used; requests must depend neither on")
     click.echo("membership nor on the model; inclusion is independent and the training size not published")
     if delta:
@@ -250,14 +250,14 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     outputs.ledger(o["ledger"])
     with Fleet(jobs=o["jobs"], ledger=o["ledger"]) as fleet:
         run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
-        found = audits.audit_claim(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
-    broken = o["epsilon"] is not None and found.epsilon > o["epsilon"]
+        audited = audits.audit_claim(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
+    broken = o["epsilon"] is not None and audited.epsilon > o["epsilon"]
     if o["as_json"]:
-        answer = {"epsilon_at_least": found.epsilon, "confidence": o["confidence"], "broken": broken}
-        click.echo(json.dumps({**answer, **found.payload()}, indent=1))
+        answer = {"epsilon_at_least": audited.epsilon, "confidence": o["confidence"], "broken": broken}
+        click.echo(json.dumps({**answer, **audited.payload()}, indent=1))
         return int(broken)
-    many, single = found.many_runs, found.one_run
-    said = f"epsilon is at least {found.epsilon:.4g} at delta {o['delta']:g} (confidence {o['confidence']:g})"
+    many, single = audited.many_runs, audited.one_run
+    said = f"epsilon is at least {audited.epsilon:.4g} at delta {o['delta']:g} (confidence {o['confidence']:g})"
     click.secho(said, bold=True)
     counted = f"{many.counted} counted trainings: {many.misses} misses, {many.false_alarms} false alarms"
     click.echo(f"  many runs  {counted}: {many.epsilon:.4g}")

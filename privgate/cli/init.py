@@ -133,5 +133,5 @@ def _suite(data: str, tracking_uri: str | None) -> str:
     from privgate import Subject
     from privgate.controls import suites
 
-    made = suites.draft(Subject.load(data, tracking_uri=tracking_uri).data, "data-suite")
-    return json.dumps(made, indent=2) + "\n"
+    suite = suites.draft(Subject.load(data, tracking_uri=tracking_uri).data, "data-suite")
+    return json.dumps(suite, indent=2) + "\n"

@@ -132,10 +132,10 @@ def _version(uri: str, tracking_uri: str | None) -> str:
     from privgate.registry.client import reader
     from privgate.registry.named import named
 
-    found = named(reader(tracking_uri), uri)
-    if not found.version:
+    version = named(reader(tracking_uri), uri)
+    if not version.version:
         raise StatementError(f"{uri} is no registered version; statements are about versions")
-    return f"models:/{found.name}/{found.version}"
+    return f"models:/{version.name}/{version.version}"
 
 
 def _payload(what: str) -> str:

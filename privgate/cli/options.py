@@ -233,12 +233,12 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
             console.note(f"reading {uri}")
         fleet.begin()
     try:
-        found = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
+        loaded = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
     except RegistryError as exc:
         if known := _known(uri, settings["tracking_uri"]):
             raise RegistryError(known) from exc
         raise
-    return CheckInputs(chosen, found, fleet, limits)
+    return CheckInputs(chosen, loaded, fleet, limits)
 
 
 def _known(uri: str, tracking_uri: str | None) -> str:
@@ -279,10 +279,10 @@ def _few(names: Iterable[str], most: int = 8) -> str:
 
 def duration(text: str) -> float:
     """Return seconds of "90s", "30m", "2h" or a plain number of seconds."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
-    if not found or float(found[1]) <= 0:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    if not match or float(match[1]) <= 0:
         raise UsageError(f"--budget {text!r} is no duration; write 90s, 30m or 2h")
-    return float(found[1]) * {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
+    return float(match[1]) * {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[match[2]]
 
 
 def print_plan(run: CheckInputs) -> int:
@@ -303,9 +303,9 @@ def print_decision(document: Mapping[str, Any], where: Path) -> None:
 
     Everything comes from the report document, in which people are keyed hashes: a CI log is read by many.
     """
-    found = read(document)
-    head, *lines = formats.lines(found)
-    click.secho(console.wrapped(console.plain(head)), fg=_COLORS[found.outcome], bold=True)
+    report_document = read(document)
+    head, *lines = formats.lines(report_document)
+    click.secho(console.wrapped(console.plain(head)), fg=_COLORS[report_document.outcome], bold=True)
     for line in lines:
         console.say(line)
     click.echo(f"  report: {where}")

@@ -121,15 +121,15 @@ def suite(
     from privgate.controls import suites
 
     place = None if output is None else outputs.file(output, "--output")
-    made = suites.draft(_data(data, target, ids, groups, tracking_uri), place.stem if place else "data")
-    text = json.dumps(made, indent=2) + "\n"
+    drafted_suite = suites.draft(_data(data, target, ids, groups, tracking_uri), place.stem if place else "data")
+    text = json.dumps(drafted_suite, indent=2) + "\n"
     if place is None:
         click.echo(text, nl=False)
         return int(ExitCode.PASSED)
     place.write_text(text, encoding="utf-8")
-    drafted = suites.DRAFT in made.get("meta", {})
+    drafted = suites.DRAFT in drafted_suite.get("meta", {})
     then = f"drafted; read each, then remove meta.{suites.DRAFT}" if drafted else "from the declared domain; edit them"
-    click.echo(plain(f"{place}: {len(made['expectations'])} expectations {then}"))
+    click.echo(plain(f"{place}: {len(drafted_suite['expectations'])} expectations {then}"))
     click.echo(plain(f"a policy beside it names it: data: {{suite: {place.name}}}"))
     return int(ExitCode.PASSED)
 

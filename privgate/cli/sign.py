@@ -76,9 +76,9 @@ def sign(
         if guard is None:
             raise UsageError("--renew needs --config: the stored evidence must be signed by a key that counts")
         guard = replace(guard, accept_unboxed=guard.accept_unboxed or accept_unboxed)
-        made = signing.renew(renew, signer, policy=policy, guard=guard, tracking_uri=tracking_uri)
+        signed = signing.renew(renew, signer, policy=policy, guard=guard, tracking_uri=tracking_uri)
     else:
-        made = signing.sign(
+        signed = signing.sign(
             Path(out_dir or "."),
             signer,
             policy=policy,
@@ -92,14 +92,14 @@ def sign(
     place = to_dir or out_dir
     if place is not None:
         place.mkdir(parents=True, exist_ok=True)
-        made.write(place)
+        signed.write(place)
     if not no_attach:
         try:
-            signing.attach_statement(made, tracking_uri=tracking_uri)
+            signing.attach_statement(signed, tracking_uri=tracking_uri)
         except RegistryError as exc:
             kept = "nothing was kept" if place is None else f"what was signed is in {place}"
             raise RegistryError(f"{exc}; {kept}") from exc
-    return _print_claims(made.claims)
+    return _print_claims(signed.claims)
 
 
 def _print_claims(claims: Any) -> int:

@@ -66,9 +66,9 @@ def verify(
             raise UsageError("--statement and --model are for a folder; a registry knows both itself")
         from privgate.guard.verification import verify as verified
 
-        found = verified(what, guard, target=target, terms=terms, tracking_uri=tracking_uri, to=to)
-        place, claims, n_files = found.uri, found.claims, found.n_files
-        pin = f"handed over: {to}" if to is not None else f"pin: {found.pin}"
+        checked = verified(what, guard, target=target, terms=terms, tracking_uri=tracking_uri, to=to)
+        place, claims, n_files = checked.uri, checked.claims, checked.n_files
+        pin = f"handed over: {to}" if to is not None else f"pin: {checked.pin}"
     else:
         if statement is None or target is None or to is not None:
             raise UsageError(f"{what!r} is no models:/ URI; a folder takes --statement and --target, and no --to")

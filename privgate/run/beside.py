@@ -58,9 +58,9 @@ class Beside:
             return self.subject
         data, more = self.subject.data, list(self.kinds.values())
         y = data.y[:0] if data.candidates is None else data.candidates[1]
-        made = reduce(stack, more if data.candidates is None else [data.candidates[0], *more])
+        extended_pool = reduce(stack, more if data.candidates is None else [data.candidates[0], *more])
         labels = np.concatenate([y, np.tile(data.pool_labels[self.rows], len(more))])
-        return self.subject.with_data(replace(data, candidates=(made, labels)))
+        return self.subject.with_data(replace(data, candidates=(extended_pool, labels)))
 
     @property
     def said(self) -> str:
@@ -88,8 +88,8 @@ class Beside:
         All of their records must be among ``rows``, which ascend; else ``MeasurementError``.
         """
         members, places, rows = self.subject.data.units, self.places, [self.rows[:0]]
-        for unit in units:
-            own = members[int(unit)]
+        for person in units:
+            own = members[int(person)]
             at = np.minimum(np.searchsorted(self.rows, own), len(self.rows) - 1)
             if (self.rows[at] != own).any():
                 raise MeasurementError("somebody is to be asked about beside whose record nothing is asked")
@@ -120,16 +120,16 @@ def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
         return Beside(subject, rows, {})  # the endpoint answers a list, and every question of it is asked anyway
     size = max(1, int(np.prod(getattr(own, "shape", (len(rows),)), dtype=np.int64)))
     most = min(most, max(1, MOST_NUMBERS // size)) if not is_sparse(own) else most
-    made: dict[str, Any] = {}
-    for name, asked in _kinds(own, run.generator("questions beside records"), near=near).items():
-        if len(made) == most or not _alike(asked, data.X):
+    answers: dict[str, Any] = {}
+    for name, questions in _kinds(own, run.generator("questions beside records"), near=near).items():
+        if len(answers) == most or not _alike(questions, data.X):
             continue
-        inside, container = _held(subject, asked), asked
+        inside, container = _held(subject, questions), questions
         if not inside.all():  # who is asked through the domain gets the record's own question in its place
-            container = take(stack(own, asked), np.where(inside, len(rows), 0) + np.arange(len(rows)))
+            container = take(stack(own, questions), np.where(inside, len(rows), 0) + np.arange(len(rows)))
         if content_digest(container) != content_digest(own):
-            made[name] = container
-    return Beside(subject, rows, made)
+            answers[name] = container
+    return Beside(subject, rows, answers)
 
 
 def answered(run: Run, near: Beside) -> tuple[Beside, Float, Float]:
@@ -145,10 +145,10 @@ def answered(run: Run, near: Beside) -> tuple[Beside, Float, Float]:
     own = ask(run, near.subject, pool)
     if own.problem:
         raise MeasurementError(f"the model under attack gave no answer: {own.problem}")
-    found = _one_by_one(run, near, list(near.kinds))
-    kept = {name: near.kinds[name] for name in found}
+    alone = _one_by_one(run, near, list(near.kinds))
+    kept = {name: near.kinds[name] for name in alone}
     fewer = replace(near, kinds=kept, refused=tuple(n for n in near.kinds if n not in kept))
-    return fewer, own.log_p, _by_record(np.concatenate([*found.values(), own.log_p[:0]]), count)
+    return fewer, own.log_p, _by_record(np.concatenate([*alone.values(), own.log_p[:0]]), count)
 
 
 def _by_record(answers: Float, records: int) -> Float:
@@ -209,8 +209,8 @@ def of_people(run: Run) -> Beside:
         rows = np.sort(np.concatenate([run.subject.data.units[int(u)] for u in drawn]))
     if not run.beside:
         return Beside(run.subject, rows, {})
-    made = about(run, rows, near=True)
-    return made if run.subject.model is None else answered(run, made)[0]
+    near_questions = about(run, rows, near=True)
+    return near_questions if run.subject.model is None else answered(run, near_questions)[0]
 
 
 def asked_at(run: Run) -> str:
@@ -272,9 +272,9 @@ def _counts(X: Any, *, near: bool) -> dict[str, Any]:
     rows = X.tocsr()
 
     def with_data(change: Callable[[Any], Any]) -> Any:
-        made = rows.copy()
-        made.data = change(made.data).astype(X.dtype)
-        return made.asformat(X.format)
+        changed = rows.copy()
+        changed.data = change(changed.data).astype(X.dtype)
+        return changed.asformat(X.format)
 
     whole = bool((rows.data == np.floor(rows.data)).all())
     first = np.isin(np.arange(rows.nnz), rows.indptr[:-1][np.diff(rows.indptr) > 0])
@@ -362,8 +362,8 @@ def _plain(X: Any, name: Any) -> bool:
 
 def _another(column: NDArray[Any], order: Index) -> NDArray[Any]:
     """Return somebody else's values: those in ``order``, or the next that anybody has where it is the own value."""
-    told = np.array([repr(v) for v in column], dtype=object) if column.dtype.kind == "O" else column
-    _, first, code = np.unique(told, return_index=True, return_inverse=True)
+    keys = np.array([repr(v) for v in column], dtype=object) if column.dtype.kind == "O" else column
+    _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     return column[np.where(code[order] == code, first[(code + 1) % len(first)], order)]
 
 
@@ -385,9 +385,9 @@ def _moved(values: NDArray[Any], size: float, *, up: bool, whole: bool = False) 
         if len(known) < 2:
             return values.copy()
         place = np.clip(np.searchsorted(known, values), 0, len(known) - 1)
-        beside = place + (1 if up else -1)
-        beside = np.where((beside < 0) | (beside >= len(known)), 2 * place - beside, beside)
-        return np.where(np.isfinite(values), known[beside], values).astype(values.dtype)
+        neighbor = place + (1 if up else -1)
+        neighbor = np.where((neighbor < 0) | (neighbor >= len(known)), 2 * place - neighbor, neighbor)
+        return np.where(np.isfinite(values), known[neighbor], values).astype(values.dtype)
     table = values.astype(np.float64)
     low, high, spread = _sides(table)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):

@@ -136,10 +136,10 @@ def _build(data: TrainingData) -> AttackPool:
     repeated[:n] = False
     repeated[n + np.unique(outside, return_index=True)[1]] = False
     eligible = ~(overlap | repeated | unknown)
-    unit = np.concatenate([data.units.owner, len(data.units) + data.candidate_people])
-    unique = ~mark_shared(name, unit)
+    owner = np.concatenate([data.units.owner, len(data.units) + data.candidate_people])
+    unique = ~mark_shared(name, owner)
     trial = eligible & unique
-    copied, among = np.isin(inside, outside), mark_shared(inside, unit[:n])
+    copied, among = np.isin(inside, outside), mark_shared(inside, owner[:n])
     alike = strangers.find_twins(data, trial)
     near = np.zeros(size, dtype=bool)
     if alike is not None:
@@ -158,7 +158,7 @@ def _build(data: TrainingData) -> AttackPool:
         "members_with_a_double": int((~unique[:n] | near[:n]).sum()),
     }
     shift = strangers.find_shift(data, trial)
-    return AttackPool(np.arange(size) < n, eligible, trial, unit, labels, removed, alike, shift, float(hidden.mean()))
+    return AttackPool(np.arange(size) < n, eligible, trial, owner, labels, removed, alike, shift, float(hidden.mean()))
 
 
 def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:
@@ -277,30 +277,30 @@ def growing(run: Run) -> Iterator[Shadows]:
     looks = [count for count in LOOKS if count <= len(masks)]
     most = len(masks) if run.at_once else looks[-1]
     first = most if run.at_once else looks[0]
-    found = trained(run, masks[:first], seeds[:first])
-    if looks[0] < len(found.masks) < max(LOOKS):
+    shadows = trained(run, masks[:first], seeds[:first])
+    if looks[0] < len(shadows.masks) < max(LOOKS):
         for count in looks[:-1]:
-            yield found.first(count)
-    yield found
+            yield shadows.first(count)
+    yield shadows
     for before, count in pairwise(looks):
-        if len(found.masks) == before:
-            found = found.joined(trained(run, masks[before:count], seeds[before:count]))
-            yield found
+        if len(shadows.masks) == before:
+            shadows = shadows.joined(trained(run, masks[before:count], seeds[before:count]))
+            yield shadows
 
 
 def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool."""
     more = run.compute(asked_beside)[0]
     rows = np.concatenate([more.rows, more.places.ravel()])  # about the trials, and beside each of them
-    made = train_on_subsets(more.extended, more.wider(masks), seeds, run.fleet, rows=rows)
-    own, beside_them = np.split(made.log_p, [len(more.rows)], axis=1)
+    shadows = train_on_subsets(more.extended, more.wider(masks), seeds, run.fleet, rows=rows)
+    own, beside_them = np.split(shadows.log_p, [len(more.rows)], axis=1)
     apart = beside_them.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
-    made = replace(made, masks=masks, log_p=own, beside=apart)
-    failed = int((made.status == Status.FAILED).sum())
-    if len(made.status) - failed < LEAST_TRAINED * len(made.status):
-        first = next(iter(made.reason.values()), "no reason given")
-        raise MeasurementError(f"{failed} of {len(made.status)} shadow models could not be trained: {first}")
-    return made
+    shadows = replace(shadows, masks=masks, log_p=own, beside=apart)
+    failed = int((shadows.status == Status.FAILED).sum())
+    if len(shadows.status) - failed < LEAST_TRAINED * len(shadows.status):
+        first = next(iter(shadows.reason.values()), "no reason given")
+        raise MeasurementError(f"{failed} of {len(shadows.status)} shadow models could not be trained: {first}")
+    return shadows
 
 
 def asked_beside(run: Run) -> tuple[beside.Beside, Float, Float]:

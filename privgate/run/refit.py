@@ -49,19 +49,19 @@ def leave_out(request: RefitRequest, *, changes: bool = False) -> Retrained:
     status, failed = np.full(len(units), Status.EXACT, dtype=object), dict[int, str]()
     for i, answer in enumerate(answers):
         s, u = divmod(i, len(tried))
-        unit = int(tried[u])
+        person = int(tried[u])
         if answer.problem:
-            status[unit] = Status.FAILED
-            failed.setdefault(unit, answer.problem)
+            status[person] = Status.FAILED
+            failed.setdefault(person, answer.problem)
         else:
-            own = bounds[unit + 1] - bounds[unit]
-            log_without[s, bounds[unit] : bounds[unit + 1]] = answer.log_p[:own]
-            tables[s, unit] = answer.log_p[own:]
+            own = bounds[person + 1] - bounds[person]
+            log_without[s, bounds[person] : bounds[person + 1]] = answer.log_p[:own]
+            tables[s, person] = answer.log_p[own:]
     vanished = {int(u): "its class vanishes from the training data without it" for u in np.flatnonzero(gone)}
-    made = Retrained.from_columns(
+    retrained = Retrained.from_columns(
         REFIT, units, seeds, request.rows, log_with, log_without, status=status, undefined=vanished, reason=failed
     )
-    return replace(made, changes={two_models.TABLES: tables}) if reads[1] else made
+    return replace(retrained, changes={two_models.TABLES: tables}) if reads[1] else retrained
 
 
 def train_on_all(subject: Subject, seeds: Seeds, fleet: Fleet) -> Float:
@@ -109,17 +109,17 @@ def compute(engine: Engine, request: RefitRequest, *, changes: bool) -> Computed
     try:
         more = two_models.with_questions(request.subject, request.units, request.rows) if changes else None
         larger = request if more is None else replace(request, subject=more[0], queries=more[1])
-        answers, left = engine.answers(replace(larger, subject=seen(larger.subject).subject))
+        answers, rest = engine.answers(replace(larger, subject=seen(larger.subject).subject))
     except Declined as exc:
         return str(exc)
-    why, rounded = {engine.hands_on: len(left)}, left[:0]
+    why, rounded = {engine.hands_on: len(rest)}, rest[:0]
     if engine.complements:
         answers, rounded = closed_form.as_released(answers)
         why[closed_form.WHY] = len(rounded)
     if more is not None:
         answers = two_models.apart(request.subject, answers)
-    left = np.sort(np.concatenate([left, rounded]))
-    return Computed(engine, answers, left, {reason: count for reason, count in why.items() if count})
+    rest = np.sort(np.concatenate([rest, rounded]))
+    return Computed(engine, answers, rest, {reason: count for reason, count in why.items() if count})
 
 
 def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition:
@@ -143,8 +143,8 @@ def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition
     worst = float(gaps.max(initial=0.0))
     beyond = (gaps > engine.tolerance + allowed[answers.row_unit[alive]]).any()
     wrong = ["the model with every record"] if beyond else []
-    place = {int(unit): k for k, unit in enumerate(answers.units)}
-    compared = [(k, place[int(unit)]) for k, unit in enumerate(refits.units) if int(unit) in place]
+    place = {int(person): k for k, person in enumerate(answers.units)}
+    compared = [(k, place[int(person)]) for k, person in enumerate(refits.units) if int(person) in place]
     problem = ""
     for k, own in compared:
         gap = _difference(answers, own, refits, k)
@@ -171,8 +171,8 @@ def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition
 def _difference(answers: Retrained, own: int, refits: Retrained, k: int) -> float:
     """Return how far a closed form is from a refit of one person; 0 where both say that there is no value."""
     ours, theirs = (
-        made.log_without[0, slice(*np.searchsorted(made.row_unit, [at, at + 1]))]
-        for made, at in ((answers, own), (refits, k))
+        refits_made.log_without[0, slice(*np.searchsorted(refits_made.row_unit, [at, at + 1]))]
+        for refits_made, at in ((answers, own), (refits, k))
     )
     if answers.lost[own]:
         with_ = answers.log_with[0, slice(*np.searchsorted(answers.row_unit, [own, own + 1]))]
@@ -230,15 +230,15 @@ def train_on_subsets(
 
     ``seeds`` holds one a model, or one for all models alike.
     """
-    count, asked = len(masks), np.arange(masks.shape[1], dtype=np.int64) if rows is None else rows
+    count, questions = len(masks), np.arange(masks.shape[1], dtype=np.int64) if rows is None else rows
     each = seeds * count if len(seeds) == 1 else seeds
     if len(each) != count:
         raise ValueError(f"{len(seeds)} seeds for {count} subsets")
     fits = [
-        Fit(seed, asked, members=np.flatnonzero(mask).astype(np.int64), repeat=_repeat(seed, i))
+        Fit(seed, questions, members=np.flatnonzero(mask).astype(np.int64), repeat=_repeat(seed, i))
         for i, (mask, seed) in enumerate(zip(masks, each, strict=True))
     ]
-    log_p, reason = np.full((count, len(asked), subject.width), np.nan), dict[int, str]()
+    log_p, reason = np.full((count, len(questions), subject.width), np.nan), dict[int, str]()
     for i, read in enumerate(fleet.each(subject, fits, label="training shadow models")):
         if (answer := read()).problem:
             reason[i] = answer.problem

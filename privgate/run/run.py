@@ -147,10 +147,10 @@ class Run:
     @property
     def preconditions(self) -> tuple[Precondition, ...]:
         """What was found out so far by what was made and is ``Noted``, each once."""
-        noted = (p for made in self._made.values() if isinstance(made, Noted) for p in made.preconditions)
-        found: list[Precondition] = []
-        found.extend(p for p in noted if p not in found)
-        return tuple(found)
+        noted = (p for value in self._made.values() if isinstance(value, Noted) for p in value.preconditions)
+        conditions: list[Precondition] = []
+        conditions.extend(p for p in noted if p not in conditions)
+        return tuple(conditions)
 
     def has_computed(self, make: Callable[["Run"], Any]) -> bool:
         """Return whether ``once(make)`` was asked for in this run."""
