@@ -18,7 +18,7 @@ from privgate.errors import DigestMismatchError, ExitCode, RegistryError
 from privgate.evidence import Evidence
 from privgate.evidence.verdict import Finding, Outcome, Verdict
 from privgate.registry import attach, promote
-from privgate.registry.attaching import LARGEST_NATS, headline
+from privgate.registry.attachments import LARGEST_NATS, headline
 
 
 def verdict(outcome=Outcome.PASSED, **detail):

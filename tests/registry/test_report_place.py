@@ -11,9 +11,10 @@ from mlflow.tracking._tracking_service.client import TrackingServiceClient
 from privgate import Subject, log_model
 from privgate.__main__ import run
 from privgate.errors import RegistryError, SubjectError
-from privgate.registry import reports
-from privgate.registry import reports as report_place
+from privgate.registry import attachments
+from privgate.registry.attachments import keep, refuse_elsewhere
 from privgate.registry.files import PLACES, refuse_written
+from privgate.registry.named import RUN_TAG
 from tests import attack_table
 
 SERVER = "http://user:password@Registry:5000/mlflow"
@@ -177,7 +178,7 @@ def test_an_author_gets_neither_report_nor_password(mlflow_server, evil, tmp_pat
         theirs if how == "experiment" else "0",
         name="model",
         source_run_id=run_id if how == "source run" else None,
-        tags={report_place.RUN_TAG: run_id} if how == "tag" else None,
+        tags={RUN_TAG: run_id} if how == "tag" else None,
     )
     as_older_servers(monkeypatch, theirs, place.format(host=host, folder=tmp_path))
     asked.clear()
@@ -185,10 +186,10 @@ def test_an_author_gets_neither_report_nor_password(mlflow_server, evil, tmp_pat
     files.mkdir()
     (files / "report.json").write_text("{}")
     with pytest.raises(RegistryError, match=PLACES):
-        report_place.keep(client, made.model_id, files, "privgate_reports/x")
+        keep(client, made.model_id, files, "privgate_reports/x")
     if place.startswith(("http", "mlflow")) and how != "experiment":
         with pytest.raises(SubjectError, match="neither the registry's"):
-            reports._place(client, made.model_id, "models:/credit/1")
+            attachments._place(client, made.model_id, "models:/credit/1")
     assert asked == []
     assert not (tmp_path / "away").exists()
     assert len(client.search_runs([theirs])) == 1  # no run was made for them either
@@ -213,4 +214,4 @@ def test_a_check_says_so_before_it_trains(registry, recipe, data, tmp_path, caps
     assert not (tmp_path / "out" / "report.json").exists()
     assert list(away.rglob("report.json")) == []
     monkeypatch.setenv(PLACES, str(away))
-    report_place.refuse_elsewhere(mlflow.MlflowClient(registry), Subject.load("models:/credit/1").detail["model_id"])
+    refuse_elsewhere(mlflow.MlflowClient(registry), Subject.load("models:/credit/1").detail["model_id"])
