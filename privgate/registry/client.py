@@ -133,7 +133,7 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
     """Copy every file at a location below ``folder`` and return where they lie."""
     try:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-    except ImportError as exc:  # privgate-verify has none
+    except ImportError as exc:  # as above
         raise RegistryError(
             f"the files at {location} are read by MLflow's own client, which is not installed: install "
             "privgate-verify[mlflow], or download them by any tool and verify that folder with --statement"
@@ -182,6 +182,7 @@ def local_registry(folder: Path, *, experiment: str = "privgate") -> str:
     with answering(f"opening the registry in {folder}"):
         client = connect(uri, make=True)
         known = client.get_experiment_by_name(experiment)
-        made = known is None and client.create_experiment(experiment, artifact_location=(folder / "artifacts").as_uri())
-    EXPERIMENTS[uri] = str(made or known.experiment_id)
+        place = (folder / "artifacts").as_uri()
+        number = known.experiment_id if known else client.create_experiment(experiment, artifact_location=place)
+    EXPERIMENTS[uri] = str(number)
     return uri
