@@ -13,7 +13,7 @@ from urllib.request import url2pathname
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry.files import FolderFiles, refuse_files
-from privgate.registry.rest import SKIPPED, RestClient, address_for
+from privgate.registry.rest import RestClient, address_for
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
 ADDRESSES: dict[str, str] = {}
@@ -36,9 +36,9 @@ def answering(doing: str) -> Iterator[None]:
 
 
 def _problems() -> tuple[type[BaseException], ...]:
-    kinds = {"mlflow.exceptions": "MlflowException", "sqlalchemy.exc": "SQLAlchemyError"}
-    others = (*kinds.items(), *(("botocore.exceptions", kind) for kind in ("BotoCoreError", "ClientError")))
-    known = (getattr(sys.modules[module], name) for module, name in others if module in sys.modules)
+    kinds = [("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")]
+    kinds += [("botocore.exceptions", name) for name in ("BotoCoreError", "ClientError")]
+    known = (getattr(sys.modules[module], name) for module, name in kinds if module in sys.modules)
     return OSError, RecursionError, *known  # requests' errors, too; folders within folders
 
 
@@ -151,7 +151,10 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
                 repository.download_artifacts(f"{path}/{path.name}", place)
             except Exception:  # noqa: BLE001, S112  whatever a repository raises: as a rule, there is no such file
                 continue
-        raise SubjectError(SKIPPED.format(str(path)))
+        # whoever has the folder itself may load it
+        raise SubjectError(
+            f"the model's folder {str(path)!r} holds one file of its own name, which MLflow skips; rename it"
+        )
     return copy
 
 

@@ -37,15 +37,13 @@ def flavor_of(folder: Path) -> str:
         raise SubjectError(f"the MLmodel file lists no flavor; {_AGAIN}")
     _check_paths(folder, content)
     native = [name for name in flavors if name != SERVED]
-    if SERVED not in flavors:
-        if len(native) > 1:
-            raise SubjectError(
-                f"the MLmodel file lists the flavors {', '.join(native)}, of which one is checked; {_AGAIN}"
-            )
-        return str(native[0])
-    _check_code(folder, flavors)
-    _check_one_model(folder, flavors, native)
-    return str(native[0]) if native else SERVED
+    if SERVED in flavors:
+        _check_code(folder, flavors)
+        if native:
+            _check_one_model(folder, flavors, native)
+    elif len(native) > 1:
+        raise SubjectError(f"the MLmodel file lists the flavors {', '.join(native)}, of which one is checked; {_AGAIN}")
+    return native[0] if native else SERVED
 
 
 def read(folder: Path) -> tuple[dict[str, Any], Any]:
@@ -67,8 +65,6 @@ def read(folder: Path) -> tuple[dict[str, Any], Any]:
 def _check_one_model(folder: Path, flavors: Mapping[str, Mapping[str, Any]], native: list[str]) -> None:
     served = flavors[SERVED]
     loader = str(served.get("loader_module"))
-    if not native:
-        return
     if len(native) > 1 or not f"{loader}.".startswith(f"mlflow.{native[0]}."):
         raise SubjectError(
             f"the MLmodel file holds several models: {SERVED} is loaded by {loader}, beside {', '.join(native)}; "
@@ -114,7 +110,7 @@ def _check_paths(folder: Path, content: Any) -> None:
 
 def _read_from(content: Any) -> Iterator[Any]:
     """Give what must be a file or folder of the model; a model of another place is none that is checked."""
-    todo = [("", conf) for conf in dict(content["flavors"]).values()] + [("", content.get("saved_input_example_info"))]
+    todo = [("", conf) for conf in (*dict(content["flavors"]).values(), content.get("saved_input_example_info"))]
     while todo:
         key, value = todo.pop()
         if isinstance(value, dict):

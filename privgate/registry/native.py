@@ -103,7 +103,7 @@ def _log_sklearn(
             trusted = [*trusted, *(f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing"))]
             held = by_name.Refusing(model, accepted)
         skops = {"serialization_format": "skops", "skops_trusted_types": trusted or None}
-        with suppress(TypeError), _code(accepted) as code:  # MLflow before skops came in
+        with _code(accepted) as code:
             return mlflow.sklearn.log_model(held, **skops, **code, **options)
     with _by_value(accepted_questions):
         held = model if accepted is None else accepted_questions.Refusing(model, accepted)

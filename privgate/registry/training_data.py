@@ -44,11 +44,10 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path) -> TrainingDat
             near = _fetch_named(reference["source"], folder)
             data = limited.apart(lambda: _digested(TrainingData.from_source(near)), "the file of the training data")
         except (KeyError, TypeError, ValueError) as exc:
-            raise SubjectError(
-                f"recipe.json does not say how the file of the data is read: {strict_json.why(exc)}"
-            ) from exc
+            why = strict_json.why(exc)
+            raise SubjectError(f"recipe.json does not say how the file of the data is read: {why}") from exc
     elif kind in {"run", "uri"}:
-        recorded = {check_path(str(k)): str(v) for k, v in dict(reference["files"]).items()}
+        recorded = {check_path(str(k)): str(v) for k, v in reference["files"].items()}
         fetched = _fetch_allowed(client, reference, recorded, folder)
         compare(recorded, all_files(fetched), "data")
         data = limited.apart(lambda: _digested(_read_folder(fetched, recorded)), "the training data")
@@ -134,8 +133,6 @@ def _read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
 
 
 Reference = dict[str, Any]
-#: ``store=``: upload with the run
-ARTIFACTS = "artifacts"
 _READABLE = (
     "the training data lie in clear with run %s: whoever may read the artifacts of its experiment can read them; "
     "store='folder or URI that the gate may read' keeps them elsewhere"
@@ -146,13 +143,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Training data as they were read back from where they are kept."""
+    """Training data as they were read back: what is trained on, what a recipe records, files to upload with the run."""
 
-    #: what is trained on, here and by whoever checks
     data: TrainingData
-    #: what the recipe records; of files that go with the run, without the run
     reference: Reference
-    #: files to upload with the run
     folder: Path | None = None
 
     def with_run(self, client: Any, run_id: str) -> Reference:
@@ -196,7 +190,7 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
         # what is stored is what is retrained on: a file format may change a dtype, and the digest must be of the file
         stored = _read_folder(folder, files)
         reference = {"files": files, "digest": stored.digest}
-        if str(store) == ARTIFACTS:
+        if str(store) == "artifacts":
             yield Kept(stored, reference, folder)
         else:
             yield Kept(stored, {"kind": "uri", "uri": _deposit(folder, str(store), files), **reference})
@@ -230,9 +224,9 @@ def _deposit(folder: Path, store: str, files: Mapping[str, str]) -> str:
     return target.as_uri()
 
 
-def _compare(given: TrainingData, found: TrainingData, what: str, remedy: str) -> None:
-    if found.digest != given.digest:
-        why = storing.difference(given.X, found.X)
+def _compare(given: TrainingData, stored: TrainingData, what: str, remedy: str) -> None:
+    if stored.digest != given.digest:
+        why = storing.difference(given.X, stored.X)
         raise DigestMismatchError(f"{what} is not the data given{': ' if why else ''}{why}; {remedy}")
 
 
@@ -253,8 +247,7 @@ def refuse_new_labels(data: TrainingData) -> None:
     """Refuse candidates with labels that nobody in the training data has: no model could give them a probability."""
     if data.candidates is None or data.y.dtype.kind == "f":
         return
-    new = ~np.isin(data.candidates[1], data.classes())
-    if new.any():
+    if (new := ~np.isin(data.candidates[1], data.classes())).any():
         raise SubjectError(
             f"{Count(int(new.sum()))} candidates have a label that no training record has, first candidate "
             f"{int(new.argmax())}; remove them, or train on records of that label too"
