@@ -1,9 +1,6 @@
 """A declared domain is enforced by the served model, or no theorem about it counts."""
 
 import itertools
-import subprocess
-import sys
-import textwrap
 from collections import deque
 from types import SimpleNamespace
 
@@ -79,14 +76,10 @@ def test_what_is_logged_refuses_what_its_domain_rules_out_wherever_it_is_opened(
 
 
 @pytest.mark.quick(1)
-def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enforce(registry, case, fleet):
+def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enforce(by_mlflow, case, fleet):
     recipe, data, _, _ = case
-    with mlflow.start_run():
-        model = recipe.train(data.X, data.y, seed=1)
-        info = mlflow.sklearn.log_model(
-            model, name="own", registered_model_name="own", pip_requirements=[], pyfunc_predict_fn="predict_proba",
-            serialization_format="cloudpickle",
-        )  # fmt: skip
+    model = recipe.train(data.X, data.y, seed=1)
+    info = by_mlflow(model, "own", pyfunc_predict_fn="predict_proba", serialization_format="cloudpickle")
     log_recipe(info, recipe, data, store="artifacts")
     before = Subject.load("models:/own/1")
     after = check_domain(before, fleet)
@@ -99,26 +92,22 @@ def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enfor
     assert without == (with_ if hasattr(data.X, "iloc") or data.X is CODES else set())
 
 
+ODD = """
+print(model.predict(np.zeros((1, 3))).shape)
+for odd in (2.0, np.nan, np.inf, -1e300):
+    try:
+        print(model.predict(np.array([[0.0, odd, 0.0]])))
+    except Exception as exc:
+        print(type(exc).__name__)
+"""
+
+
 @pytest.mark.slow  # an environment of its own
-def test_a_generic_model_refuses_where_privgate_is_not_installed(registry, tmp_path):
+def test_a_generic_model_refuses_where_privgate_is_not_installed(registry, tmp_path, without_privgate):
     data = data_of(NUMBERS, Domain(box=((-1, 1),) * 3))
     for release, name in ((Release("rounded", step=0.1), "generic"), (Release(), "plain")):
         info = log_model(Recipe(LOGISTIC, seed=1), data, release=release, store="artifacts")
-        folder = mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path / name))
-        code = """
-            import sys
-            sys.modules["privgate"] = None
-            import mlflow.pyfunc, numpy as np
-            model = mlflow.pyfunc.load_model(sys.argv[1])
-            print(model.predict(np.zeros((1, 3))).shape)
-            for odd in (2.0, np.nan, np.inf, -1e300):
-                try:
-                    print(model.predict(np.array([[0.0, odd, 0.0]])))
-                except Exception as exc:
-                    print(type(exc).__name__)
-        """
-        run = [sys.executable, "-c", textwrap.dedent(code), folder]
-        said = subprocess.run(run, check=True, capture_output=True, text=True, cwd="/").stdout.split("\n")
+        said = without_privgate(info, tmp_path / name, ODD)
         assert said[:5] == ["(1, 2)", *["QuestionRefusedError"] * 4]
 
 

@@ -70,24 +70,22 @@ def test_what_is_refused_is_refused_before_anything_is_trained_or_logged(registr
 
 
 @pytest.mark.slow
-def test_kinds_of_nothing_are_trained_on_as_they_are_stored(registry, people, from_registered):
+def test_kinds_of_nothing_are_trained_on_as_they_are_stored(by_mlflow, people, from_registered):
     y = np.arange(60) % 2
     data = TrainingData(people, y, one_record_each=True)
     log_model(Recipe(preprocessed()), data, registered_model_name="m", store="artifacts")
     subject = Subject.load("models:/m/1")
     assert from_registered(subject) < 1e-12
 
-    info = mlflow.sklearn.log_model(
-        preprocessed().fit(people, y), name="own", pyfunc_predict_fn="predict_proba", pip_requirements=[],
-        serialization_format="cloudpickle",
-    )  # fmt: skip
+    fitted = preprocessed().fit(people, y)
+    info = by_mlflow(fitted, "own", pyfunc_predict_fn="predict_proba", serialization_format="cloudpickle")
     log_recipe(info, Recipe(preprocessed()), data, store="artifacts")
     assert from_registered(Subject.load(f"models:/{info.model_id}")) < 1e-12
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("order", "frame"), [("F", False), ("C", True), ("C", False), ("F", True)])
-def test_the_memory_order_that_trained_the_model_trains_it_again(registry, order, frame, from_registered):
+def test_the_memory_order_that_trained_the_model_trains_it_again(by_mlflow, order, frame, from_registered):
     """Scaler and SGD move by 0.6 between orders on these data, calibrated support vectors by 4e-6."""
     X, y = load_breast_cancer(return_X_y=True)
     X = np.asarray(X, order=order)
@@ -100,10 +98,7 @@ def test_the_memory_order_that_trained_the_model_trains_it_again(registry, order
             TrainingData(X, y, candidates=candidates, one_record_each=True),
         )
         trained = recipe.train(X, y, seed=3)
-        with mlflow.start_run():
-            info = mlflow.sklearn.log_model(
-                trained, name=f"m{k}", serialization_format="cloudpickle", pip_requirements=[]
-            )
+        info = by_mlflow(trained, f"m{k}", serialization_format="cloudpickle")
         log_recipe(info, recipe, data, store="artifacts")
         subject = Subject.load(f"models:/{info.model_id}")
         assert subject.data.order == data.order == (order if order != "FC"[not frame] else "")
