@@ -1,7 +1,6 @@
 """Talking to MLflow: one client, and errors in our words."""
 
 import re
-import shutil
 import sys
 import tempfile
 import urllib.parse
@@ -120,13 +119,6 @@ def tracking_at(tracking_uri: str | None) -> Iterator[None]:
         yield
     finally:
         utils._tracking_uri = before  # noqa: SLF001  put back as found
-
-
-def upload(client: Any, model_id: str, folder: Path, place: str) -> None:
-    """Copy a folder to ``place`` within a logged model, by its paths: MLflow 3.14 takes no such place."""
-    with tempfile.TemporaryDirectory() as root:
-        shutil.copytree(folder, Path(root, place))
-        client.log_model_artifacts(model_id, root)
 
 
 def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:

@@ -35,13 +35,12 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
-class _Model(_Part):
+class _Files(_Part):
     files: dict[str, str]
 
 
-class _Sources(_Part):
+class _Sources(_Files):
     folder: str
-    files: dict[str, str]
 
 
 class _Data(_Part):
@@ -76,7 +75,7 @@ class _Document(_Part):
     recipe: _Recipe
     recipe_digest: str
     sources: _Sources
-    model: _Model
+    model: _Files
     data: _Data
     environment: _Environment
     release: dict[str, Any]

@@ -16,8 +16,8 @@ import numpy as np
 from privgate import digest
 from privgate.errors import SubjectError
 from privgate.registry import attachments, load, mlmodel, native, training_data
-from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at, upload
-from privgate.registry.files import FOLDER, SCHEMA, SOURCES, all_files, compare, model_files, path_part
+from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at
+from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, all_files, compare, model_files, path_part
 from privgate.registry.named import find_version, named, plain_name
 from privgate.subject import sources, tasks
 from privgate.subject.accepted_questions import is_double
@@ -161,18 +161,28 @@ def _attach(
         folder = download(present.storage, Path(place, "model"), tracking_uri=client.tracking_uri)
         mlmodel.flavor_of(folder)
         files = model_files(folder)
-        document = _document(recipe, files, kept.with_run(client, run_id), packages, release)
-        document = _state_people(document, kept.data.people_declared)
+        held = {name: f"sha256:{hashlib.sha256(text).hexdigest()}" for name, text in sorted(recipe.snapshot.items())}
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "recipe": dict(recipe.payload),
+            "recipe_digest": recipe.digest,
+            "sources": {"folder": f"{SOURCES}/{recipe.digest.removeprefix('sha256:')[:16]}", "files": held},
+            "model": {"files": files, "digest": digest.of_manifest(files)},
+            "data": kept.with_run(client, run_id),
+            "environment": packages,
+            "release": release.payload(),
+            "logged_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        }
         written = Path(place, "written")
-        sources.write(recipe.snapshot, written / document["sources"]["folder"].removeprefix("privgate/"))
+        sources.write(recipe.snapshot, written / document["sources"]["folder"])
         with answering(f"attaching the recipe to {present.model_id}"):
-            _upload_recipe(client, present.model_id, document, written)
+            _upload_recipe(client, present.model_id, _state_people(document, kept.data.people_declared), written)
 
 
-def _upload_recipe(client: Any, model_id: str, document: Mapping[str, Any], folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / "recipe.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
-    upload(client, model_id, folder, FOLDER)
+def _upload_recipe(client: Any, model_id: str, document: Mapping[str, Any], root: Path) -> None:
+    (root / RECIPE).parent.mkdir(parents=True, exist_ok=True)
+    (root / RECIPE).write_text(json.dumps(document, indent=1), encoding="utf-8")
+    client.log_model_artifacts(model_id, str(root))
 
 
 @contextmanager
@@ -231,23 +241,6 @@ def _judgeable(recipe: Recipe, data: TrainingData, release: Release | None) -> t
     if recipe.task != "regression":  # numbers need not be any training record's
         training_data.refuse_new_labels(data)
     return release, packages
-
-
-def _document(
-    recipe: Recipe, files: Mapping[str, str], data: training_data.Reference, packages: Any, release: Release
-) -> dict[str, Any]:
-    held = {name: "sha256:" + hashlib.sha256(content).hexdigest() for name, content in sorted(recipe.snapshot.items())}
-    return {
-        "schema": SCHEMA,
-        "recipe": dict(recipe.payload),
-        "recipe_digest": recipe.digest,
-        "sources": {"folder": f"{SOURCES}/{recipe.digest.removeprefix('sha256:')[:16]}", "files": held},
-        "model": {"files": dict(files), "digest": digest.of_manifest(files)},
-        "data": data,
-        "environment": packages,
-        "release": release.payload(),
-        "logged_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-    }
 
 
 def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:

@@ -70,7 +70,6 @@ class StoredModel:
     def serve(self, questions: Iterable[Any]) -> list[Any]:
         """Return what MLflow's own interface returns for each container of records (runs stored code; workers only)."""
         import mlflow.exceptions
-        import mlflow.pyfunc
 
         try:
             with self._importable():
