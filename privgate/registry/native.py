@@ -96,29 +96,22 @@ def _log_sklearn(
 ) -> Any:
     import mlflow.sklearn
 
-    if trusted is not None:
-        held = model
-        if accepted is not None:
-            by_name = _by_name()
-            trusted = [*trusted, *(f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing"))]
-            held = by_name.Refusing(model, accepted)
-        skops = {"serialization_format": "skops", "skops_trusted_types": trusted or None}
-        with _code(accepted) as code:
-            return mlflow.sklearn.log_model(held, **skops, **code, **options)
-    with _by_value(accepted_questions):
-        held = model if accepted is None else accepted_questions.Refusing(model, accepted)
-        return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
-
-
-@contextmanager
-def _code(accepted: Any) -> Iterator[dict[str, Any]]:
+    if trusted is None:
+        with _by_value(accepted_questions):
+            held = model if accepted is None else accepted_questions.Refusing(model, accepted)
+            return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
+    options["serialization_format"] = "skops"
     if accepted is None:
-        yield {}
-        return
+        return mlflow.sklearn.log_model(model, skops_trusted_types=trusted or None, **options)
+    by_name = _by_name()
+    trusted = [*trusted, *(f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing"))]
     with tempfile.TemporaryDirectory() as place:
         # whoever loads the model would write compiled code there, and what is verified would not be what was checked
-        Path(place, "__pycache__").write_text("No compiled code: what is loaded was checked.\n", encoding="utf-8")
-        yield {"code_paths": [str(accepted_questions.__file__), str(Path(place, "__pycache__"))]}
+        (note := Path(place, "__pycache__")).write_text(
+            "No compiled code: what is loaded was checked.\n", encoding="utf-8"
+        )
+        options["code_paths"] = [str(accepted_questions.__file__), str(note)]
+        return mlflow.sklearn.log_model(by_name.Refusing(model, accepted), skops_trusted_types=trusted, **options)
 
 
 def _by_name() -> Any:

@@ -1,9 +1,7 @@
 """What is trained is what is stored, and where the training data may lie."""
 
 import logging
-import os
 import sqlite3
-import subprocess
 
 import mlflow
 import numpy as np
@@ -229,15 +227,3 @@ def test_the_kinds_that_a_text_model_gets(registry, from_registered):
         subject = Subject.load(f"models:/t{k}/1")
         assert type(subject.data.X) is type(X)
         assert from_registered(subject) == 0.0
-
-
-OTHER_PANDAS = os.environ.get("PRIVGATE_OTHER_PYTHON", "")
-
-
-@pytest.mark.skipif(not OTHER_PANDAS, reason="name an environment with another pandas by PRIVGATE_OTHER_PYTHON")
-def test_the_same_holds_under_another_pandas():
-    done = subprocess.run(
-        [OTHER_PANDAS, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", __file__, "-k", "kinds_of_nothing"],
-        capture_output=True, text=True, check=False, env={**os.environ, "PRIVGATE_OTHER_PYTHON": ""},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:]
