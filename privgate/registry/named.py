@@ -61,8 +61,6 @@ class Named:
     version: str = ""
     #: the version's immutable source, as the registry's row has it
     source: str = ""
-    #: the row's run; empty where it has none
-    run_id: str = ""
 
 
 def named(client: Any, uri: str) -> Named:
@@ -79,7 +77,7 @@ def named(client: Any, uri: str) -> Named:
         row = client.get_model_version(name, version)
         storage = str(client.get_model_version_download_uri(name, version))
     source = str(row.source)
-    return Named(_holder(client, uri, source, storage), storage, name, version, source, str(row.run_id or ""))
+    return Named(_holder(client, uri, source, storage), storage, name, version, source)
 
 
 def find_version(client: Any, uri: str) -> tuple[str, str]:

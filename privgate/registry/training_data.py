@@ -132,7 +132,6 @@ def _read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
         raise SubjectError(f"the files of the training data cannot be read: {strict_json.why(exc)}") from exc
 
 
-Reference = dict[str, Any]
 _READABLE = (
     "the training data lie in clear with run %s: whoever may read the artifacts of its experiment can read them; "
     "store='folder or URI that the gate may read' keeps them elsewhere"
@@ -146,10 +145,10 @@ class Kept:
     """Training data as they were read back: what is trained on, what a recipe records, files to upload with the run."""
 
     data: TrainingData
-    reference: Reference
+    reference: dict[str, Any]
     folder: Path | None = None
 
-    def with_run(self, client: Any, run_id: str) -> Reference:
+    def with_run(self, client: Any, run_id: str) -> dict[str, Any]:
         """Return the whole reference; upload what goes with the run."""
         if self.folder is None:
             return self.reference
