@@ -153,7 +153,7 @@ def _guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, st
 
 def _released(uri: str, alias: str, settings: dict[str, Any]) -> int:
     from privgate.guard.verification import verify
-    from privgate.registry.attaching import move
+    from privgate.registry.attachments import move
 
     guard, client, name = _guard(uri, alias, settings)
     exact = verify(uri, guard, target=alias, tracking_uri=settings["tracking_uri"]).uri
@@ -282,7 +282,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
     from privgate.advice.search import advise, evaluate
     from privgate.evaluation.context_stated import with_context
     from privgate.guard.verification import approved_report
-    from privgate.registry.attaching import refuse_unattachable
+    from privgate.registry.attachments import refuse_unattachable
 
     run = options.build(uri, settings)
     if alias is not None:

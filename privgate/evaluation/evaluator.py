@@ -92,8 +92,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate.advice.search import evaluate
     from privgate.guard.verification import approved_report
     from privgate.policy import Policy
-    from privgate.registry.attaching import log_to, refuse_unattachable
-    from privgate.registry.reports import refuse_place
+    from privgate.registry.attachments import log_to, refuse_place, refuse_unattachable
     from privgate.training.fleet import Fleet
 
     policy, key = Policy.load(config["policy"]), hash_key(config.get("hash_key_file"))

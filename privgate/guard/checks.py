@@ -12,9 +12,8 @@ from privgate.guard import statement
 from privgate.guard.config import Terms
 from privgate.guard.keys import TrustStore
 from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
-from privgate.registry import reports
 from privgate.registry.client import answering, stored_files
-from privgate.registry.named import oddity
+from privgate.registry.named import locate_reports, oddity
 
 #: how far a signer's clock may run ahead of ours
 _CLOCKS = timedelta(minutes=5)
@@ -192,7 +191,7 @@ def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Env
         f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
     )
     try:
-        place = reports.location_of(client, model_id)
+        place = locate_reports(client, model_id)
     except SubjectError as exc:
         raise StatementError(gone) from exc
     with stored_files(client, place) as files:

@@ -25,10 +25,10 @@ from privgate.guard.config import Guard, Terms, refuse_name
 from privgate.guard.keys import AnySigner, seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.policy import Judged, Policy
-from privgate.registry import reports
+from privgate.registry.attachments import keep
 from privgate.registry.client import answering, connect, list_pages, stored_files
 from privgate.registry.load import recomputed
-from privgate.registry.named import named
+from privgate.registry.named import join_folder, named
 from privgate.version import __version__
 
 #: without these, no number is about the registered model and its data
@@ -243,7 +243,7 @@ def _sign(
         files = digest.of_manifest(table)
         if files != subject["digests"].get("files"):
             raise DigestMismatchError(f"the files of {uri} are not those that were checked; check again")
-        own = recomputed(client, uri, stored, table, tracking_uri=client.tracking_uri)
+        own = recomputed(client, uri, stored, table)
     compare(subject["digests"], own, uri)
     targets = words["targets"] or ((name, "production"),)
     for model, target in targets:
@@ -305,11 +305,11 @@ def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None
     client, claims = connect(tracking_uri), signed.claims
     uri = f"models:/{claims.name}/{claims.version}"
     # a folder of its own: the next check replaces its policy's report, and must not touch what a release rests on
-    place = f"{reports.folder_of(claims.model_id, claims.policy)}/signed/{claims.report.removeprefix('sha256:')[:16]}"
+    place = f"{join_folder(claims.model_id, claims.policy)}/signed/{claims.report.removeprefix('sha256:')[:16]}"
     with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
         signed.write(Path(folder))
         Path(folder, "report.json").write_bytes(signed.report)
-        reports.keep(client, claims.model_id, Path(folder), place)
+        keep(client, claims.model_id, Path(folder), place)
         text = signed.verdict.text()
         client.set_model_version_tag(claims.name, claims.version, TAG, text)
         if client.get_model_version(claims.name, claims.version).tags.get(TAG) != text:

@@ -4,21 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privgate.registry.attaching import attach as attach
-    from privgate.registry.attaching import promote as promote
+    from privgate.registry.attachments import attach as attach
+    from privgate.registry.attachments import attached as attached
+    from privgate.registry.attachments import in_use as in_use
+    from privgate.registry.attachments import promote as promote
     from privgate.registry.client import local_registry as local_registry
     from privgate.registry.load import load_subject as load_subject
     from privgate.registry.log import adopt as adopt
     from privgate.registry.log import declare_people as declare_people
     from privgate.registry.log import log_model as log_model
     from privgate.registry.log import log_recipe as log_recipe
-    from privgate.registry.reports import attached as attached
-    from privgate.registry.reports import in_use as in_use
 
 _HOME = {
-    **dict.fromkeys(("attach", "promote"), "attaching"),
+    **dict.fromkeys(("attach", "attached", "in_use", "promote"), "attachments"),
     **dict.fromkeys(("adopt", "declare_people", "log_model", "log_recipe"), "log"),
-    **dict.fromkeys(("attached", "in_use"), "reports"),
     "load_subject": "load",
     "local_registry": "client",
 }

@@ -1,7 +1,6 @@
 """Talking to MLflow: one client, and errors in our words."""
 
 import re
-import shutil
 import sys
 import tempfile
 import urllib.parse
@@ -13,7 +12,7 @@ from urllib.request import url2pathname
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry.files import FolderFiles, refuse_files
-from privgate.registry.rest import SKIPPED, RestClient, address_for
+from privgate.registry.rest import RestClient, address_for
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
 ADDRESSES: dict[str, str] = {}
@@ -36,9 +35,9 @@ def answering(doing: str) -> Iterator[None]:
 
 
 def _problems() -> tuple[type[BaseException], ...]:
-    kinds = {"mlflow.exceptions": "MlflowException", "sqlalchemy.exc": "SQLAlchemyError"}
-    others = (*kinds.items(), *(("botocore.exceptions", kind) for kind in ("BotoCoreError", "ClientError")))
-    known = (getattr(sys.modules[module], name) for module, name in others if module in sys.modules)
+    kinds = [("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")]
+    kinds += [("botocore.exceptions", name) for name in ("BotoCoreError", "ClientError")]
+    known = (getattr(sys.modules[module], name) for module, name in kinds if module in sys.modules)
     return OSError, RecursionError, *known  # requests' errors, too; folders within folders
 
 
@@ -122,18 +121,11 @@ def tracking_at(tracking_uri: str | None) -> Iterator[None]:
         utils._tracking_uri = before  # noqa: SLF001  put back as found
 
 
-def upload(client: Any, model_id: str, folder: Path, place: str) -> None:
-    """Copy a folder to ``place`` within a logged model, by its paths: MLflow 3.14 takes no such place."""
-    with tempfile.TemporaryDirectory() as root:
-        shutil.copytree(folder, Path(root, place))
-        client.log_model_artifacts(model_id, root)
-
-
 def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
     """Copy every file at a location below ``folder`` and return where they lie."""
     try:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-    except ImportError as exc:  # privgate-verify has none
+    except ImportError as exc:  # as above
         raise RegistryError(
             f"the files at {location} are read by MLflow's own client, which is not installed: install "
             "privgate-verify[mlflow], or download them by any tool and verify that folder with --statement"
@@ -151,7 +143,10 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
                 repository.download_artifacts(f"{path}/{path.name}", place)
             except Exception:  # noqa: BLE001, S112  whatever a repository raises: as a rule, there is no such file
                 continue
-        raise SubjectError(SKIPPED.format(str(path)))
+        # whoever has the folder itself may load it
+        raise SubjectError(
+            f"the model's folder {str(path)!r} holds one file of its own name, which MLflow skips; rename it"
+        )
     return copy
 
 
@@ -182,6 +177,7 @@ def local_registry(folder: Path, *, experiment: str = "privgate") -> str:
     with answering(f"opening the registry in {folder}"):
         client = connect(uri, make=True)
         known = client.get_experiment_by_name(experiment)
-        made = known is None and client.create_experiment(experiment, artifact_location=(folder / "artifacts").as_uri())
-    EXPERIMENTS[uri] = str(made or known.experiment_id)
+        place = (folder / "artifacts").as_uri()
+        number = known.experiment_id if known else client.create_experiment(experiment, artifact_location=place)
+    EXPERIMENTS[uri] = str(number)
     return uri

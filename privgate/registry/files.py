@@ -43,56 +43,45 @@ UNPLAIN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 #: (name, version) of rows that serve the files; an empty version is any, and no row at all is one nobody knows
 Rows = Collection[tuple[str, str]]
 
-Mapped = Callable[[Callable[[Path], str], list[Path]], Iterable[str]]
-
 
 def model_files(root: Path) -> dict[str, str]:
     """Return ``path -> sha256`` of every file but privgate's own."""
-    return all_files(root, exclude=(f"{FOLDER}/",))
+    return {path: held for path, held in all_files(root).items() if not path.startswith(f"{FOLDER}/")}
 
 
-def all_files(root: Path, *, exclude: tuple[str, ...] = (), mapped: Mapped = map, rows: Rows = ()) -> dict[str, str]:
-    """Return ``path -> sha256`` of every file of a served folder; ``rows`` are what MLflow's own note may name."""
-    try:
-        digests = digest.of_files(root, exclude=exclude, mapped=mapped)
-    except ValueError as exc:
-        raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
-
-    def read_beginning(path: str) -> bytes:
-        with (root / path).open("rb") as file:
-            return file.read(1_000)
-
-    return {path: digests[path] for path in covered(digests, read_beginning, rows)}
-
-
-def covered(paths: Iterable[str], read: Callable[[str], bytes], rows: Rows = ()) -> list[str]:
-    """Return the paths that a digest covers: all but MLflow's own note.
+def all_files(root: Path, *, mapped: Callable[..., Iterable[str]] = map, rows: Rows = ()) -> dict[str, str]:
+    """Return ``path -> sha256`` of every file of a served folder but MLflow's own note, which may name ``rows``.
 
     ``DigestMismatchError``: something else lies where that note does. ``SubjectError``: two names are one file on some
-    machines.
+    machines, or files have no digest.
     """
-    paths, seen = list(paths), dict[str, str]()
-    for path in paths:  # where case and accents are not told apart, nobody knows which of two is served
+    try:
+        digests = digest.of_files(root, mapped=mapped)
+    except ValueError as exc:
+        raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
+    seen = dict[str, str]()
+    for path in digests:  # where case and accents are not told apart, nobody knows which of two is served
         twin = seen.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
         if twin != path:
             raise SubjectError(
                 f"the model's files {twin!r} and {path!r} are one file on some machines; rename one of them"
             )
-    there = any(path.partition("/")[0] == MLFLOW_META for path in paths)
-    if there and not (MLFLOW_META in paths and _is_note(read(MLFLOW_META)[:1_000], rows)):
+    there = any(path.partition("/")[0] == MLFLOW_META for path in digests)
+    if there and not (digests.pop(MLFLOW_META, "") and _is_note(root / MLFLOW_META, rows)):
         raise DigestMismatchError(
             f"{MLFLOW_META!r} is not the two lines that MLflow writes there about the model itself; remove it"
         )
-    return [path for path in paths if path != MLFLOW_META]
+    return digests
 
 
-def _is_note(content: bytes, rows: Rows) -> bool:
-    text = content.decode(errors="replace")
-    found = _META.fullmatch(text)
-    if found is None or UNPLAIN.search(text):
+def _is_note(path: Path, rows: Rows) -> bool:
+    with path.open("rb") as file:
+        text = file.read(1_000).decode(errors="replace")
+    note = _META.fullmatch(text)
+    if note is None or UNPLAIN.search(text):
         return text == _NAMELESS
-    said = found[1] or found[2], found[3]
-    return not rows or any(said == (name, version or said[1]) for name, version in rows)
+    name, version = note[1] or note[2], note[3]
+    return not rows or any((name, version) == (known, number or version) for known, number in rows)
 
 
 def path_part(text: str) -> str:
@@ -100,16 +89,16 @@ def path_part(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:100] or "policy"
 
 
-def compare(recorded: dict[str, str], found: dict[str, str], what: str) -> None:
+def compare(recorded: dict[str, str], present: dict[str, str], what: str) -> None:
     """Raise ``DigestMismatchError`` that names the first file which was changed, is missing, or was added."""
-    for name in sorted(recorded.keys() | found.keys()):
-        if name not in found:
+    for name in sorted(recorded.keys() | present.keys()):
+        if name not in present:
             raise DigestMismatchError(f"{what} file {name!r} is missing; it was recorded with the recipe")
         if name not in recorded:
             raise DigestMismatchError(f"{what} file {name!r} was added after the recipe was recorded; remove it")
-        if recorded[name] != found[name]:
+        if recorded[name] != present[name]:
             raise DigestMismatchError(
-                f"{what} file {name!r} is not the one that was recorded: it has {found[name][:19]}…, "
+                f"{what} file {name!r} is not the one that was recorded: it has {present[name][:19]}…, "
                 f"recorded was {recorded[name][:19]}…; restore it or log the model again"
             )
 
@@ -143,12 +132,9 @@ class FolderFiles:
         shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True)
 
 
-_AT_ONCE = 8  # files
-
-
-def _hash_at_once(one: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(one, items))
+def _hash_at_once(hashed: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
+    with ThreadPoolExecutor(8) as pool:  # files at once
+        return list(pool.map(hashed, items))
 
 
 # Whoever logs a model says where its data and files lie; checker, signer and verifier read them outside any box, with
@@ -233,11 +219,11 @@ def _is_own(uri: str, tracking_uri: str) -> bool:
 
 
 def _host(parsed: urllib.parse.SplitResult, scheme: str) -> tuple[str, int | None]:
-    usual = 443 if scheme == "https" else 80
     try:
-        return parsed.hostname or "", usual if parsed.port is None else parsed.port
+        port = parsed.port
     except ValueError:  # a port that is none
         return "", None
+    return parsed.hostname or "", (443 if scheme == "https" else 80) if port is None else port
 
 
 def _lies_below(prefix: str, uri: str) -> bool:
@@ -282,12 +268,8 @@ def _is_store(uri: str) -> bool:
     )
 
 
-def _listed() -> list[str]:
-    return os.environ.get(VARIABLE, "").split()
-
-
 def _is_listed(uri: str) -> bool:
-    return any(_begins(prefix, uri) for prefix in _listed())
+    return any(_begins(prefix, uri) for prefix in os.environ.get(VARIABLE, "").split())
 
 
 def _begins(prefix: str, uri: str) -> bool:
@@ -301,6 +283,10 @@ def _begins(prefix: str, uri: str) -> bool:
         return False
     above_path = listed.path.rstrip("/")
     return asked.path == above_path or asked.path.startswith(f"{above_path}/")
+
+
+_SECONDS = 60.0  # for an answer
+_MOST_REDIRECTS = 5  # each of them listed
 
 
 def fetch_address(uri: str, place: Path) -> Path:
@@ -324,7 +310,3 @@ def fetch_address(uri: str, place: Path) -> Path:
             except (OSError, ValueError) as exc:  # requests' errors, too
                 raise RegistryError(f"{address!r:.200} cannot be read ({exc!s:.200})") from exc
     raise SubjectError(f"{uri!r:.200} leads on and on; name the last address")
-
-
-_SECONDS = 60.0  # for an answer
-_MOST_REDIRECTS = 5  # each of them listed

@@ -15,15 +15,14 @@ from privgate import digest
 from privgate.documents import LARGE, limited, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
-from privgate.registry import native as environment
-from privgate.registry import training_data
-from privgate.registry.client import ADDRESSES, connect, download, stored_files
-from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles, all_files, compare, model_files
+from privgate.registry import native, training_data
+from privgate.registry.client import ADDRESSES, connect, download
+from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles, all_files, compare
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import Named, named
 from privgate.registry.requirement_files import check_requirements
 from privgate.registry.stored_model import StoredModel
-from privgate.subject import estimators, sources
+from privgate.subject import estimators
 from privgate.subject.recipe import Recipe, name_removed_class
 from privgate.subject.release import Release
 from privgate.subject.sources import check_path
@@ -36,13 +35,12 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
 
-class _Model(_Part):
+class _Files(_Part):
     files: dict[str, str]
 
 
-class _Sources(_Part):
+class _Sources(_Files):
     folder: str
-    files: dict[str, str]
 
 
 class _Data(_Part):
@@ -77,7 +75,7 @@ class _Document(_Part):
     recipe: _Recipe
     recipe_digest: str
     sources: _Sources
-    model: _Model
+    model: _Files
     data: _Data
     environment: _Environment
     release: dict[str, Any]
@@ -92,21 +90,21 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
         first = exc.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(p)[:40] for p in first["loc"])
         raise SubjectError(f"{sentence}: {place}: {str(first['msg']).lower()}; log the recipe again") from exc
-    if document["recipe"]["kind"] == "function" and not document["recipe"].get("fit"):
-        raise SubjectError(f"{sentence}: recipe.fit: names no function; log the recipe again")
-    estimator = document["recipe"].get("estimator")
-    if document["recipe"]["kind"] == "estimator":
-        named = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
-        if not (named and isinstance(estimator.get("class"), str)):
-            raise SubjectError(f"{sentence}: recipe.estimator: names no class; log the recipe again")
-    with strict_json.reading(sentence, SubjectError):
-        references = estimators.references([estimator, *document["recipe"]["params"].values()])
-    if not all(isinstance(reference, str) for reference in references):
-        raise SubjectError(f"{sentence}: recipe: a name is no text; log the recipe again")
+    recipe, data, why = document["recipe"], document["data"], ""
+    estimator = recipe.get("estimator")
+    if recipe["kind"] == "function" and not recipe.get("fit"):
+        why = "recipe.fit: names no function"
+    if recipe["kind"] == "estimator":
+        whole = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
+        why = "" if whole and isinstance(estimator.get("class"), str) else "recipe.estimator: names no class"
+    if not why:
+        with strict_json.reading(sentence, SubjectError):
+            references = estimators.references([estimator, *recipe["params"].values()])
+            why = "" if all(isinstance(name, str) for name in references) else "recipe: a name is no text"
     needed = {"loader": "reference", "run": "run_id path files", "uri": "uri files", "file": "source"}
-    for key in needed.get(document["data"]["kind"], "").split():
-        if not document["data"].get(key):
-            raise SubjectError(f"{sentence}: data.{key}: missing; log the recipe again")
+    missing = [key for key in needed.get(data["kind"], "").split() if not data.get(key)]
+    if why or missing:
+        raise SubjectError(f"{sentence}: {why or f'data.{missing[0]}: missing'}; log the recipe again")
     with strict_json.reading(sentence, SubjectError):
         Release.from_payload(dict(document["release"]))
 
@@ -126,22 +124,19 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     client = connect(tracking_uri)
     target = named(client, uri)
     ADDRESSES[target.model_id] = str(client.tracking_uri)
-    with stored_files(client, target.storage) as stored:  # before anything large is fetched
-        if RECIPE not in stored.names():
-            raise SubjectError(no_recipe(uri))
     copy = tempfile.TemporaryDirectory(prefix="privgate-")
     _copies.append(copy)
     place = Path(copy.name)
-    folder = download(target.storage, place / "model", tracking_uri=tracking_uri or client.tracking_uri)
-    files, every = model_files(folder), all_files(folder)
+    folder = download(target.storage, place / "model", tracking_uri=client.tracking_uri)
     document = read_recipe(folder, uri)
-    root = sources_of(folder, document)
+    every = all_files(folder)
+    files = {path: held for path, held in every.items() if not path.startswith(f"{FOLDER}/")}
+    recipe, root = _read_sources(folder, document)
     flavor = flavor_of(folder)
     compare(dict(document["model"]["files"]), files, "model")
-    recipe = _recipe_of(document, root)
     if why := name_removed_class(_pickled(folder / name for name in files)):
         raise SubjectError(f"the stored model names {why}")
-    data = training_data.read(client, document["data"], place / "data", tracking_uri=tracking_uri)
+    data = training_data.read(client, document["data"], place / "data")
     data = training_data.declare_people(data, document.get("people"))
     return Subject(
         recipe,
@@ -183,9 +178,8 @@ def _pickled(files: Iterable[Path]) -> Iterator[str]:
 
 def _detail(target: Named, document: dict[str, Any], flavor: str, packages: Precondition) -> dict[str, Any]:
     recorded = document["environment"]
-    differences = environment.differences(recorded)
     same = Precondition("environment", "passed", "the recorded environment is the present one")
-    if differences:
+    if differences := native.differences(recorded):
         more = f" and {len(differences) - 5} more" if len(differences) > 5 else ""
         sentence = f"the environment is not the recorded one: {'; '.join(differences[:5])}{more}"
         same = Precondition("environment", "warned", sentence, {"differences": differences})
@@ -201,20 +195,15 @@ def _detail(target: Named, document: dict[str, Any], flavor: str, packages: Prec
     }
 
 
-def no_recipe(uri: str) -> str:
-    """Return what to do about a version that nobody said how to train."""
-    return (
-        f"{uri} has no recipe; attach one with privgate.log_recipe(uri, recipe, data) or by "
-        f"privgate adopt {uri} --recipe module:recipe --data module:data; what holds no "
-        "training data of yours has nothing to check: keep it out of the names that a guard protects"
-    )
-
-
 def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
     """Return the checked content of ``privgate/recipe.json`` below ``folder``."""
     path = folder / RECIPE
     if not path.is_file():
-        raise SubjectError(no_recipe(uri))
+        raise SubjectError(
+            f"{uri} has no recipe; attach one with privgate.log_recipe(uri, recipe, data) or by "
+            f"privgate adopt {uri} --recipe module:recipe --data module:data; what holds no "
+            "training data of yours has nothing to check: keep it out of the names that a guard protects"
+        )
     try:
         document = strict_json.read(path, LARGE)
         recorded = document.pop("digest")
@@ -229,19 +218,20 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
     return dict(document)
 
 
-def _recipe_of(document: Mapping[str, Any], root: Path | None) -> Recipe:
+def _read_sources(folder: Path, document: dict[str, Any]) -> tuple[Recipe, Path | None]:
+    root = sources_of(folder, document)
     recipe = Recipe.read(document["recipe"], root)
     if recipe.digest != document["recipe_digest"]:
         raise DigestMismatchError(_CHANGED)
-    return recipe
+    return recipe, root
 
 
 def sources_of(folder: Path, document: dict[str, Any]) -> Path | None:
     """Return the verified source folder, or None where the recipe has no sources of its own."""
-    recorded = {sources.check_path(str(k)): str(v) for k, v in document["sources"]["files"].items()}
+    recorded = {check_path(path): held for path, held in document["sources"]["files"].items()}
     if not recorded:
         return None
-    root = folder / sources.check_path(str(document["sources"]["folder"]))
+    root = folder / check_path(document["sources"]["folder"])
     if not root.is_relative_to(folder / SOURCES):
         raise SubjectError(f"{RECIPE} keeps its sources outside {SOURCES}; log the recipe again")
     compare(recorded, digest.of_files(root), "source")
@@ -255,12 +245,10 @@ def _parsed(root: Path) -> None:
             ast.parse(path.read_bytes())
 
 
-def recomputed(
-    client: Any, uri: str, files: FolderFiles, table: Mapping[str, str], *, tracking_uri: str | None
-) -> dict[str, str]:
+def recomputed(client: Any, uri: str, files: FolderFiles, table: Mapping[str, str]) -> dict[str, str]:
     """Return digests of model, recipe and, where they may be read, data; runs nobody's code, believes no report."""
     own = sorted(path for path in table if path.startswith(f"{FOLDER}/"))
-    found = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}
+    digests = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}
     with tempfile.TemporaryDirectory(prefix="privgate-") as place:
         folder = Path(place, "model")
         for path in own:
@@ -268,14 +256,12 @@ def recomputed(
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(files.read(path))
         document = read_recipe(folder, uri)
-        found["recipe"] = _recipe_of(document, sources_of(folder, document)).digest
-        reference = document["data"]
-        if reference.get("kind") in {"run", "uri", "file"}:  # a loader is somebody's code
+        digests["recipe"] = _read_sources(folder, document)[0].digest
+        if document["data"]["kind"] in {"run", "uri", "file"}:  # a loader is somebody's code
             try:
-                read = training_data.read(client, reference, Path(place, "data"), tracking_uri=tracking_uri)
+                digests["data"] = training_data.read(client, document["data"], Path(place, "data")).digest
             except DigestMismatchError:
                 raise
             except (RegistryError, SubjectError, OSError):  # no right to read them: then they are named by digest only
-                return found
-            found["data"] = read.digest
-    return found
+                return digests
+    return digests

@@ -15,9 +15,9 @@ import numpy as np
 
 from privgate import digest
 from privgate.errors import SubjectError
-from privgate.registry import load, mlmodel, native, reports, training_data
-from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at, upload
-from privgate.registry.files import FOLDER, SCHEMA, SOURCES, all_files, compare, model_files, path_part
+from privgate.registry import attachments, load, mlmodel, native, training_data
+from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at
+from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, all_files, compare, model_files, path_part
 from privgate.registry.named import find_version, named, plain_name
 from privgate.subject import sources, tasks
 from privgate.subject.accepted_questions import is_double
@@ -27,8 +27,8 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
 
-#: records that a schema is tried on, as many as a check sends
-ASKED = 10_000
+_ASKED = 10_000  # records that a schema is tried on, as many as a check sends
+_SHOWN = 5  # records that an example shows
 
 
 def log_model(
@@ -90,24 +90,20 @@ def log_model(
         if why := recipe.answerless(model):
             raise SubjectError(why)
         _ask_once(recipe, model, data)
-        with (
-            tracking_at(tracking_uri),
-            _run(EXPERIMENTS.get(tracking_uri or "")) as run_id,
-            answering(f"logging {name!r}"),
-        ):
+        with tracking_at(tracking_uri), _run(tracking_uri) as run_id, answering(f"logging {name!r}"):
             info = native.log(
                 model,
                 name=name,
-                example=take(data.X, np.arange(min(5, data.n))),
-                asked=data.at(np.arange(data.pool_size)[:: max(1, data.pool_size // ASKED)]),
+                example=take(data.X, np.arange(min(_SHOWN, data.n))),
+                asked=data.at(np.arange(data.pool_size)[:: max(1, data.pool_size // _ASKED)]),
                 requirements=native.requirements(packages),
                 own_classes=any(r.startswith(f"{sources.main_module()}:") for r in recipe._references()),  # noqa: SLF001  one package
                 serving=native.Serving(recipe, release, data.classes(), _accepted(data)),
             )
             _attach(info, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
             if registered_model_name is not None:
-                made = mlflow.register_model(f"models:/{info.model_id}", registered_model_name, tags=dict(tags or {}))
-                info.registered_model_version = int(made.version)
+                row = mlflow.register_model(f"models:/{info.model_id}", registered_model_name, tags=dict(tags or {}))
+                info.registered_model_version = int(row.version)
     return info
 
 
@@ -156,27 +152,37 @@ def _attach(
     client = connect(tracking_uri)
     given = getattr(info_or_uri, "model_id", None)
     present = named(client, f"models:/{given}" if given else str(info_or_uri))
-    model_id = present.model_id
-    with answering(f"reading {model_id}"):
-        if not (run_id := run_id or client.get_logged_model(model_id).source_run_id):
-            run = client.create_run(client.get_logged_model(model_id).experiment_id, run_name="training data")
+    with answering(f"reading {present.model_id}"):
+        logged = client.get_logged_model(present.model_id)
+        if not (run_id := run_id or logged.source_run_id):
+            run = client.create_run(logged.experiment_id, run_name="training data")
             client.set_terminated(run_id := str(run.info.run_id))
     with tempfile.TemporaryDirectory() as place:
-        folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
+        folder = download(present.storage, Path(place, "model"), tracking_uri=client.tracking_uri)
         mlmodel.flavor_of(folder)
         files = model_files(folder)
-        document = _document(recipe, files, kept.with_run(client, run_id), packages, release)
-        document = _state_people(document, kept.data.people_declared)
+        held = {name: f"sha256:{hashlib.sha256(text).hexdigest()}" for name, text in sorted(recipe.snapshot.items())}
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "recipe": dict(recipe.payload),
+            "recipe_digest": recipe.digest,
+            "sources": {"folder": f"{SOURCES}/{recipe.digest.removeprefix('sha256:')[:16]}", "files": held},
+            "model": {"files": files, "digest": digest.of_manifest(files)},
+            "data": kept.with_run(client, run_id),
+            "environment": packages,
+            "release": release.payload(),
+            "logged_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        }
         written = Path(place, "written")
-        sources.write(recipe.snapshot, written / document["sources"]["folder"].removeprefix("privgate/"))
-        with answering(f"attaching the recipe to {model_id}"):
-            _upload_recipe(client, model_id, document, written)
+        sources.write(recipe.snapshot, written / document["sources"]["folder"])
+        with answering(f"attaching the recipe to {present.model_id}"):
+            _upload_recipe(client, present.model_id, _state_people(document, kept.data.people_declared), written)
 
 
-def _upload_recipe(client: Any, model_id: str, document: Mapping[str, Any], folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / "recipe.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
-    upload(client, model_id, folder, FOLDER)
+def _upload_recipe(client: Any, model_id: str, document: Mapping[str, Any], root: Path) -> None:
+    (root / RECIPE).parent.mkdir(parents=True, exist_ok=True)
+    (root / RECIPE).write_text(json.dumps(document, indent=1), encoding="utf-8")
+    client.log_model_artifacts(model_id, str(root))
 
 
 @contextmanager
@@ -198,9 +204,9 @@ def _as_checked(recipe: Recipe) -> Iterator[None]:
         except Exception as exc:
             if not lost:
                 raise
-            said = f"{type(exc).__name__}: {exc}; a check trains without sklearn.set_config(**{lost}), which no source"
             raise SubjectError(
-                f"training raised {said} of the recipe says: write it at the top of the training function's module"
+                f"training raised {type(exc).__name__}: {exc}; a check trains without sklearn.set_config(**{lost}), "
+                "which no source of the recipe says: write it at the top of the training function's module"
             ) from exc
 
 
@@ -208,7 +214,7 @@ def _ask_once(recipe: Recipe, model: Any, data: TrainingData) -> None:
     if recipe.task == "regression" or data.y.dtype.kind == "f":
         return
     try:
-        recipe.probabilities(model, take(data.X, np.arange(min(5, data.n))), data.classes())
+        recipe.probabilities(model, take(data.X, np.arange(min(_SHOWN, data.n))), data.classes())
     except SubjectError:
         raise
     except Exception as exc:  # the user's code may raise anything
@@ -237,29 +243,12 @@ def _judgeable(recipe: Recipe, data: TrainingData, release: Release | None) -> t
     return release, packages
 
 
-def _document(
-    recipe: Recipe, files: Mapping[str, str], data: training_data.Reference, packages: Any, release: Release
-) -> dict[str, Any]:
-    held = {name: "sha256:" + hashlib.sha256(content).hexdigest() for name, content in sorted(recipe.snapshot.items())}
-    return {
-        "schema": SCHEMA,
-        "recipe": dict(recipe.payload),
-        "recipe_digest": recipe.digest,
-        "sources": {"folder": f"{SOURCES}/{recipe.digest.removeprefix('sha256:')[:16]}", "files": held},
-        "model": {"files": dict(files), "digest": digest.of_manifest(files)},
-        "data": data,
-        "environment": packages,
-        "release": release.payload(),
-        "logged_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-    }
-
-
 def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:
     user = ""
     with suppress(KeyError, OSError):  # of a container without a name for its user
         user = getpass.getuser()
-    said = {**document, "people": {"declared": declared, "by": user}} if declared else {**document}
-    return {**said, "digest": digest.of_json(said)}
+    stated = {**document, "people": {"declared": declared, "by": user}} if declared else document
+    return {**stated, "digest": digest.of_json(stated)}
 
 
 def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) -> None:
@@ -270,31 +259,26 @@ def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) 
     client = connect(tracking_uri)
     present = named(client, uri)
     with tempfile.TemporaryDirectory() as place, answering(f"declaring whose the records of {uri} are"):
-        folder = download(present.storage, Path(place, "model"), tracking_uri=tracking_uri or client.tracking_uri)
+        folder = download(present.storage, Path(place, "model"), tracking_uri=client.tracking_uri)
         document = load.read_recipe(folder, uri)
         if declared.startswith("groups "):
-            data = training_data.read(client, document["data"], Path(place, "data"), tracking_uri=tracking_uri)
+            data = training_data.read(client, document["data"], Path(place, "data"))
             training_data.declare_people(data, {"declared": declared, "by": ""})
         _upload_recipe(client, present.model_id, _state_people(document, declared), Path(place, "written"))
 
 
 @contextmanager
-def _run(experiment_id: str | None) -> Iterator[str]:
-    """Log into the run that is active, or into one of our own in an experiment; MLflow's own choice if None."""
+def _run(tracking_uri: str | None) -> Iterator[str]:
+    """Log into the run that is active, or into one of our own; its experiment is ours, or else MLflow's choice."""
     import mlflow
 
-    active = mlflow.active_run()
-    if active is not None:
+    if (active := mlflow.active_run()) is not None:
         yield active.info.run_id
         return
     with answering("starting a run"):
-        run = mlflow.start_run(experiment_id=experiment_id)
+        run = mlflow.start_run(experiment_id=EXPERIMENTS.get(tracking_uri or ""))
     with run:
         yield run.info.run_id
-
-
-#: tags by which the two versions name each other; for people, no evidence
-FROM, AS = "privgate.adopted_from", "privgate.adopted_as"
 
 
 def adopt(
@@ -329,6 +313,7 @@ def adopt(
     plain_name(row_name, uri)
     with answering(f"reading {uri}"):
         row = client.get_model_version(row_name, row_version)
+    old = f"models:/{row.name}/{row.version}"
     with tempfile.TemporaryDirectory() as place, answering(f"adopting {uri}"):
         storage = str(client.get_model_version_download_uri(row.name, row.version))
         folder = download(storage, Path(place, "model"), tracking_uri=client.tracking_uri)
@@ -336,17 +321,17 @@ def adopt(
         files = all_files(folder)
         if any(name.startswith(f"{FOLDER}/") for name in files):
             raise SubjectError(f"the files of {uri} hold a folder {FOLDER!r} of their own; log the model again")
-        name = path_part(row.name)
         experiment = str(client.get_run(row.run_id).info.experiment_id) if row.run_id else "0"
-        reports.refuse_place(client, str(client.get_experiment(experiment).artifact_location))
-        made = client.create_logged_model(experiment, name=name, source_run_id=row.run_id or None)
-        client.log_model_artifacts(made.model_id, str(folder))
-        client.finalize_logged_model(made.model_id, "READY")
-        again = download(made.artifact_location, Path(place, "again"), tracking_uri=client.tracking_uri)
+        attachments.refuse_place(client, str(client.get_experiment(experiment).artifact_location))
+        logged = client.create_logged_model(experiment, name=path_part(row.name), source_run_id=row.run_id or None)
+        client.log_model_artifacts(logged.model_id, str(folder))
+        client.finalize_logged_model(logged.model_id, "READY")
+        again = download(logged.artifact_location, Path(place, "again"), tracking_uri=client.tracking_uri)
         compare(files, all_files(again), "model")
-        log_recipe(f"models:/{made.model_id}", recipe, data, **about)
-        with tracking_at(tracking_uri):
-            told = {FROM: f"models:/{row.name}/{row.version}"}
-            version = str(mlflow.register_model(f"models:/{made.model_id}", row.name, tags=told).version)
-        client.set_model_version_tag(row.name, row.version, AS, f"models:/{row.name}/{version}")
-    return f"models:/{row.name}/{version}"
+        log_recipe(f"models:/{logged.model_id}", recipe, data, **about)
+        with tracking_at(tracking_uri):  # the tags by which two versions name each other are for people, no evidence
+            tags = {"privgate.adopted_from": old}
+            version = str(mlflow.register_model(f"models:/{logged.model_id}", row.name, tags=tags).version)
+        new = f"models:/{row.name}/{version}"
+        client.set_model_version_tag(row.name, row.version, "privgate.adopted_as", new)
+    return new

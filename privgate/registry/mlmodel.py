@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from privgate import digest
 from privgate.documents import DocumentError, strict_json, strict_yaml
@@ -23,7 +23,10 @@ _READ = frozenset(
     ("artifact_path", "code", "components_binary", "conda", "data", "env", "model_binary", "model_config", "model_data")
 ) | {"model_path", "path", "pickled_model", "pipeline", "python_model", "serving_input_path", "virtualenv"}
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-_AGAIN = "log the model again"
+
+
+def _refuse(why: str) -> NoReturn:
+    raise SubjectError(f"{why}; log the model again")
 
 
 def flavor_of(folder: Path) -> str:
@@ -34,18 +37,16 @@ def flavor_of(folder: Path) -> str:
     """
     flavors, content = read(folder)
     if not flavors:
-        raise SubjectError(f"the MLmodel file lists no flavor; {_AGAIN}")
+        _refuse("the MLmodel file lists no flavor")
     _check_paths(folder, content)
     native = [name for name in flavors if name != SERVED]
-    if SERVED not in flavors:
-        if len(native) > 1:
-            raise SubjectError(
-                f"the MLmodel file lists the flavors {', '.join(native)}, of which one is checked; {_AGAIN}"
-            )
-        return str(native[0])
-    _check_code(folder, flavors)
-    _check_one_model(folder, flavors, native)
-    return str(native[0]) if native else SERVED
+    if SERVED in flavors:
+        _check_code(folder, flavors)
+        if native:
+            _check_one_model(folder, flavors, native)
+    elif len(native) > 1:
+        _refuse(f"the MLmodel file lists the flavors {', '.join(native)}, of which one is checked")
+    return native[0] if native else SERVED
 
 
 def read(folder: Path) -> tuple[dict[str, Any], Any]:
@@ -67,8 +68,6 @@ def read(folder: Path) -> tuple[dict[str, Any], Any]:
 def _check_one_model(folder: Path, flavors: Mapping[str, Mapping[str, Any]], native: list[str]) -> None:
     served = flavors[SERVED]
     loader = str(served.get("loader_module"))
-    if not native:
-        return
     if len(native) > 1 or not f"{loader}.".startswith(f"mlflow.{native[0]}."):
         raise SubjectError(
             f"the MLmodel file holds several models: {SERVED} is loaded by {loader}, beside {', '.join(native)}; "
@@ -76,14 +75,12 @@ def _check_one_model(folder: Path, flavors: Mapping[str, Mapping[str, Any]], nat
         )
     own = flavors[native[0]]
     if (own.get("code") or None) != (served.get("code") or None):
-        raise SubjectError(f"{SERVED} and {native[0]} are loaded with different code; {_AGAIN}")
+        _refuse(f"{SERVED} and {native[0]} are loaded with different code")
     loaded = {posixpath.normpath(str(served[key])) for key in ("data", "model_path") if served.get(key)}
     named = {posixpath.normpath(v) for k, v in own.items() if k != "code" and _is_file(folder, v)}
     if loaded and loaded != named:
-        raise SubjectError(
-            f"MLflow serves {', '.join(sorted(loaded))}, and the flavor {native[0]} opens "
-            f"{', '.join(sorted(named)) or 'no file'}: these are two models; {_AGAIN}"
-        )
+        serves, opens = ", ".join(sorted(loaded)), ", ".join(sorted(named)) or "no file"
+        _refuse(f"MLflow serves {serves}, and the flavor {native[0]} opens {opens}: these are two models")
 
 
 def _is_file(folder: Path, value: Any) -> bool:
@@ -94,17 +91,17 @@ def _check_paths(folder: Path, content: Any) -> None:
     """Refuse paths out of the served folder and into privgate's own, in this MLmodel file and any nested one."""
     for value in _texts(content):
         if posixpath.normpath(value.replace("\\", "/")).lstrip("/").split("/")[0] == FOLDER and "/" in value:
-            raise SubjectError(f"the MLmodel file points into privgate's own folder ({value!r}); {_AGAIN}")
+            _refuse(f"the MLmodel file points into privgate's own folder ({value!r})")
     for value in _texts(content.get("flavors"), _NOTES):
         parts = value.replace("\\", "/").split("/")
         leaves = value.startswith(("/", "~", "\\")) or value[1:3] in {":/", ":\\"} or _URL.match(value)
         if ".." in parts or value == FOLDER or leaves:
-            raise SubjectError(f"the MLmodel file names {value!r}, which leaves the files that are checked; {_AGAIN}")
+            _refuse(f"the MLmodel file names {value!r}, which leaves the files that are checked")
     for value in _read_from(content):
         whole = str(value).rstrip("/")
         inside = whole == posixpath.normpath(whole) and whole.split("/")[0] not in {"", ".", "..", MLFLOW_META}
         if not (inside and _is_file(folder, value)):
-            raise SubjectError(f"the MLmodel file names {value!r}, which is none of the model's files; {_AGAIN}")
+            _refuse(f"the MLmodel file names {value!r}, which is none of the model's files")
     if inner := next((p for p in digest.below(folder) if p.name == "MLmodel" and p.parent != folder), None):
         raise SubjectError(
             f"the model holds another MLmodel file ({inner.relative_to(folder).as_posix()}), by which MLflow may load "
@@ -114,7 +111,7 @@ def _check_paths(folder: Path, content: Any) -> None:
 
 def _read_from(content: Any) -> Iterator[Any]:
     """Give what must be a file or folder of the model; a model of another place is none that is checked."""
-    todo = [("", conf) for conf in dict(content["flavors"]).values()] + [("", content.get("saved_input_example_info"))]
+    todo = [("", conf) for conf in (*dict(content["flavors"]).values(), content.get("saved_input_example_info"))]
     while todo:
         key, value = todo.pop()
         if isinstance(value, dict):
@@ -134,7 +131,7 @@ def _check_code(folder: Path, flavors: Mapping[str, Mapping[str, Any]]) -> None:
             continue
         place = folder / str(code)
         if posixpath.normpath(str(code)) == "." or not _is_file(folder, str(code)) or not place.is_dir():
-            raise SubjectError(f"the model's code {str(code)!r} is no folder of its own; {_AGAIN}")
+            _refuse(f"the model's code {str(code)!r} is no folder of its own")
         for name in sorted({p.name.partition(".")[0] for p in place.iterdir()}):
             if name in sys.stdlib_module_names or set(providing((name,))) - _checkouts():
                 raise SubjectError(f"the model's code hides the installed module {name!r}; log it under another name")
@@ -144,9 +141,8 @@ def _check_code(folder: Path, flavors: Mapping[str, Mapping[str, Any]]) -> None:
 def _checkouts() -> frozenset[str]:
     from importlib import metadata
 
-    return frozenset(
-        d.metadata["Name"] for d in metadata.distributions() if '"editable"' in (d.read_text("direct_url.json") or "")
-    )
+    known = metadata.distributions()
+    return frozenset(d.metadata["Name"] for d in known if '"editable"' in (d.read_text("direct_url.json") or ""))
 
 
 def _texts(value: Any, but: frozenset[str] = frozenset()) -> Iterator[str]:

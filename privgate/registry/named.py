@@ -1,4 +1,4 @@
-"""What a URI names: a logged model, and the registered version whose files it is."""
+"""What a URI names: a logged model, the registered version whose files it is, and where reports about it lie."""
 
 import re
 import unicodedata
@@ -8,6 +8,7 @@ from typing import Any
 
 from privgate.errors import RegistryError, SubjectError
 from privgate.registry.client import answering, connect
+from privgate.registry.files import REPORTS, path_part
 
 #: what URIs (``#?%@:/``), patterns (``*?[]!``), shells and paths give a meaning to
 _MEANING = frozenset("#?%@:/\\*[]!$`|<>\"'\x7f")
@@ -44,6 +45,7 @@ def plain_name(name: str, what: str) -> str:
 _RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})(?:/([^?#%]+))?/?")
 # the folder of a logged model, as MLflow's tracking stores lay it out
 _HOME = re.compile(r"/(m-[0-9a-f]{32})/artifacts$")
+_AGAIN = "register the logged model itself again"
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,6 @@ class Named:
     version: str = ""
     #: the version's immutable source, as the registry's row has it
     source: str = ""
-    #: the row's run; empty where it has none
-    run_id: str = ""
 
 
 def named(client: Any, uri: str) -> Named:
@@ -77,13 +77,13 @@ def named(client: Any, uri: str) -> Named:
         row = client.get_model_version(name, version)
         storage = str(client.get_model_version_download_uri(name, version))
     source = str(row.source)
-    return Named(_holder(client, uri, source, storage), storage, name, version, source, str(row.run_id or ""))
+    return Named(_holder(client, uri, source, storage), storage, name, version, source)
 
 
 def find_version(client: Any, uri: str) -> tuple[str, str]:
     """Return (name, version), or (model id, "")."""
-    if found := _RUN.fullmatch(uri):
-        return _of_run(client, found[1], found[2] or "", uri), ""
+    if match := _RUN.fullmatch(uri):
+        return _logged_in(client, match[1], match[2] or "", uri), ""
     parsed = urllib.parse.urlparse(uri, allow_fragments=False)
     path = parsed.path.strip("/")
     if parsed.scheme != "models" or parsed.netloc or parsed.query or not path or path.count("/") > 1:
@@ -103,7 +103,7 @@ def find_version(client: Any, uri: str) -> tuple[str, str]:
     return name, ""
 
 
-def _of_run(client: Any, run_id: str, name: str, uri: str) -> str:
+def _logged_in(client: Any, run_id: str, name: str, uri: str) -> str:
     """Return the id of the one logged model of a run, of this name if one is given."""
     if not hasattr(client, "search_logged_models"):  # the verifier's own client asks about versions only
         client = connect(client.tracking_uri)
@@ -133,32 +133,52 @@ def _holder(client: Any, uri: str, source: str, storage: str) -> str:
 
     A source that is a name is never followed, since it may mean another version by now; it is compared where it exists.
     """
-    path = source.removeprefix("models:/") if source.startswith("models:/") else ""
-    by_id = bool(path) and "/" not in path
+    name, slash, version = source.removeprefix("models:/").partition("/") if source.startswith("models:/") else [""] * 3
     home = _HOME.search(storage)
-    if not by_id and home is None:
+    if name and not slash:
+        model_id = name
+    elif home is not None:
+        model_id = home[1]
+    else:
         raise SubjectError(
             f"the files of {uri} lie at {storage!r}, no logged model of MLflow 3; make one of the same bytes: privgate "
             f"adopt {uri} --recipe module:recipe --data module:data"
         )
-    model_id = path if by_id or home is None else home[1]
-    location = _location(client, model_id)
+    serves = f"{uri} serves the files at {storage!r}, and its source {source!r}"
+    if (location := _location(client, model_id)) != storage:
+        raise SubjectError(f"{serves} has them at {location!r}; {_AGAIN}")
+    if slash:
+        try:
+            with answering(f"reading models:/{name}/{version}"):
+                location = str(client.get_model_version_download_uri(name, version))
+        except RegistryError as exc:
+            if "RESOURCE_DOES_NOT_EXIST" not in str(exc) and "not found" not in str(exc):
+                raise
     if location != storage:
-        raise SubjectError(
-            f"{uri} serves the files at {storage!r}, and its source {source!r} has them at {location!r}; "
-            "register the logged model itself again"
-        )
-    name, slash, version = path.partition("/")
-    said = storage
-    try:
-        with answering(f"reading models:/{name}/{version}"):
-            said = str(client.get_model_version_download_uri(name, version)) if slash else storage
-    except RegistryError as exc:
-        if "RESOURCE_DOES_NOT_EXIST" not in str(exc) and "not found" not in str(exc):
-            raise
-    if said != storage:
-        raise SubjectError(
-            f"{uri} serves the files at {storage!r}, and its source {source!r} names those at {said!r} by now; "
-            "register the logged model itself again"
-        )
+        raise SubjectError(f"{serves} names those at {location!r} by now; {_AGAIN}")
     return model_id
+
+
+#: tag of a logged model that was logged in no run: the run that keeps its reports
+RUN_TAG = "privgate.reports_run"
+
+
+def join_folder(model_id: str, policy: str = "") -> str:
+    """Return the folder, within the run's artifacts, of the reports about a model, or of those by one policy."""
+    return f"{REPORTS}/{path_part(model_id)}" + (f"/{path_part(policy)}" if policy else "")
+
+
+def find_run(client: Any, model_id: str) -> str:
+    """Return the run that keeps the reports about a logged model; empty while nobody has made one."""
+    held = client.get_logged_model(model_id)
+    return str(held.source_run_id or dict(held.tags).get(RUN_TAG, ""))
+
+
+def locate_reports(client: Any, model_id: str) -> str:
+    """Return where the reports about a logged model lie; ``SubjectError``: there can be none, it has no run."""
+    with answering(f"finding the reports about {model_id}"):
+        run_id = find_run(client, model_id)
+        if not run_id:
+            raise SubjectError(f"no report is kept about {model_id}; run privgate check on it")
+        root = str(client.get_run(run_id).info.artifact_uri)
+    return f"{root.rstrip('/')}/{join_folder(model_id)}"

@@ -45,14 +45,14 @@ def log(
     ``own_classes`` of a script, is stored by cloudpickle behind MLflow's generic interface, which hands out what is
     declared. ``example`` gives names and types of columns; a schema that refuses a record of ``asked`` is not stored.
     """
-    if function := _function(model, serving):
-        # a schema would refuse candidates beside which a column has another type
-        alike = not hasattr(example, "columns") or list(example.dtypes) == list(asked.dtypes)
-        signature = _signature(example, asked) if alike else None
-        options = {"name": name, "signature": signature, "pip_requirements": requirements}
-        options["pyfunc_predict_fn"] = function
-        return _log_sklearn(model, None if own_classes else _skops_types(model), serving.accepted, options)
-    return _log_generic(model, serving, name=name, requirements=requirements)
+    function = _function(model, serving)
+    if not function:
+        return _log_generic(model, serving, name=name, requirements=requirements)
+    # a schema would refuse candidates beside which a column has another type
+    alike = not hasattr(example, "columns") or list(example.dtypes) == list(asked.dtypes)
+    signature = _signature(example, asked) if alike else None
+    options = {"name": name, "signature": signature, "pip_requirements": requirements, "pyfunc_predict_fn": function}
+    return _log_sklearn(model, None if own_classes else _skops_types(model), serving.accepted, options)
 
 
 def _function(model: Any, serving: Serving) -> str:
@@ -83,12 +83,12 @@ def _signature(example: Any, asked: Any) -> Any:
     if not all(isinstance(kind, np.dtype) or str(kind).startswith("string") for kind in kinds):
         return None
     try:
-        made = infer_signature(example)
-        validate_schema(asked, made.inputs)
+        signature = infer_signature(example)
+        validate_schema(asked, signature.inputs)
     except (TypeError, ValueError, AttributeError, MlflowException):  # mixed input: serving works without one
         return None
     # uint64, durations and sparse arrays have no type of MLflow's, which would take one column of anything
-    return None if any(isinstance(kind, AnyType) for kind in made.inputs.input_types()) else made
+    return None if any(isinstance(kind, AnyType) for kind in signature.inputs.input_types()) else signature
 
 
 def _log_sklearn(
@@ -96,29 +96,22 @@ def _log_sklearn(
 ) -> Any:
     import mlflow.sklearn
 
-    if trusted is not None:
-        held = model
-        if accepted is not None:
-            by_name = _by_name()
-            trusted = [*trusted, *(f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing"))]
-            held = by_name.Refusing(model, accepted)
-        skops = {"serialization_format": "skops", "skops_trusted_types": trusted or None}
-        with suppress(TypeError), _code(accepted) as code:  # MLflow before skops came in
-            return mlflow.sklearn.log_model(held, **skops, **code, **options)
-    with _by_value(accepted_questions):
-        held = model if accepted is None else accepted_questions.Refusing(model, accepted)
-        return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
-
-
-@contextmanager
-def _code(accepted: Any) -> Iterator[dict[str, Any]]:
+    if trusted is None:
+        with _by_value(accepted_questions):
+            held = model if accepted is None else accepted_questions.Refusing(model, accepted)
+            return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
+    options["serialization_format"] = "skops"
     if accepted is None:
-        yield {}
-        return
+        return mlflow.sklearn.log_model(model, skops_trusted_types=trusted or None, **options)
+    by_name = _by_name()
+    trusted = [*trusted, *(f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing"))]
     with tempfile.TemporaryDirectory() as place:
         # whoever loads the model would write compiled code there, and what is verified would not be what was checked
-        Path(place, "__pycache__").write_text("No compiled code: what is loaded was checked.\n", encoding="utf-8")
-        yield {"code_paths": [str(accepted_questions.__file__), str(Path(place, "__pycache__"))]}
+        (note := Path(place, "__pycache__")).write_text(
+            "No compiled code: what is loaded was checked.\n", encoding="utf-8"
+        )
+        options["code_paths"] = [str(accepted_questions.__file__), str(note)]
+        return mlflow.sklearn.log_model(by_name.Refusing(model, accepted), skops_trusted_types=trusted, **options)
 
 
 def _by_name() -> Any:
@@ -169,9 +162,8 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
         """Hold any object; answer with the declared release of its probabilities."""
 
         def __init__(self, held: Any, serving: Serving, classes: Any, accepted: Any) -> None:
-            self.privgate_native, self.accepted = held, accepted
+            self.privgate_native, self.privgate_classes, self.accepted = held, classes, accepted
             self.privgate_predict, self.privgate_release = serving.recipe.predict, serving.release
-            self.privgate_classes = classes
 
         def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:
             """Return one row a record: a column a class in the order of the sorted labels, or the label alone."""
@@ -201,10 +193,10 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
     Native.__init__.__annotations__.clear()  # they name modules of ours
     classes = None if serving.recipe.task == "regression" else serving.classes
     accepted = None if serving.accepted is None else accepted_questions.AcceptedQuestions(serving.accepted)
-    made = Native(model, serving, classes, accepted)
+    native = Native(model, serving, classes, accepted)
     with _by_value(releases, accepted_questions):
         try:
-            return mlflow.pyfunc.log_model(name=name, python_model=made, pip_requirements=requirements)
+            return mlflow.pyfunc.log_model(name=name, python_model=native, pip_requirements=requirements)
         except (TypeError, AttributeError) as exc:
             raise SubjectError(f"a model of type {type(model).__name__} cannot be stored: {exc}") from exc
 
@@ -216,16 +208,14 @@ _BASE = ("numpy", "scipy", "scikit-learn", "pandas", "cloudpickle", "skops")
 def record(imported: Iterable[str]) -> dict[str, Any]:
     """Return ``{"python": "3.11.9", "packages": {distribution: version}}`` of what a recipe imports."""
     names = {*providing(imported), *_BASE}
-    versions = {name: version for name in sorted(names) if (version := installed(name)) is not None}
+    versions = {name: version for name in sorted(names) if (version := _installed(name)) is not None}
     return {"python": platform.python_version(), "packages": versions}
 
 
-def installed(distribution: str) -> str | None:
-    """Return the installed version of a distribution, or None."""
-    try:
+def _installed(distribution: str) -> str | None:
+    with suppress(metadata.PackageNotFoundError):
         return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
+    return None
 
 
 def differences(recorded: Mapping[str, Any]) -> list[str]:
@@ -233,16 +223,14 @@ def differences(recorded: Mapping[str, Any]) -> list[str]:
     then, now = recorded.get("python"), platform.python_version()
     changes = [] if then == now else [f"recorded with Python {then}, running Python {now}"]
     for name, version in dict(recorded.get("packages", {})).items():
-        present = installed(name)
-        if present != version or present is None:
-            what = f"recorded with {name} {version}, running {present}"
-            changes.append(f"{name} {version} is not installed" if present is None else what)
+        if (present := _installed(name)) is None:
+            changes.append(f"{name} {version} is not installed")
+        elif present != version:
+            changes.append(f"recorded with {name} {version}, running {present}")
     return changes
 
 
 def requirements(recorded: Mapping[str, Any]) -> list[str]:
     """Return the environment as pip requirements, so that MLflow need not infer them by loading the model."""
-    pinned = dict(recorded["packages"])
-    if (mlflow := installed("mlflow")) is not None:
-        pinned["mlflow"] = mlflow
-    return [f"{name}=={version}" for name, version in sorted(pinned.items())]
+    pinned = {"mlflow": _installed("mlflow"), **recorded["packages"]}
+    return [f"{name}=={version}" for name, version in sorted(pinned.items()) if version]

@@ -42,27 +42,22 @@ _CODING = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 
 
 class _Line(NamedTuple):
-    """One line of a file below the model's folder."""
+    """One line of a file below the model's folder; its number is 0 where it has none."""
 
     file: str
     number: int
     text: str
 
 
+def _find_line(name: str, rows: list[str], part: str, text: str) -> _Line:
+    return _Line(name, next((n for n, row in enumerate(rows, 1) if part in row), 0), text)
+
+
 def check_requirements(folder: Path) -> Precondition:
     """Return whether all packages come from where everybody's come from, with file and line of the first that does not.
 
-    Parameters
-    ----------
-    folder : Path
-        The logged model's files. None of them is run, and nothing is fetched.
-
-    Returns
-    -------
-    Precondition
-        ``failed`` where an index, a channel, an address, a path or an option is neither usual nor listed in
-        ``PRIVGATE_PACKAGE_SOURCES``, or where a file cannot be read.
-
+    No file of the folder is run, and nothing is fetched. It fails where an index, a channel, an address, a path or an
+    option is neither usual nor listed in ``PRIVGATE_PACKAGE_SOURCES``, or where a file cannot be read.
     """
     try:
         for line in _list_lines(folder):
@@ -88,7 +83,9 @@ def _list_lines(folder: Path) -> Iterator[_Line]:
             seen.add((name, kind))
             lines = list(_read_list(folder, name) if kind == "list" else _read_environment(folder, name, kind))
             yield from lines
-            waiting += [(nested, "list") for line in lines for nested in _nested(folder, line)]
+            for line in lines:
+                nested = [_find_inside(folder, line, v) for k, v in _split_options(line.text) if k in _NESTING]
+                waiting += [(path.relative_to(folder.resolve()).as_posix(), "list") for path in nested if path]
     for name in (n for n in _LOCKS if (folder / n).is_file()):
         yield from _read_lock(folder, name)
 
@@ -96,8 +93,7 @@ def _list_lines(folder: Path) -> Iterator[_Line]:
 def _named_by_model(folder: Path) -> dict[str, str]:
     """Return the files that the MLmodel file names as environments, and how each is read."""
     content = strict_yaml.as_mlflow_reads((folder / "MLmodel").read_text(encoding="utf-8"))
-    served: Any = dict(content["flavors"]).get("python_function", {})
-    env = served.get("env") or {}
+    env: Any = dict(content["flavors"]).get("python_function", {}).get("env") or {}
     given = env if isinstance(env, dict) else {"conda": env}
     return {str(name): "conda" if key == "conda" else "virtualenv" for key, name in given.items()}
 
@@ -125,29 +121,24 @@ def _read_environment(folder: Path, name: str, kind: str) -> Iterator[_Line]:
     """Give channels and packages of a conda or virtualenv file, as pip would be told them."""
     text = (folder / name).read_text(encoding="utf-8")
     content: Any = strict_yaml.as_mlflow_reads(text) or {}
-    rows = text.splitlines()
-
-    def line(value: Any, shown: str) -> _Line:
-        return _Line(name, next((n for n, row in enumerate(rows, 1) if str(value) in row), 0), shown)
-
-    for key in content.keys() - (_CONDA_KEYS if kind == "conda" else _ENV_KEYS):
-        yield line(key, f"--{key}")
-    for channel in content.get("channels") or ():
-        yield line(channel, f"--channel {channel}")
+    shown = [(key, f"--{key}") for key in content.keys() - (_CONDA_KEYS if kind == "conda" else _ENV_KEYS)]
+    shown += [(channel, f"--channel {channel}") for channel in content.get("channels") or ()]
     for part in [p for key in ("dependencies", "build_dependencies") for p in content.get(key) or ()]:
         if kind != "conda":
-            yield line(part, str(part))
+            shown.append((part, str(part)))
         elif isinstance(part, dict):
-            yield from (line(key, f"--{key}") for key in part if key != "pip")
-            yield from (line(each, str(each)) for each in part.get("pip") or ())
+            shown += [(key, f"--{key}") for key in part if key != "pip"]
+            shown += [(each, str(each)) for each in part.get("pip") or ()]
         elif re.search(r"::|[/\[]", str(part)):
-            yield line(part, f"--channel {str(part).rpartition('::')[0] or part}")
+            shown.append((part, f"--channel {str(part).rpartition('::')[0] or part}"))
+    for value, line in shown:
+        yield _find_line(name, text.splitlines(), str(value), line)
 
 
 def _read_lock(folder: Path, name: str) -> Iterator[_Line]:
     """Give the addresses and packages of a uv project, as pip would be told them."""
     text = (folder / name).read_text(encoding="utf-8")
-    rows, content = text.splitlines(), tomllib.loads(text)
+    content = tomllib.loads(text)
     groups = [content.get("build-system", {}).get("requires", ())]
     if name == "pyproject.toml":
         project = content.get("project", {})
@@ -161,7 +152,7 @@ def _read_lock(folder: Path, name: str) -> Iterator[_Line]:
             shown.append(f"--index-url {shlex.quote(value)}")
     for each in shown:
         place = shlex.split(each)[-1] if each.startswith("--index-url") else each
-        yield _Line(name, next((n for n, row in enumerate(rows, 1) if place in row), 0), each)
+        yield _find_line(name, text.splitlines(), place, each)
 
 
 def _walk(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
@@ -171,13 +162,6 @@ def _walk(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict | list):
         for name, part in value.items() if isinstance(value, dict) else ((key, each) for each in value):
             yield from _walk(part, name)
-
-
-def _nested(folder: Path, line: _Line) -> Iterator[str]:
-    """Give the files below the model's folder that a line names, from the folder."""
-    for option, value in _split_options(line.text):
-        if option in _NESTING and (path := _find_inside(folder, line, value)) is not None:
-            yield path.relative_to(folder.resolve()).as_posix()
 
 
 def _refuse_line(folder: Path, line: _Line) -> str:
@@ -206,12 +190,10 @@ def _refuse_option(folder: Path, line: _Line, option: str, value: str) -> str:
 def _refuse_package(folder: Path, line: _Line) -> str:
     text = re.sub(r"\s--hash[= ]\S+", "", line.text).strip()
     try:
-        address = Requirement(text).url or ""
+        if not (address := Requirement(text).url or ""):
+            return ""
     except InvalidRequirement:
         address = text
-    else:
-        if not address:
-            return ""
     path = _find_inside(folder, line, address.partition("#")[0])
     if path is not None and path.suffix == ".whl":
         return ""  # a wheel beside the model is part of its digest

@@ -8,7 +8,6 @@ import base64
 import configparser
 import os
 import sys
-from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,9 +22,8 @@ if TYPE_CHECKING:
 _HTTP = ("http://", "https://")
 #: MLflow's own list of answers that may be different a moment later
 _PASSING = (408, 429, 500, 502, 503, 504)
-_TRUE = {"true", "1"}
 #: MLflow tries a dead server again for minutes; a few seconds must do, unless the environment says otherwise
-TRIES, BACKOFF = 2, 1
+_TRIES, _BACKOFF = 2, 1
 
 
 def address_for(tracking_uri: str | None) -> str | None:
@@ -51,7 +49,7 @@ def address_for(tracking_uri: str | None) -> str | None:
 
 def is_set(variable: str, default: str = "false") -> bool:
     """Whether a switch of the environment is on, as MLflow reads it."""
-    return os.environ.get(variable, default).lower() in _TRUE
+    return os.environ.get(variable, default).lower() in {"true", "1"}
 
 
 def session() -> "requests.Session":
@@ -60,23 +58,22 @@ def session() -> "requests.Session":
     from requests.adapters import HTTPAdapter
     from urllib3.util import Retry
 
-    tries = int(os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES") or TRIES)
     patience = Retry(
-        total=tries,
-        backoff_factor=float(os.environ.get("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR") or BACKOFF),
+        total=int(os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES") or _TRIES),
+        backoff_factor=float(os.environ.get("MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR") or _BACKOFF),
         status_forcelist=_PASSING,
         respect_retry_after_header=is_set("MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER", "true"),
         raise_on_status=True,
     )
-    made = requests.Session()
-    for scheme in ("http://", "https://"):
-        made.mount(scheme, HTTPAdapter(pool_maxsize=32, max_retries=patience))
-    made.headers["User-Agent"] = "privgate"
+    fresh = requests.Session()
+    for scheme in _HTTP:
+        fresh.mount(scheme, HTTPAdapter(pool_maxsize=32, max_retries=patience))
+    fresh.headers["User-Agent"] = "privgate"
     if workspace := os.environ.get("MLFLOW_WORKSPACE", "").strip():
-        made.headers["X-MLFLOW-WORKSPACE"] = workspace
+        fresh.headers["X-MLFLOW-WORKSPACE"] = workspace
     if authorization := _authorization():
-        made.headers["Authorization"] = authorization
-    return made
+        fresh.headers["Authorization"] = authorization
+    return fresh
 
 
 def _authorization() -> str:
@@ -86,18 +83,12 @@ def _authorization() -> str:
         kept.read(path)
     except (configparser.Error, UnicodeDecodeError) as exc:
         raise RegistryError(f"{path} cannot be read ({type(exc).__name__}); write it as MLflow documents") from exc
-    user, password = (
-        os.environ.get(name.upper()) or kept.get("mlflow", name, fallback="") or ""
-        for name in ("mlflow_tracking_username", "mlflow_tracking_password")
-    )
+    names = "mlflow_tracking_username", "mlflow_tracking_password"
+    user, password = (os.environ.get(name.upper()) or kept.get("mlflow", name, fallback="") or "" for name in names)
     if user and password:
         return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
     token = os.environ.get("MLFLOW_TRACKING_TOKEN")
     return f"Bearer {token}" if token else ""
-
-
-#: what MLflow does not download, and whoever has the folder itself may load
-SKIPPED = "the model's folder {!r} holds one file of its own name, which MLflow skips; rename it"
 
 
 class RestClient:
@@ -130,18 +121,14 @@ class RestClient:
 
     def get_run(self, run_id: str) -> SimpleNamespace:
         """Return a run, which says where it keeps its artifacts."""
-        found = self._ask("runs/get", "run", run_id=run_id)
-        return SimpleNamespace(info=SimpleNamespace(artifact_uri=str(_field(_field(found, "info"), "artifact_uri"))))
+        info = _field(self._ask("runs/get", "run", run_id=run_id), "info")
+        return SimpleNamespace(info=SimpleNamespace(artifact_uri=str(_field(info, "artifact_uri"))))
 
     def _ask(self, path: str, wanted: str, **query: str) -> Any:
-        answer = self._request(f"/api/2.0/mlflow/{path}", query)
-        return _field(answer.json(), wanted)
-
-    def _request(self, path: str, query: Mapping[str, str]) -> "requests.Response":
         import requests
 
         answer = self._session.get(
-            self._base + path,
+            f"{self._base}/api/2.0/mlflow/{path}",
             params=query,
             timeout=float(os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") or 120),
             allow_redirects=is_set("MLFLOW_ALLOW_HTTP_REDIRECTS", "true"),
@@ -151,33 +138,33 @@ class RestClient:
         )
         if answer.status_code != 200:
             try:
-                refusal = f"{(said := answer.json())['error_code']}: {said['message']}"
+                refusal = f"{(body := answer.json())['error_code']}: {body['message']}"
             except (ValueError, KeyError, TypeError):
                 refusal = f"HTTP {answer.status_code} {answer.reason}"
             raise requests.HTTPError(refusal, response=answer)
-        return answer
+        return _field(answer.json(), wanted)
 
 
-def _version(found: Any) -> SimpleNamespace:
+def _version(row: Any) -> SimpleNamespace:
     try:
-        texts = {key: str(found[key]) for key in ("name", "version")}
-        texts |= {"source": str(found.get("source", "")), "run_id": str(found.get("run_id") or "")}
-        return SimpleNamespace(**texts, creation_timestamp=int(found["creation_timestamp"]), tags=_tags(found))
+        texts = {key: str(row[key]) for key in ("name", "version")}
+        texts |= {"source": str(row.get("source", "")), "run_id": str(row.get("run_id") or "")}
+        return SimpleNamespace(**texts, creation_timestamp=int(row["creation_timestamp"]), tags=_tags(row))
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise _strange("a model version") from exc
 
 
-def _tags(found: Any) -> dict[str, str]:
+def _tags(row: Any) -> dict[str, str]:
     try:
-        return {str(t["key"]): str(t.get("value", "")) for t in found.get("tags", [])}
+        return {str(t["key"]): str(t.get("value", "")) for t in row.get("tags", [])}
     except (KeyError, TypeError, AttributeError) as exc:
         raise _strange("tags") from exc
 
 
-def _field(found: Any, name: str) -> Any:
-    if not isinstance(found, dict) or name not in found:
+def _field(row: Any, name: str) -> Any:
+    if not isinstance(row, dict) or name not in row:
         raise _strange(name)
-    return found[name]
+    return row[name]
 
 
 def _strange(what: str) -> Exception:

@@ -70,7 +70,6 @@ class StoredModel:
     def serve(self, questions: Iterable[Any]) -> list[Any]:
         """Return what MLflow's own interface returns for each container of records (runs stored code; workers only)."""
         import mlflow.exceptions
-        import mlflow.pyfunc
 
         try:
             with self._importable():
@@ -97,11 +96,9 @@ class StoredModel:
         flavors, _ = mlmodel.read(self.folder)
         served = flavors.get(mlmodel.SERVED) or next(iter(flavors.values()))
         named = [str(served[k]).rstrip("/") for k in _MADE_OF if served.get(k)]
-        kept = [n for n, _ in self.files if not n.startswith((f"{REPORTS}/", OLD_REPORTS))]
-        made_of = [n for n in kept if any(n == m or n.startswith(f"{m}/") for m in named)]
-        sides = made_of, [n for n in kept if n not in made_of]
-        mine, others = (tuple((n, self.folder / n) for n in side) for side in sides)
-        return root, native, mine, others
+        kept = [(n, self.folder / n) for n, _ in self.files if not n.startswith((f"{REPORTS}/", OLD_REPORTS))]
+        mine = tuple(file for file in kept if any(file[0] == m or file[0].startswith(f"{m}/") for m in named))
+        return root, native, mine, tuple(file for file in kept if file not in mine)
 
     def _open(self) -> tuple[Any, Any]:
         """Return what MLflow serves from, and the native model out of it: no other one can reproduce in its place."""
@@ -148,9 +145,9 @@ class OwnModel:
         """Return what the author's object holds."""
         return getattr(self.__dict__["_own"], name)
 
-    def predict(self, *asked: Any, **named: Any) -> Any:
+    def predict(self, *records: Any, **named: Any) -> Any:
         """Answer records; with a context beside them, as the author's own function does."""
-        return (self._own if len(asked) + len(named) > 1 else self._served).predict(*asked, **named)
+        return (self._own if len(records) + len(named) > 1 else self._served).predict(*records, **named)
 
 
 def _served(folder: Path) -> Any:

@@ -28,14 +28,14 @@ from privgate.subject.sources import check_path
 _WEB = ("http:", "https:")
 
 
-def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_uri: str | None) -> TrainingData:
+def read(client: Any, reference: Mapping[str, Any], folder: Path) -> TrainingData:
     """Return the data that a reference names; every file and the whole are verified."""
     kind = reference.get("kind")
     if kind == "loader":
         if (loader := str(reference["reference"])) not in os.environ.get("PRIVGATE_LOADERS", "").split():
             raise SubjectError(
                 f"the data comes from the loader {loader!r}, which would run in this process with its credentials; "
-                f"allow it by listing it in the environment variable PRIVGATE_LOADERS"
+                "allow it by listing it in the environment variable PRIVGATE_LOADERS"
             )
         importlib.invalidate_caches()
         data = TrainingData.from_loader(loader, **dict(reference.get("options", {})))
@@ -44,14 +44,13 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path, *, tracking_ur
             near = _fetch_named(reference["source"], folder)
             data = limited.apart(lambda: _digested(TrainingData.from_source(near)), "the file of the training data")
         except (KeyError, TypeError, ValueError) as exc:
-            raise SubjectError(
-                f"recipe.json does not say how the file of the data is read: {strict_json.why(exc)}"
-            ) from exc
+            why = strict_json.why(exc)
+            raise SubjectError(f"recipe.json does not say how the file of the data is read: {why}") from exc
     elif kind in {"run", "uri"}:
-        recorded = {check_path(str(k)): str(v) for k, v in dict(reference["files"]).items()}
-        fetched = _fetch_allowed(client, reference, recorded, folder, tracking_uri)
+        recorded = {check_path(str(k)): str(v) for k, v in reference["files"].items()}
+        fetched = _fetch_allowed(client, reference, recorded, folder)
         compare(recorded, all_files(fetched), "data")
-        data = limited.apart(lambda: _digested(read_folder(fetched, recorded)), "the training data")
+        data = limited.apart(lambda: _digested(_read_folder(fetched, recorded)), "the training data")
     else:
         raise SubjectError(f"recipe.json refers to data of unknown kind {kind!r}; this privgate is too old for it")
     if data.digest != reference["digest"]:
@@ -90,9 +89,7 @@ def _fetch_named(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     return near
 
 
-def _fetch_allowed(
-    client: Any, reference: Mapping[str, Any], recorded: Mapping[str, str], folder: Path, tracking_uri: str | None
-) -> Path:
+def _fetch_allowed(client: Any, reference: Mapping[str, Any], recorded: Mapping[str, str], folder: Path) -> Path:
     """Fetch recorded files from where this gate may read: the address is the word of the recipe's author."""
     uri = str(reference.get("uri", ""))
     if reference["kind"] == "run" or uri.startswith("runs:"):
@@ -101,48 +98,40 @@ def _fetch_allowed(
         with answering("finding the run that holds the training data"):
             root = client.get_run(run_id).info.artifact_uri
         uri = f"{root.rstrip('/')}/{check_path(path)}"
-        refuse_files(uri, tracking_uri=tracking_uri or str(client.tracking_uri))
-        return fetch(uri, folder, tracking_uri)
-    refuse_data(uri)
-    if uri.lower().startswith(_WEB):
-        for name in recorded:
-            place = folder / check_path(name)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            fetch_address(f"{uri.rstrip('/')}/{quote(name)}", place)
-        return folder
-    return fetch(uri, folder, tracking_uri)
+        refuse_files(uri, tracking_uri=client.tracking_uri)
+    else:
+        refuse_data(uri)
+        if uri.lower().startswith(_WEB):
+            for name in recorded:
+                (place := folder / name).parent.mkdir(parents=True, exist_ok=True)
+                fetch_address(f"{uri.rstrip('/')}/{quote(name)}", place)
+            return folder
+    return _fetch(uri, folder, client.tracking_uri)
 
 
-def fetch(uri: str, folder: Path, tracking_uri: str | None) -> Path:
-    """Return where files lie once they are downloaded."""
+def _fetch(uri: str, folder: Path, tracking_uri: str | None) -> Path:
     import mlflow.artifacts
 
     folder.mkdir(parents=True, exist_ok=True)
     with answering(f"downloading the training data from {uri}"):
-        return Path(
-            mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(folder), tracking_uri=tracking_uri)
-        )
+        return Path(mlflow.artifacts.download_artifacts(uri, dst_path=str(folder), tracking_uri=tracking_uri))
 
 
-def read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
+def _read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
     """Read data whose index names nothing but verified files."""
     try:
         index = strict_json.read(folder / "data.json", LARGE)
         named = [v for value in index["files"].values() for v in (value if isinstance(value, list) else [value]) if v]
     except (OSError, *strict_json.GARBLED) as exc:
         raise SubjectError(f"data.json of the training data cannot be read: {strict_json.why(exc)}") from exc
-    for name in named:
-        if name not in files:
-            raise SubjectError(f"data.json names {name!r}, which is no recorded file of the training data")
+    if unrecorded := [name for name in named if name not in files]:
+        raise SubjectError(f"data.json names {unrecorded[0]!r}, which is no recorded file of the training data")
     try:
         return TrainingData.load(folder)
     except (OSError, *strict_json.GARBLED) as exc:
         raise SubjectError(f"the files of the training data cannot be read: {strict_json.why(exc)}") from exc
 
 
-Reference = dict[str, Any]
-#: ``store=``: upload with the run
-ARTIFACTS = "artifacts"
 _READABLE = (
     "the training data lie in clear with run %s: whoever may read the artifacts of its experiment can read them; "
     "store='folder or URI that the gate may read' keeps them elsewhere"
@@ -153,16 +142,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Training data as they were read back from where they are kept."""
+    """Training data as they were read back: what is trained on, what a recipe records, files to upload with the run."""
 
-    #: what is trained on, here and by whoever checks
     data: TrainingData
-    #: what the recipe records; of files that go with the run, without the run
-    reference: Reference
-    #: files to upload with the run
+    reference: dict[str, Any]
     folder: Path | None = None
 
-    def with_run(self, client: Any, run_id: str) -> Reference:
+    def with_run(self, client: Any, run_id: str) -> dict[str, Any]:
         """Return the whole reference; upload what goes with the run."""
         if self.folder is None:
             return self.reference
@@ -192,18 +178,18 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
     refuse_without_place(data, store, uri)
     with tempfile.TemporaryDirectory() as place:
         if uri is not None:
-            folder = fetch(uri, Path(place), tracking_uri)
+            folder = _fetch(uri, Path(place), tracking_uri)
             files = all_files(folder)
-            stored = read_folder(folder, files)
+            stored = _read_folder(folder, files)
             _compare(data, stored, f"the data at {uri!r}", "save that again with data.save")
             yield Kept(stored, {"kind": "uri", "uri": uri, "files": files, "digest": stored.digest})
             return
         folder = Path(place, "data")
         files = data.save(folder)
         # what is stored is what is retrained on: a file format may change a dtype, and the digest must be of the file
-        stored = read_folder(folder, files)
+        stored = _read_folder(folder, files)
         reference = {"files": files, "digest": stored.digest}
-        if str(store) == ARTIFACTS:
+        if str(store) == "artifacts":
             yield Kept(stored, reference, folder)
         else:
             yield Kept(stored, {"kind": "uri", "uri": _deposit(folder, str(store), files), **reference})
@@ -237,9 +223,9 @@ def _deposit(folder: Path, store: str, files: Mapping[str, str]) -> str:
     return target.as_uri()
 
 
-def _compare(given: TrainingData, found: TrainingData, what: str, remedy: str) -> None:
-    if found.digest != given.digest:
-        why = storing.difference(given.X, found.X)
+def _compare(given: TrainingData, stored: TrainingData, what: str, remedy: str) -> None:
+    if stored.digest != given.digest:
+        why = storing.difference(given.X, stored.X)
         raise DigestMismatchError(f"{what} is not the data given{': ' if why else ''}{why}; {remedy}")
 
 
@@ -260,8 +246,7 @@ def refuse_new_labels(data: TrainingData) -> None:
     """Refuse candidates with labels that nobody in the training data has: no model could give them a probability."""
     if data.candidates is None or data.y.dtype.kind == "f":
         return
-    new = ~np.isin(data.candidates[1], data.classes())
-    if new.any():
+    if (new := ~np.isin(data.candidates[1], data.classes())).any():
         raise SubjectError(
             f"{Count(int(new.sum()))} candidates have a label that no training record has, first candidate "
             f"{int(new.argmax())}; remove them, or train on records of that label too"

@@ -63,7 +63,7 @@ def test_a_registry_that_is_gone_leaves_the_report_and_ends_with_4(server, capsy
         raise RegistryError("attaching the report: connection refused")
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-    monkeypatch.setattr("privgate.registry.attaching.attach", gone)
+    monkeypatch.setattr("privgate.registry.attachments.attach", gone)
     monkeypatch.setattr("privgate.registry.attach", gone, raising=False)
     out = folder / "gone"
     where = ["--tracking-uri", address, "--report-dir", str(out), "--ledger", str(folder / "ledger"), "--quiet"]

@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 
 from privgate import digest
 from privgate import report as rendering
@@ -219,7 +220,7 @@ class World:
         assert read.digest
         assert Release.from_payload(dict(document["release"]))
         load.sources_of(self.folder, {**document, "sources": {**document["sources"], "files": {}}})
-        stored_data.read(None, document["data"], self.folder / "data", tracking_uri=None)
+        stored_data.read(SimpleNamespace(tracking_uri=None), document["data"], self.folder / "data")
         return False
 
 

@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privgate import Subject
+from privgate import Subject, registry
 from privgate.__main__ import run
 from privgate.errors import PrivgateWarning
 from privgate.guard import statement
-from privgate.registry import reports
 from privgate.report.schema import read
 from privgate.training.ledger import VARIABLE
 
@@ -59,7 +58,7 @@ def test_models_and_reports_are_loaded(earlier):
     _, address = earlier
     for name, approved in (("income", True), ("rare", False)):
         subject = Subject.load(f"models:/{name}/1", tracking_uri=address)
-        attached = reports.attached(f"models:/{name}/1", tracking_uri=address)
+        attached = registry.attached(f"models:/{name}/1", tracking_uri=address)
 
         assert subject.data.n == 600
         assert read(attached).approved is approved
@@ -88,7 +87,7 @@ def test_the_check_comes_to_the_same_end_and_ignores_the_old_ledger_by_one_sente
     with pytest.warns(PrivgateWarning, match=r"written by privgate 0\.1, whose answers are not read") as told:
         ended = run(["check", f"models:/{name}/1", *options, "--report-dir", str(tmp_path), "--tracking-uri", address])
 
-    before = reports.attached(f"models:/{name}/1", tracking_uri=address)
+    before = registry.attached(f"models:/{name}/1", tracking_uri=address)
     now = json.loads((tmp_path / "report.json").read_text())
     assert ended == (0 if before["approved"] else 1)
     dtp = [next(m for m in d["evidence"]["measurements"] if m["request"]["metric"] == "dtp") for d in (before, now)]

@@ -1,7 +1,10 @@
 """A registry of its own for every test, and a small model that trains in milliseconds."""
 
+import importlib
 import os
 import shutil
+import subprocess
+import sys
 
 import mlflow
 import numpy as np
@@ -54,6 +57,51 @@ def checked(approved, tmp_path, monkeypatch):
     mlflow.set_tracking_uri(uri)
     shutil.copytree(folder / "out", tmp_path / "out")
     return policy, tmp_path / "out"
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Return a function that writes a module of a user's own and imports it."""
+    folder = tmp_path / "user"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    names = []
+
+    def write(name, text):
+        (folder / f"{name}.py").write_text(text)
+        names.append(name)
+        return importlib.import_module(name)
+
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def by_mlflow(registry):
+    """Return a function that logs and registers a model as MLflow does, and returns what MLflow calls it."""
+
+    def log(model, name="m", **options):
+        with mlflow.start_run():
+            return mlflow.sklearn.log_model(
+                model, name=name, registered_model_name=name, pip_requirements=[], **options
+            )
+
+    return log
+
+
+@pytest.fixture
+def without_privgate():
+    """Return a function that asks a model where privgate is not installed, and returns what was printed."""
+
+    def ask(info, folder, code):
+        place = mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(folder))
+        start = 'import sys\nsys.modules["privgate"] = None\nimport mlflow.pyfunc, numpy as np\n'
+        start += "model = mlflow.pyfunc.load_model(sys.argv[1])\n"
+        words = [sys.executable, "-c", start + code, place]
+        return subprocess.run(words, check=True, capture_output=True, text=True, cwd="/").stdout.split("\n")
+
+    return ask
 
 
 @pytest.fixture

@@ -72,20 +72,16 @@ def test_an_old_version_becomes_one_of_the_same_bytes_that_can_be_checked(old, u
     assert np.allclose(mlflow.pyfunc.load_model(found).predict(X), GaussianNB().fit(DATA.X, DATA.y).predict_proba(X))
 
 
-def test_nothing_is_made_where_the_data_have_no_place(old):
-    with pytest.raises(UsageError, match="store="):
-        adopt("models:/old/1", Recipe(GaussianNB()), DATA)
-    assert len(mlflow.MlflowClient().search_model_versions("name='old'")) == 1
-    assert not mlflow.search_logged_models(output_format="list")
-
-
-def test_a_version_of_mlflow_3_is_given_a_recipe_where_it_is(registry):
-    with mlflow.start_run():
-        mlflow.sklearn.log_model(
-            GaussianNB().fit(DATA.X, DATA.y), name="own", registered_model_name="own", pip_requirements=[]
-        )
+def test_a_version_of_mlflow_3_is_given_a_recipe_where_it_is(by_mlflow, tmp_path):
+    by_mlflow(GaussianNB().fit(DATA.X, DATA.y), "own")
     assert adopt("models:/own/1", Recipe(GaussianNB()), DATA, store="artifacts") == "models:/own/1"
     assert Subject.load("models:/own/1").recipe.digest == Recipe(GaussianNB()).digest
+
+    numbers = TrainingData(DATA.X, DATA.X[:, 0], one_record_each=True)
+    by_mlflow(Ridge().fit(numbers.X, numbers.y), "line")
+    with pytest.raises(SubjectError, match="a regressor has no probabilities to release as 'label'"):
+        adopt("models:/line/1", Recipe(Ridge()), numbers, release=Release("label"), store=str(tmp_path / "kept"))
+    assert not (tmp_path / "kept").exists()
 
 
 def test_the_command_line_adopts(old, tmp_path, monkeypatch, capsys):
@@ -96,6 +92,10 @@ def test_the_command_line_adopts(old, tmp_path, monkeypatch, capsys):
         "    return TrainingData(X, (X[:, 0] > 0).astype(int))\n"
     )
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="store="):  # nothing is made where the data have no place
+        adopt("models:/old/1", Recipe(GaussianNB()), DATA)
+    assert len(mlflow.MlflowClient().search_model_versions("name='old'")) == 1
+    assert not mlflow.search_logged_models(output_format="list")
     named_so = ["--recipe", "pg_adopted:fit", "--seed", "3", "--data", "pg_adopted:data"]
     code = run(["adopt", "models:/old/1", *named_so, "--store", str(tmp_path / "kept")])
     assert code == 0
@@ -194,17 +194,6 @@ def test_an_error_in_the_owners_module_is_the_owners(tmp_path, monkeypatch, caps
     sys.modules.pop("pg_broken", None)
 
 
-def test_a_release_that_no_such_model_has_is_refused_before_anything_is_attached(registry, tmp_path):
-    numbers = TrainingData(DATA.X, DATA.X[:, 0], one_record_each=True)
-    with mlflow.start_run():
-        mlflow.sklearn.log_model(
-            Ridge().fit(numbers.X, numbers.y), name="own", registered_model_name="own", pip_requirements=[]
-        )
-    with pytest.raises(SubjectError, match="a regressor has no probabilities to release as 'label'"):
-        adopt("models:/own/1", Recipe(Ridge()), numbers, release=Release("label"), store=str(tmp_path / "kept"))
-    assert not (tmp_path / "kept").exists()
-
-
 def test_a_run_names_its_models(registry):
     with mlflow.start_run() as active:
         one = log_model(Recipe(GaussianNB()), DATA, name="one", store="artifacts")
@@ -238,49 +227,39 @@ def undeclared(registry):
     return data
 
 
-@pytest.mark.parametrize("policy", ["share-1", "dtp-1", "attacks-1"])
-def test_nothing_is_trained_while_nobody_declared_whose_the_records_are(undeclared, policy, capsys):
-    assert run(["check", "models:/monthly/1", "--policy", policy, "--report-dir", "out"]) == 5
-    said = " ".join(capsys.readouterr().out.split())
-    assert "nobody declared whose each record is; run" in said
-    assert "privgate adopt models:/monthly/1 --one-record-each" in said
-    assert json.loads(Path("out/report.json").read_text())["evidence"]["run"]["trace"]["training_calls"] == 0
-
-
-def test_an_earlier_policy_takes_each_record_for_a_person_and_warns(undeclared):
-    found = beforehand.check_people(Policy.load("share-1@4"), Subject.load("models:/monthly/1"))
-    assert (found.outcome, found.message[:39]) == ("warned", "each record was taken for a person; run")
-
-
-@pytest.mark.parametrize(
-    ("option", "people", "declared"),
-    [(["--one-record-each"], 120, "one record each"), (["--groups", "who"], 40, "groups who")],
-)
-def test_a_declaration_is_kept_beside_the_data_and_told_with_who_made_it(undeclared, option, people, declared):
-    before = Subject.load("models:/monthly/1")
-    assert run(["adopt", "models:/monthly/1", *option]) == 0
-
-    after = Subject.load("models:/monthly/1")
-    assert len(after.data.units) == people
-    assert after.data.digest == before.data.digest == undeclared.digest
-    assert after.digests["files"] != before.digests["files"]  # which a statement signs
-    assert after.data.declared_by == getpass.getuser()
-    passed = beforehand.check_people(Policy.load("share-1"), after)
-    assert passed.outcome == "passed"
-    told = evaluate("attacks-1", after).evidence.subject  # too few candidates: nothing is trained
-    assert told["people"] == {"declared": after.data.people_declared, "by": getpass.getuser()}
-    assert declared.startswith(after.data.people_declared)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
+def test_nothing_is_trained_while_nobody_declared_whose_the_records_are(undeclared, capsys):
+    for policy in ("share-1", "dtp-1", "attacks-1"):
+        assert run(["check", "models:/monthly/1", "--policy", policy, "--report-dir", "out"]) == 5
+        said = " ".join(capsys.readouterr().out.split())
+        assert "nobody declared whose each record is; run" in said
+        assert "privgate adopt models:/monthly/1 --one-record-each" in said
+        assert json.loads(Path("out/report.json").read_text())["evidence"]["run"]["trace"]["training_calls"] == 0
+    told = beforehand.check_people(Policy.load("share-1@4"), Subject.load("models:/monthly/1"))  # an earlier policy
+    assert (told.outcome, told.message[:39]) == ("warned", "each record was taken for a person; run")
+    for arguments, code, words in (
         (["--groups", "nobody"], 4, "the data have no column 'nobody'"),
         (["--groups", "who", "--one-record-each"], 2, "contradict each other"),
         ([], 2, "give --recipe and --data"),
         (["--one-record-each", "--recipe", "m:r"], 2, "give --recipe and --data"),
-    ],
-)
-def test_a_declaration_that_says_nothing_is_one_sentence(undeclared, arguments, code, said, capsys):
-    assert run(["adopt", "models:/monthly/1", *arguments]) == code
-    assert said in " ".join(capsys.readouterr().err.split())
+    ):
+        assert run(["adopt", "models:/monthly/1", *arguments]) == code
+        assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_declaration_is_kept_beside_the_data_and_told_with_who_made_it(undeclared):
+    before = Subject.load("models:/monthly/1")
+    for option, people, declared in (
+        (["--one-record-each"], 120, "one record each"),
+        (["--groups", "who"], 40, "groups who"),
+    ):
+        assert run(["adopt", "models:/monthly/1", *option]) == 0
+        after = Subject.load("models:/monthly/1")
+        assert len(after.data.units) == people
+        assert after.data.digest == before.data.digest == undeclared.digest
+        assert after.digests["files"] != before.digests["files"]  # which a statement signs
+        assert after.data.declared_by == getpass.getuser()
+        assert beforehand.check_people(Policy.load("share-1"), after).outcome == "passed"
+        told = evaluate("attacks-1", after).evidence.subject  # too few candidates: nothing is trained
+        assert told["people"] == {"declared": after.data.people_declared, "by": getpass.getuser()}
+        assert declared.startswith(after.data.people_declared)
+        before = after

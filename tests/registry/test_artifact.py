@@ -113,13 +113,10 @@ def test_what_stands_beside_the_native_model_is_searched_too(registry, people, f
     assert (found.least, found.most, found.problem) == (7, 7, ""), found.unknown
 
 
-def test_an_input_example_holds_records(registry, people, fleet):
+def test_an_input_example_holds_records(by_mlflow, people, fleet):
     fitted = LogisticRegression(random_state=1).fit(people.X, people.y)
-    with mlflow.start_run():
-        info = mlflow.sklearn.log_model(
-            fitted, name="m", input_example=people.X[:12], pyfunc_predict_fn="predict_proba",
-            serialization_format="cloudpickle", pip_requirements=["scikit-learn"],
-        )  # fmt: skip
+    options = {"pyfunc_predict_fn": "predict_proba", "serialization_format": "cloudpickle"}
+    info = by_mlflow(fitted, input_example=people.X[:12], **options)
     log_recipe(info.model_uri, Recipe(LogisticRegression(), seed=1), people, store="artifacts")
     found = seen(info.model_uri, fleet)
 

@@ -18,7 +18,7 @@ from privgate.errors import DigestMismatchError, ExitCode, RegistryError
 from privgate.evidence import Evidence
 from privgate.evidence.verdict import Finding, Outcome, Verdict
 from privgate.registry import attach, promote
-from privgate.registry.attaching import LARGEST_NATS, headline
+from privgate.registry.attachments import LARGEST_NATS, headline
 
 
 def verdict(outcome=Outcome.PASSED, **detail):
@@ -52,13 +52,9 @@ def address(request, monkeypatch):
     return uri
 
 
-def named(request):
-    return "m-" + "".join(c for c in request.node.name if c.isalnum())
-
-
 @pytest.mark.quick(1)
 def test_a_verdict_is_attached_once_however_often(address, request, recipe, data, out):
-    name = named(request)
+    name = "m-" + "".join(c for c in request.node.name if c.isalnum())
     log_model(recipe, data, registered_model_name=name, store="artifacts")
     subject = Subject.load(f"models:/{name}/1")
     client = mlflow.MlflowClient()
@@ -100,16 +96,20 @@ def test_a_verdict_is_attached_once_however_often(address, request, recipe, data
     assert version.description.endswith("summary.md")
     assert f"/runs/{run_id}/artifacts/{place}/report.html" in version.description
     assert Subject.load(f"models:/{name}/1").digests == subject.digests
+    promote(subject, "production")
+    assert Subject.load(f"models:/{name}@production").version == "1"
 
 
-def of(value, high):
+def bounded(value, high):
     finding = Finding("dtp", "DTP", Outcome.FAILED, "", metric="dtp", value=value, high=high, unit="nats")
     return Verdict({"name": "p"}, (finding,), Evidence({}, (), {}))
 
 
 def test_whatever_is_sorted_by_the_worst_model_comes_last():
     """From best to worst: a small figure, a large one, one without an upper limit, an infinite one, none at all."""
-    ranked = [headline(of(*v)) for v in ((0.3, 0.4), (700.0, 701.0), (0.2, math.inf), (math.inf,) * 2, (math.nan,) * 2)]
+    ranked = [
+        headline(bounded(*v)) for v in ((0.3, 0.4), (700.0, 701.0), (0.2, math.inf), (math.inf,) * 2, (math.nan,) * 2)
+    ]
 
     capped = [h["privgate/dtp_capped"] for h in ranked]
     assert capped == sorted(capped)
@@ -119,41 +119,22 @@ def test_whatever_is_sorted_by_the_worst_model_comes_last():
     assert ranked[3]["privgate/dtp"] == math.inf
 
 
-def test_a_long_summary_is_cut_at_a_line(registry, recipe, data, out):
+def test_a_description_is_cut_at_a_line_and_left_alone_where_somebody_wrote_one(registry, recipe, data, out):
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
+    subject, client = Subject.load("models:/credit/1"), mlflow.MlflowClient()
     (out / "summary.md").write_text("| a row |\n" * 2000 + "<details>folded</details>")
-    attach(Subject.load("models:/credit/1"), out, verdict())
-
-    text = mlflow.MlflowClient().get_model_version("credit", "1").description
+    attach(subject, out, verdict())
+    text = client.get_model_version("credit", "1").description
     assert 4900 < len(text) <= 5000
     assert text.endswith("| a row |")
 
-
-@pytest.mark.quick(1)
-def test_a_promoted_version_carries_the_alias(address, request, recipe, data):
-    name = named(request)
-    log_model(recipe, data, registered_model_name=name, store="artifacts")
-    subject = Subject.load(f"models:/{name}/1", tracking_uri=address)
-    promote(subject, "production")
-    assert Subject.load(f"models:/{name}@production").version == "1"
-
-
-def test_records_are_attached_only_when_asked(registry, recipe, data, out):
-    log_model(recipe, data, registered_model_name="credit", store="artifacts")
-    subject = Subject.load("models:/credit/1")
-    place = attach(subject, out, verdict(), include_records=True)
-    client = mlflow.MlflowClient()
-    held = client.list_artifacts(client.get_logged_model(subject.detail["model_id"]).source_run_id, place)
-    assert "records.parquet" in {f.path.rpartition("/")[2] for f in held}
-
-
-def test_a_description_of_somebody_is_left_alone(registry, recipe, data, out):
-    log_model(recipe, data, registered_model_name="credit", store="artifacts")
-    mlflow.MlflowClient().update_model_version("credit", "1", description="ours")
-    attach(Subject.load("models:/credit/1"), out, verdict(Outcome.FAILED))
-    version = mlflow.MlflowClient().get_model_version("credit", "1")
+    client.update_model_version("credit", "1", description="ours")
+    place = attach(subject, out, verdict(Outcome.FAILED, decided_at="2026-01-03T03:04:05+00:00"), include_records=True)
+    version = client.get_model_version("credit", "1")
     assert version.description == "ours"
     assert version.tags["privgate.findings"] == "DTP: 4-fold; 2 is allowed"
+    held = client.list_artifacts(version.run_id, place)  # records only when asked
+    assert "records.parquet" in {f.path.rpartition("/")[2] for f in held}
 
 
 def test_a_model_without_version_gets_files_and_metrics(registry, recipe, data, out):
@@ -163,6 +144,8 @@ def test_a_model_without_version_gets_files_and_metrics(registry, recipe, data, 
     assert mlflow.MlflowClient().get_logged_model(info.model_id).tags["privgate.outcome"] == "passed"
     with pytest.raises(RegistryError, match="no registered version"):
         promote(subject, "production")
+    with pytest.raises(RegistryError, match="log_model"):
+        attach(Subject.local(recipe, data), out, verdict())
 
 
 def test_a_model_that_was_logged_in_no_run_gets_one_for_its_reports(registry, recipe, data, out, tmp_path):
@@ -181,26 +164,20 @@ def test_a_model_that_was_logged_in_no_run_gets_one_for_its_reports(registry, re
     assert len(client.search_runs([experiment], "attributes.run_name = 'privgate reports'")) == 1
 
 
-def test_a_local_subject_has_nothing_to_attach_to(recipe, data, out):
-    with pytest.raises(RegistryError, match="log_model"):
-        attach(Subject.local(recipe, data), out, verdict())
-
-
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("call", ["log_artifacts", "log_metric", "set_logged_model_tags", "set_model_version_tag"])
-def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, recipe, data, out, monkeypatch, call):
+def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, recipe, data, out, monkeypatch):
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
     subject = Subject.load("models:/credit/1")
 
     def refuse(*args, **kwargs):
         raise mlflow.MlflowException("PERMISSION_DENIED: not yours")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(mlflow.MlflowClient, call, refuse)
-        with pytest.raises(RegistryError, match=f"attaching the report.*stays in {out}.*not yours") as caught:
-            attach(subject, out, verdict())
-    assert caught.value.exit_code is ExitCode.SUBJECT
-    assert (out / "summary.md").read_text() == "summary.md"
+    for call in ("log_artifacts", "log_metric", "set_logged_model_tags", "set_model_version_tag"):
+        with monkeypatch.context() as patch:
+            patch.setattr(mlflow.MlflowClient, call, refuse)
+            with pytest.raises(RegistryError, match=f"attaching the report.*stays in {out}.*not yours") as caught:
+                attach(subject, out, verdict())
+        assert caught.value.exit_code is ExitCode.SUBJECT
+        assert (out / "summary.md").read_text() == "summary.md"
 
     attach(subject, out, verdict())  # completing it later is possible
     assert mlflow.MlflowClient().get_model_version("credit", "1").tags["privgate.outcome"] == "passed"

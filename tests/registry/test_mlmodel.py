@@ -33,22 +33,14 @@ def model(tmp_path):
     return written
 
 
+OWN = {"loader_module": "mlflow.pyfunc.model", "python_model": "python_model.pkl"}
+BOOSTED = {"loader_module": "mlflow.xgboost", "data": "other.pkl"}
+KEPT = {**PYFUNC, "artifacts": {"a": {"uri": "/home/me/a.bin", "path": "artifacts/a"}}}
 TAKEN = [
     ({"python_function": PYFUNC, "sklearn": SKLEARN}, "sklearn"),
     ({"sklearn": SKLEARN}, "sklearn"),
-    (
-        {"python_function": {"loader_module": "mlflow.pyfunc.model", "python_model": "python_model.pkl"}},
-        "python_function",
-    ),
-    ({"python_function": PYFUNC}, "python_function"),
-    (
-        {"python_function": {"loader_module": "mlflow.xgboost", "data": "other.pkl"}, "xgboost": {"data": "other.pkl"}},
-        "xgboost",
-    ),
-    (
-        {"python_function": {**PYFUNC, "artifacts": {"a": {"uri": "/home/me/a.bin", "path": "artifacts/a"}}}},
-        "python_function",
-    ),
+    ({"python_function": BOOSTED, "xgboost": {"data": "other.pkl"}}, "xgboost"),
+    *(({"python_function": served}, "python_function") for served in (OWN, PYFUNC, KEPT)),
 ]
 
 
@@ -98,21 +90,11 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize("key", ["model_path", "data", "code", "anything"])
 @pytest.mark.parametrize("path", PATHS)
-def test_paths_out_of_the_checked_files_are_refused(model, key, path):
-    with pytest.raises(SubjectError, match="log the model again"):
-        flavor_of(model({"python_function": {**PYFUNC, key: path}}))
-
-
-HIDDEN = ["sklearn/__init__.py", "numpy.py", "json/decoder.py", "mlflow/sklearn.py", "pickle.so"]
-
-
-@pytest.mark.parametrize("file", HIDDEN)
-def test_code_that_hides_an_installed_module_where_it_is_served_is_refused(model, file):
-    flavors = {"python_function": {**PYFUNC, "code": "code"}}
-    with pytest.raises(SubjectError, match="hides the installed module"):
-        flavor_of(model(flavors, extra=(f"code/{file}",)))
+def test_paths_out_of_the_checked_files_are_refused(model, path):
+    for key in ("model_path", "data", "code", "anything"):
+        with pytest.raises(SubjectError, match="log the model again"):
+            flavor_of(model({"python_function": {**PYFUNC, key: path}}))
 
 
 def test_code_of_ones_own_is_taken(model):
@@ -125,7 +107,19 @@ def test_code_of_ones_own_is_taken(model):
         flavor_of(model({"python_function": {**PYFUNC, "code": "."}}))
 
 
-def test_a_second_mlmodel_file_is_refused(model):
+HIDDEN = ["sklearn/__init__.py", "numpy.py", "json/decoder.py", "mlflow/sklearn.py", "pickle.so"]
+
+
+@pytest.mark.parametrize("file", HIDDEN)
+def test_code_that_hides_an_installed_module_where_it_is_served_is_refused(model, file):
+    flavors = {"python_function": {**PYFUNC, "code": "code"}}
+    with pytest.raises(SubjectError, match="hides the installed module"):
+        flavor_of(model(flavors, extra=(f"code/{file}",)))
+
+
+def test_a_second_mlmodel_file_and_a_model_that_lies_elsewhere_are_refused(model):
+    with pytest.raises(SubjectError, match="none of the model's files"):
+        flavor_of(model({"transformers": {"source_model_name": "somebody/model", "task": "text"}}))
     with pytest.raises(SubjectError, match=r"another MLmodel file \(inner/MLmodel\).* as an attribute"):
         flavor_of(model({"python_function": PYFUNC}, extra=("inner/MLmodel",)))
 
@@ -193,15 +187,8 @@ NAMES = [
 TARGETS = [
     *("registered_model_meta", "./registered_model_meta", "code/../registered_model_meta", "absent.yaml", "."),
     *("../conda.yaml", "/etc/hostname", "~/conda.yaml", "https://host/conda.yaml", "s3://bucket/conda.yaml"),
-    *(
-        "file:///etc/hostname",
-        "file:/etc/hostname",
-        "C:/conda.yaml",
-        "code//mine.py",
-        "conda.yaml\0",
-        7,
-        ["conda.yaml"],
-    ),
+    *("file:///etc/hostname", "file:/etc/hostname", "C:/conda.yaml", "code//mine.py", "conda.yaml\0", 7),
+    *(["conda.yaml"],),
 ]
 
 
@@ -235,38 +222,13 @@ def test_an_mlmodel_file_has_one_reading_of_its_lines(model, end):
         flavor_of(folder)
 
 
-def test_a_model_that_lies_elsewhere_is_refused(model):
-    with pytest.raises(SubjectError, match="none of the model's files"):
-        flavor_of(model({"transformers": {"source_model_name": "somebody/model", "task": "text"}}))
-
-
 ODD = [
-    "*",
-    "?redit",
-    "cre*",
-    "[c]",
-    "m-1#",
-    "a@b",
-    "a%23",
-    "a\u200b",
-    "a\u202eb",
-    "a\tb",
-    " a",
-    "",
-    "..",
-    "ﬁn",
-    "e\u0301",
-    "a'b",
+    *("*", "?redit", "cre*", "[c]", "m-1#", "a@b", "a%23", "a\u200b", "a\u202eb", "..", "ﬁn", "e\u0301", "a'b", "a\tb"),
+    *(" a", ""),
 ]
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_names_that_readers_take_for_another_are_odd(name):
-    assert oddity(name)
-
-
-@pytest.mark.parametrize(
-    "name", ["credit", "prod.credit", "credit risk (2024), v2", "Kreditausfälle", "信用", "a+b=c~d&e;f"]
-)
-def test_names_that_mean_one_thing_are_not(name):
-    assert oddity(name) == ""
+def test_names_that_readers_take_for_another_are_odd_and_those_that_mean_one_thing_are_not():
+    plain = ("credit", "prod.credit", "credit risk (2024), v2", "Kreditausfälle", "信用", "a+b=c~d&e;f")
+    assert [name for name in ODD if not oddity(name)] == []
+    assert [name for name in plain if oddity(name)] == []

@@ -11,7 +11,7 @@ from privgate import log_model
 from privgate.__main__ import run
 from privgate.cli import check
 from privgate.errors import ExitCode
-from privgate.registry.attaching import move
+from privgate.registry.attachments import move
 
 PROMOTE = ["promote", "models:/credit/1", "--to", "production", "--policy", "dtp-1", "--jobs", "1"]
 GUARD = """\

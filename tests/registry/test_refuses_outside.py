@@ -1,9 +1,6 @@
 """A declared domain is enforced by the served model, or no theorem about it counts."""
 
 import itertools
-import subprocess
-import sys
-import textwrap
 from collections import deque
 from types import SimpleNamespace
 
@@ -79,18 +76,10 @@ def test_what_is_logged_refuses_what_its_domain_rules_out_wherever_it_is_opened(
 
 
 @pytest.mark.quick(1)
-def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enforce(registry, case, fleet):
+def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enforce(by_mlflow, case, fleet):
     recipe, data, _, _ = case
-    with mlflow.start_run():
-        model = recipe.train(data.X, data.y, seed=1)
-        info = mlflow.sklearn.log_model(
-            model,
-            name="own",
-            registered_model_name="own",
-            pip_requirements=[],
-            pyfunc_predict_fn="predict_proba",
-            serialization_format="cloudpickle",
-        )
+    model = recipe.train(data.X, data.y, seed=1)
+    info = by_mlflow(model, "own", pyfunc_predict_fn="predict_proba", serialization_format="cloudpickle")
     log_recipe(info, recipe, data, store="artifacts")
     before = Subject.load("models:/own/1")
     after = check_domain(before, fleet)
@@ -103,76 +92,60 @@ def test_theorems_are_silent_about_a_domain_that_the_served_model_does_not_enfor
     assert without == (with_ if hasattr(data.X, "iloc") or data.X is CODES else set())
 
 
+ODD = """
+print(model.predict(np.zeros((1, 3))).shape)
+for odd in (2.0, np.nan, np.inf, -1e300):
+    try:
+        print(model.predict(np.array([[0.0, odd, 0.0]])))
+    except Exception as exc:
+        print(type(exc).__name__)
+"""
+
+
 @pytest.mark.slow  # an environment of its own
-def test_a_generic_model_refuses_where_privgate_is_not_installed(registry, tmp_path):
+def test_a_generic_model_refuses_where_privgate_is_not_installed(registry, tmp_path, without_privgate):
     data = data_of(NUMBERS, Domain(box=((-1, 1),) * 3))
     for release, name in ((Release("rounded", step=0.1), "generic"), (Release(), "plain")):
         info = log_model(Recipe(LOGISTIC, seed=1), data, release=release, store="artifacts")
-        folder = mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path / name))
-        code = """
-            import sys
-            sys.modules["privgate"] = None
-            import mlflow.pyfunc, numpy as np
-            model = mlflow.pyfunc.load_model(sys.argv[1])
-            print(model.predict(np.zeros((1, 3))).shape)
-            for odd in (2.0, np.nan, np.inf, -1e300):
-                try:
-                    print(model.predict(np.array([[0.0, odd, 0.0]])))
-                except Exception as exc:
-                    print(type(exc).__name__)
-        """
-        run = [sys.executable, "-c", textwrap.dedent(code), folder]
-        said = subprocess.run(run, check=True, capture_output=True, text=True, cwd="/").stdout.split("\n")
+        said = without_privgate(info, tmp_path / name, ODD)
         assert said[:5] == ["(1, 2)", *["QuestionRefusedError"] * 4]
 
 
-def test_people_outside_of_the_domain_are_no_reason_to_refuse_them(registry):
+def test_people_outside_of_the_domain_are_no_reason_to_refuse_them(registry, fleet):
     """Whoever lies outside must be answered for the check; the domain is then not enforced, and the check says so."""
     data = data_of(NUMBERS * 2, Domain(box=((-1, 1),) * 3))
     info = log_model(Recipe(LOGISTIC, seed=1), data, store="artifacts")
     assert mlflow.pyfunc.load_model(info.model_uri).predict(np.full((1, 3), 1.5)).shape == (1, 2)
-
-
-def test_a_local_subject_is_served_by_nobody(fleet):
     subject = Subject.local(Recipe(LOGISTIC, seed=1), data_of(NUMBERS, Domain(box=((-1, 1),) * 3)))
-    assert check_domain(subject, fleet) is subject
+    assert check_domain(subject, fleet) is subject  # a local one is served by nobody
     assert subject.accepted is subject.data.domain
 
 
 #: domain, and a guard that looks at less than the whole of it: (name, records, domain, what it lets through)
+BOX, LISTED, MOST = {"box": [[-1.0, 1.0]] * 3}, {"queries": np.eye(3).tolist()}, 40.0
 HALF_GUARDS = {
-    "a list's hull": (
-        np.tile(np.eye(3), (40, 1)),
-        {"queries": np.eye(3).tolist()},
-        lambda T: ((T >= 0) & (T <= 1)).all(),
-    ),
-    "each count": (COUNTS, {"max_length": 40.0}, lambda T: ((T >= 0) & (T <= 40)).all()),
-    "each value of a norm": (COUNTS, {"norm": 40.0}, lambda T: ((T >= 0) & (T <= 40)).all()),
-    "the first row": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: (np.abs(T[0]) <= 1).all()),
-    "one odd column": (NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda T: (np.abs(T) > 1).sum() != 1),
+    "a list's hull": (np.tile(np.eye(3), (40, 1)), LISTED, lambda T: ((T >= 0) & (T <= 1)).all()),
+    "each count": (COUNTS, {"max_length": MOST}, lambda T: ((T >= 0) & (T <= MOST)).all()),
+    "each value of a norm": (COUNTS, {"norm": MOST}, lambda T: ((T >= 0) & (T <= MOST)).all()),
+    "the first row": (NUMBERS, BOX, lambda T: (np.abs(T[0]) <= 1).all()),
+    "one odd column": (NUMBERS, BOX, lambda T: (np.abs(T) > 1).sum() != 1),
 }
 
 
-def asked_of(X, stated, answers):
+def asked_about(X, stated, answers):
     stored = SimpleNamespace(answering=lambda questions: [answers(q) for q in questions])
-    return SimpleNamespace(domain=stated, X=X, n=len(X), stored=stored)
+    return ask_outside(SimpleNamespace(domain=stated, X=X, n=len(X), stored=stored))
 
 
 @pytest.mark.parametrize("name", HALF_GUARDS)
 def test_a_guard_that_looks_at_less_than_the_domain_is_seen(name):
     X, stated, lets = HALF_GUARDS[name]
-    opened = asked_of(X, stated, lambda q: q.dtype.kind == "f" and bool(lets(q)))
-    assert ask_outside(opened)["answered"] > 0
+    assert asked_about(X, stated, lambda q: q.dtype.kind == "f" and bool(lets(q)))["answered"] > 0
 
 
 def test_who_answers_nothing_at_all_enforces_nothing():
-    opened = SimpleNamespace(
-        domain={"box": [[-1.0, 1.0]] * 3},
-        X=NUMBERS,
-        n=120,
-        stored=SimpleNamespace(answering=lambda q: [False for _ in q]),
-    )
-    assert "did not answer about a record inside" in ask_outside(opened)["problem"]
+    told = asked_about(NUMBERS, {"box": [[-1.0, 1.0]] * 3}, lambda q: False)
+    assert "did not answer about a record inside" in told["problem"]
 
 
 def test_values_that_are_missing_in_any_way_are_read():

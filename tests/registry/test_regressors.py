@@ -91,19 +91,14 @@ def test_declared_noise_is_served_afresh_each_time(registry, heights, fleet):
         assert told.outcome == "inconclusive", describe_release(other)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "said"),
-    [
-        (IsolationForest(), "anomaly scores"),
-        (KMeans(2), "clusters"),
-        (SVC(), "SVC(probability=True)"),
-    ],
-    ids=str,
-)
+REFUSED = [(IsolationForest(), "anomaly scores"), (KMeans(2), "clusters"), (SVC(), r"SVC\(probability=True\)")]
+
+
+@pytest.mark.parametrize(("estimator", "said"), REFUSED, ids=str)
 def test_what_cannot_be_judged_is_refused_before_it_is_trained(heights, estimator, said):
     labels = TrainingData(heights.X, (heights.y > 170).astype(int), one_record_each=True)
 
-    with pytest.raises(SubjectError, match=said.replace("(", r"\(").replace(")", r"\)")):
+    with pytest.raises(SubjectError, match=said):
         log_model(Recipe(estimator), labels, store="artifacts")
 
 

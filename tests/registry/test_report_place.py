@@ -11,9 +11,10 @@ from mlflow.tracking._tracking_service.client import TrackingServiceClient
 from privgate import Subject, log_model
 from privgate.__main__ import run
 from privgate.errors import RegistryError, SubjectError
-from privgate.registry import reports
-from privgate.registry import reports as report_place
+from privgate.registry import attachments
+from privgate.registry.attachments import keep, refuse_elsewhere
 from privgate.registry.files import PLACES, refuse_written
+from privgate.registry.named import RUN_TAG
 from tests import attack_table
 
 SERVER = "http://user:password@Registry:5000/mlflow"
@@ -36,64 +37,36 @@ def written(uri, tracking_uri):
     return False
 
 
-@pytest.mark.parametrize(
-    ("uri", "tracking_uri"),
-    [
-        ("mlflow-artifacts:/1/run/artifacts", SERVER),
-        ("mlflow-artifacts://registry:5000/1", SERVER),
-        ("https://registry/api/2.0/mlflow-artifacts/artifacts/1", "https://registry/"),
-        ("/srv/registry/artifacts/1", "sqlite:////srv/registry/mlflow.db"),
-        ("file:///home/anna/notebooks/mlruns/12/run", "sqlite:////srv/registry/mlflow.db"),
-        ("/srv/store/1/run", "file:///srv/store"),
-        ("/srv/store/1/run", "/srv/store"),
-        ("dbfs:/databricks/mlflow-tracking/1/run", "databricks://profile"),
-        ("dbfs:/databricks/mlflow-tracking/1/run", "databricks"),
-    ],
-)
-def test_the_registrys_own_places_are_written_to(uri, tracking_uri):
-    assert written(uri, tracking_uri)
-
-
-ELSEWHERE = [
-    "mlflow-artifacts://evil:5000/1",
-    "mlflow-artifacts://registry/1",
-    "mlflow-artifacts://registry:5001/1",
-    "mlflow-artifacts://registry:5000@evil/1",
-    "mlflow-artifacts://registry:port/1",
-    "mlflow-artifacts:/../../1",
-    "MLFLOW-ARTIFACTS://evil:5000/1",
-    "http://evil/api/2.0/mlflow-artifacts/artifacts/1",
-    "https://registry:5000/mlflow/api/2.0/mlflow-artifacts/artifacts/1",
-    "file:///srv/evil",
-    "file:///home/anna/mlruns/12",
-    "file://evil/share",
-    "/srv/evil",
-    "//evil/share",
-    "s3://evil/1",
-    "s3://bucket/base/1/run",
-    "file:///srv/artifacts/1",
-    "gs://evil/1",
-    "dbfs:/databricks/mlflow-tracking/1",
-    "hdfs://evil/mlflow/1",
-    "runs:/0123/x",
-    "",
-    # MLflow decodes a plain path
-    "/srv/registry/artifacts/%2e%2e/%2e%2e/evil",
-    "/srv/base/1/%2E%2E/%2E%2E/%2E%2E/evil",
-    "mlruns/1/%2e%2e/%2e%2e/evil",
-    # no address at all
-    "s3://[",
-    "/srv/registry/a\x00b",
-    "file:///srv/registry/a%00b",
-    "~nobody-of-this-name/x",
-    "mlflow-artifacts://registry:0/1",
+LOCAL = "sqlite:////srv/registry/mlflow.db"
+OWN = [
+    ("mlflow-artifacts:/1/run/artifacts", SERVER),
+    ("mlflow-artifacts://registry:5000/1", SERVER),
+    ("https://registry/api/2.0/mlflow-artifacts/artifacts/1", "https://registry/"),
+    ("/srv/registry/artifacts/1", LOCAL),
+    ("file:///home/anna/notebooks/mlruns/12/run", LOCAL),
+    ("/srv/store/1/run", "file:///srv/store"),
+    ("/srv/store/1/run", "/srv/store"),
+    ("dbfs:/databricks/mlflow-tracking/1/run", "databricks://profile"),
+    ("dbfs:/databricks/mlflow-tracking/1/run", "databricks"),
 ]
+ELSEWHERE = [
+    *("mlflow-artifacts://evil:5000/1", "mlflow-artifacts://registry/1", "mlflow-artifacts://registry:5001/1"),
+    *("mlflow-artifacts://registry:5000@evil/1", "mlflow-artifacts://registry:port/1", "mlflow-artifacts:/../../1"),
+    *("MLFLOW-ARTIFACTS://evil:5000/1", "mlflow-artifacts://registry:0/1"),
+    *("http://evil/api/2.0/mlflow-artifacts/artifacts/1",),
+    *("https://registry:5000/mlflow/api/2.0/mlflow-artifacts/artifacts/1", "file:///srv/evil"),
+    *("file:///home/anna/mlruns/12", "file://evil/share", "/srv/evil", "//evil/share", "s3://evil/1"),
+    *("s3://bucket/base/1/run", "file:///srv/artifacts/1", "gs://evil/1", "dbfs:/databricks/mlflow-tracking/1"),
+    *("hdfs://evil/mlflow/1", "runs:/0123/x", "/srv/registry/artifacts/%2e%2e/%2e%2e/evil"),
+    *("/srv/base/1/%2E%2E/%2E%2E/%2E%2E/evil", "mlruns/1/%2e%2e/%2e%2e/evil"),
+]  # MLflow decodes a plain path
+ELSEWHERE += ["", "s3://[", "/srv/registry/a\x00b", "file:///srv/registry/a%00b", "~nobody-of-this-name/x"]
 
 
-def test_no_other_place_is():
+def test_the_registrys_own_places_are_written_to_and_no_other():
+    assert [place for place in OWN if not written(*place)] == []
     assert [uri for uri in ELSEWHERE if written(uri, SERVER)] == []
-    local = "sqlite:////srv/registry/mlflow.db"
-    assert [uri for uri in ELSEWHERE if written(uri, local) and not re.search(r"/mlruns/[0-9]+$", uri)] == []
+    assert [uri for uri in ELSEWHERE if written(uri, LOCAL) and not re.search(r"/mlruns/[0-9]+$", uri)] == []
 
 
 def test_an_operator_lists_other_places_exactly(monkeypatch):
@@ -177,7 +150,7 @@ def test_an_author_gets_neither_report_nor_password(mlflow_server, evil, tmp_pat
         theirs if how == "experiment" else "0",
         name="model",
         source_run_id=run_id if how == "source run" else None,
-        tags={report_place.RUN_TAG: run_id} if how == "tag" else None,
+        tags={RUN_TAG: run_id} if how == "tag" else None,
     )
     as_older_servers(monkeypatch, theirs, place.format(host=host, folder=tmp_path))
     asked.clear()
@@ -185,27 +158,21 @@ def test_an_author_gets_neither_report_nor_password(mlflow_server, evil, tmp_pat
     files.mkdir()
     (files / "report.json").write_text("{}")
     with pytest.raises(RegistryError, match=PLACES):
-        report_place.keep(client, made.model_id, files, "privgate_reports/x")
+        keep(client, made.model_id, files, "privgate_reports/x")
     if place.startswith(("http", "mlflow")) and how != "experiment":
         with pytest.raises(SubjectError, match="neither the registry's"):
-            reports._place(client, made.model_id, "models:/credit/1")
+            attachments._place(client, made.model_id, "models:/credit/1")
     assert asked == []
     assert not (tmp_path / "away").exists()
     assert len(client.search_runs([theirs])) == 1  # no run was made for them either
     attack_table.note(f"reports of an experiment at {place.partition('{')[0]}, by {how}", "check, sign", "refused")
 
 
-def in_another_place(registry, recipe, data, tmp_path):
-    """Log a model, honestly, into an experiment whose artifacts lie beside the registry's folder."""
+def test_a_check_says_so_before_it_trains(registry, recipe, data, tmp_path, capsys, monkeypatch):
     client = mlflow.MlflowClient(registry)
-    away = tmp_path.parent / f"{tmp_path.name}-away"
+    away = tmp_path.parent / f"{tmp_path.name}-away"  # beside the registry's folder
     mlflow.set_experiment(experiment_id=client.create_experiment("away", artifact_location=away.as_uri()))
     log_model(recipe, data, registered_model_name="credit", store=tmp_path / "data")
-    return away
-
-
-def test_a_check_says_so_before_it_trains(registry, recipe, data, tmp_path, capsys, monkeypatch):
-    away = in_another_place(registry, recipe, data, tmp_path)
     call = ["check", "models:/credit/1", "--policy", "dtp-1", "--report-dir", str(tmp_path / "out")]
     assert run([*call, "--isolation", "none"]) == 4
     said = capsys.readouterr()
@@ -213,4 +180,4 @@ def test_a_check_says_so_before_it_trains(registry, recipe, data, tmp_path, caps
     assert not (tmp_path / "out" / "report.json").exists()
     assert list(away.rglob("report.json")) == []
     monkeypatch.setenv(PLACES, str(away))
-    report_place.refuse_elsewhere(mlflow.MlflowClient(registry), Subject.load("models:/credit/1").detail["model_id"])
+    refuse_elsewhere(client, Subject.load("models:/credit/1").detail["model_id"])

@@ -6,48 +6,30 @@ from privgate.registry.requirement_files import VARIABLE, check_requirements
 
 MLMODEL = "flavors:\n  python_function:\n    env: {conda: conda.yaml, virtualenv: python_env.yaml}\n"
 LISTED = "https://packages.example.org/simple git+https://git.example.org/team"
-#: a line of requirements.txt, and whether it passes where nothing is listed, and where ``LISTED`` is
-LINES = [
-    ("numpy==2.1.0 --hash=sha256:00", True, True),
-    ("torch==2.13.0+cpu ; python_version >= '3.11'", True, True),
-    ("ray[serve] >= 2, \\\n  < 3  # comment", True, True),
-    ("--index-url https://pypi.org/simple", True, True),
-    ("--pre", True, True),
-    ("-i https://packages.example.org/simple", False, True),
-    ("--index-url=https://packages.example.org/simple/", False, True),
-    ("--index-url https://packages.example.org.evil.net/simple", False, False),
-    ("--extra-index-url https://packages.example.org/simple/../other", False, False),
-    ("--extra-index-url ${INDEX}", False, False),
-    ("--trusted-host packages.example.org", False, True),
-    ("--trusted-host packages", False, False),
-    ("--find-links https://evil.net", False, False),
-    ("-fhttps://evil.net", False, False),
-    ("name @ https://evil.net/name-1.tar.gz", False, False),
-    ("git+https://git.example.org/team/name@v1", False, True),
-    ("-e git+https://git.example.org/team/name", False, True),
-    ("-e .", False, False),
-    ("../name", False, False),
-    ("./name-1.tar.gz", False, False),
-    ("wheels/own-1-py3-none-any.whl", True, True),
-    ("own @ wheels/own-1-py3-none-any.whl", True, True),
-    ("wheels/none-1-py3-none-any.whl", False, False),
-    ("-r other.txt", True, True),
-    ("-r nested.txt", False, False),
-    ("-c ../constraints.txt", False, False),
-    ("-r https://evil.net/r.txt", False, False),
-    ("--config-settings x=y", False, False),
-    # of a fresh eye: all of these pip would have honoured
-    ("--pre --extra-index-url https://evil.net/simple", False, False),
-    ("-i https://pypi.org/simple/ --extra-index-url https://evil.net/simple", False, False),
-    ("--index-url https://pypi.org/simple --pre", True, True),
-    ("--only-binary :all:", True, True),
-    ("--only-binary", False, False),
-    ("# -*- coding: utf-7 -*-", False, False),
-    ("-r https://evil.net/r.txt", False, False),
-    ("-r ${HOME}/r.txt", False, False),
-    ("own @ file:/tmp/own-1-py3-none-any.whl", False, False),
-    ("-r listed.yaml", False, False),
+#: lines of requirements.txt that pass, that pass where ``LISTED`` is, and that pass nowhere
+USUAL = [
+    *("numpy==2.1.0 --hash=sha256:00", "torch==2.13.0+cpu ; python_version >= '3.11'"),
+    *("ray[serve] >= 2, \\\n  < 3  # comment", "--index-url https://pypi.org/simple", "--pre"),
+    *("wheels/own-1-py3-none-any.whl", "own @ wheels/own-1-py3-none-any.whl", "-r other.txt"),
+    *("--index-url https://pypi.org/simple --pre", "--only-binary :all:"),
 ]
+WHERE_LISTED = [
+    *("-i https://packages.example.org/simple", "--index-url=https://packages.example.org/simple/"),
+    *("--trusted-host packages.example.org", "git+https://git.example.org/team/name@v1"),
+    "-e git+https://git.example.org/team/name",
+]
+NEVER = [
+    "--index-url https://packages.example.org.evil.net/simple",
+    *("--extra-index-url https://packages.example.org/simple/../other", "--extra-index-url ${INDEX}"),
+    *("--trusted-host packages", "--find-links https://evil.net", "-fhttps://evil.net"),
+    *("name @ https://evil.net/name-1.tar.gz", "-e .", "../name", "./name-1.tar.gz"),
+    *("wheels/none-1-py3-none-any.whl", "-r nested.txt", "-c ../constraints.txt", "-r https://evil.net/r.txt"),
+    *("--config-settings x=y", "--pre --extra-index-url https://evil.net/simple"),
+    *("-i https://pypi.org/simple/ --extra-index-url https://evil.net/simple", "--only-binary"),
+    *("# -*- coding: utf-7 -*-", "-r ${HOME}/r.txt", "own @ file:/tmp/own-1-py3-none-any.whl", "-r listed.yaml"),
+]
+LINES = [*((line, True, True) for line in USUAL), *((line, False, True) for line in WHERE_LISTED)]
+LINES += [(line, False, False) for line in NEVER]
 
 
 @pytest.fixture

@@ -1,9 +1,5 @@
 """What MLflow serves is asked, and must be what is declared."""
 
-import importlib
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 
 import mlflow
@@ -56,16 +52,15 @@ def judged(registry, fleet):
 
 
 @pytest.fixture
-def by_mlflow(registry):
+def with_recipe(by_mlflow):
     """Return a function that logs a model as MLflow does, adds the recipe, and returns what MLflow calls it."""
 
-    def log(model, recipe, data, **options):
-        with mlflow.start_run():
-            info = mlflow.sklearn.log_model(model, name="m", registered_model_name="m", pip_requirements=[], **options)
+    def add(model, recipe, data, **options):
+        info = by_mlflow(model, **options)
         log_recipe(info, recipe, data, store="artifacts")
         return info
 
-    return log
+    return add
 
 
 def log(recipe, data, **options):
@@ -106,9 +101,9 @@ def test_exact_probabilities_are_not_what_is_declared(judged, flowers):
         assert "--release probabilities" in found.message
 
 
-def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(judged, by_mlflow, flowers):
+def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(judged, with_recipe, flowers):
     recipe = Recipe(LogisticRegression())
-    info = by_mlflow(LogisticRegression().fit(flowers.X, flowers.y), recipe, flowers)
+    info = with_recipe(LogisticRegression().fit(flowers.X, flowers.y), recipe, flowers)
     found = judged()
     assert found.outcome == "inconclusive"
     assert found.message.startswith("MLflow serves labels, and declared are exact probabilities")
@@ -116,23 +111,6 @@ def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(judged, by_m
 
     log_recipe(info, recipe, flowers, release=Release("label"), store="artifacts")
     assert judged().outcome == "passed"
-
-
-@pytest.fixture
-def own_module(tmp_path, monkeypatch):
-    """Return a function that writes a module of a user's own and imports it."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    names = []
-
-    def write(name, text):
-        (tmp_path / f"{name}.py").write_text(text)
-        names.append(name)
-        return importlib.import_module(name)
-
-    yield write
-    for name in names:
-        sys.modules.pop(name, None)
 
 
 MOVED = FixedThresholdClassifier(LogisticRegression(), threshold=0.2, response_method="predict_proba")
@@ -148,8 +126,8 @@ LIKELIEST = "import numpy as np\n\ndef predict(model, X):\n    return np.eye(2)[
         (XGBClassifier(n_estimators=3, max_depth=2), SPARSE, "probabilities", "an empty place of a sparse row is 0"),
     ],
 )
-def test_the_step_can_succeed_for_what_log_model_has_logged(judged, own_module, estimator, X, form, said):
-    step = own_module("pg_likeliest", LIKELIEST).predict if form == "label" else None
+def test_the_step_can_succeed_for_what_log_model_has_logged(judged, written, estimator, X, form, said):
+    step = written("pg_likeliest", LIKELIEST).predict if form == "label" else None
     first = SPARSE.toarray()[:, 0]
     y = 1 - ((first > 0) & (first < 0.6))  # an empty place is no small number
     asked = [(Recipe(estimator), X), (Recipe(estimator, predict=step), SPARSE.toarray())]  # then as the step says
@@ -162,20 +140,13 @@ def test_the_step_can_succeed_for_what_log_model_has_logged(judged, own_module, 
 
 
 @pytest.mark.slow
-def test_a_declared_release_is_served_where_privgate_is_not_installed(registry, flowers, tmp_path):
+def test_a_declared_release_is_served_where_privgate_is_not_installed(registry, flowers, tmp_path, without_privgate):
     release = Release("top_k", k=2, temperature=2.0)
     info = log_model(Recipe(DecisionTreeClassifier(max_depth=2), seed=1), flowers, release=release, store="artifacts")
-    folder = mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path / "copy"))
-    code = """
-        import sys
-        sys.modules["privgate"] = None
-        import mlflow.pyfunc, numpy as np
-        print(np.round(mlflow.pyfunc.load_model(sys.argv[1]).predict(np.zeros((1, 3))), 9).tolist())
-    """
-    run = [sys.executable, "-c", textwrap.dedent(code), folder]
-    said = subprocess.run(run, check=True, capture_output=True, text=True, cwd="/").stdout
+    code = "print(np.round(model.predict(np.zeros((1, 3))), 9).tolist())"
+    said = without_privgate(info, tmp_path / "copy", code)
     p = DecisionTreeClassifier(max_depth=2, random_state=1).fit(flowers.X, flowers.y).predict_proba(np.zeros((1, 3)))
-    assert said.strip() == str(np.round(release.shown(p), 9).tolist())
+    assert said[0] == str(np.round(release.shown(p), 9).tolist())
 
 
 OWN = """
@@ -190,12 +161,12 @@ def predict(model, X):
 """
 
 
-def test_a_predict_function_of_ones_own_is_what_is_served(judged, by_mlflow, data, own_module):
-    own = own_module("pg_own_training", OWN)
+def test_a_predict_function_of_ones_own_is_what_is_served(judged, with_recipe, data, written):
+    own = written("pg_own_training", OWN)
     recipe = Recipe(own.fit, seed=1, predict=own.predict)
     log(recipe, data)
     assert judged().outcome == "passed", judged().message
-    by_mlflow(own.fit(data.X, data.y, seed=1), recipe, data)
+    with_recipe(own.fit(data.X, data.y, seed=1), recipe, data)
     assert judged("models:/m/2").message.startswith("MLflow serves labels")
 
 
@@ -231,10 +202,10 @@ def test_a_model_that_mlflow_cannot_serve_is_said(judged, data, recipe, tmp_path
     assert "no python_function flavor" in found.message
 
 
-def test_parameters_by_which_a_client_chooses_are_refused(judged, by_mlflow, data):
+def test_parameters_by_which_a_client_chooses_are_refused(judged, with_recipe, data):
     model = LogisticRegression().fit(data.X, data.y)
     signature = mlflow.models.infer_signature(data.X, params={"raw": False})
-    by_mlflow(model, Recipe(LogisticRegression()), data, signature=signature, pyfunc_predict_fn="predict_proba")
+    with_recipe(model, Recipe(LogisticRegression()), data, signature=signature, pyfunc_predict_fn="predict_proba")
     found = judged()
     assert found.outcome == "inconclusive"
     assert "takes parameters" in found.message
@@ -264,9 +235,9 @@ def test_columns_that_a_schema_would_refuse_are_served(judged):
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_a_schema_of_ones_own_gets_categories_as_text_and_says_which_column_it_refuses(judged, by_mlflow, missing):
+def test_a_schema_of_ones_own_gets_categories_as_text_and_says_which_column_it_refuses(judged, with_recipe, missing):
     frame, other, y = with_columns()
-    by_mlflow(
+    with_recipe(
         encoded().fit(frame, y),
         Recipe(encoded()),
         TrainingData(frame, y, candidates=(other, y) if missing else None, one_record_each=True),

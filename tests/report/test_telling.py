@@ -18,7 +18,7 @@ from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measu
 from privgate.evidence.telling import SMALL_CELL, Known, nested, share
 from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import ALL
-from privgate.registry.attaching import headline
+from privgate.registry.attachments import headline
 from privgate.report.page_one import accuracy
 from privgate.report.people import Pseudonyms
 from privgate.report.schema import read

@@ -24,8 +24,9 @@ from privgate.guard.config import Guard
 from privgate.guard.keys import Revoked, fresh_key, seal
 from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store as guarded
-from privgate.registry import reports as report_place
+from privgate.registry.attachments import keep
 from privgate.registry.client import connect
+from privgate.registry.named import join_folder
 from tests.guard.store.conftest import Registry, Site
 from tests.verify.test_distribution import closure, installed, settings  # noqa: F401  fixtures
 
@@ -114,8 +115,8 @@ class Place:
         (folder / "kept").mkdir()
         (folder / "kept" / "report.json").write_bytes(report)
         (folder / "kept" / checks.EVIDENCE_FILE).write_text(evidence.text())
-        place = f"{report_place.folder_of(claims.model_id, 'dtp-1')}/signed/1"
-        report_place.keep(self.client, claims.model_id, folder / "kept", place)
+        place = f"{join_folder(claims.model_id, 'dtp-1')}/signed/1"
+        keep(self.client, claims.model_id, folder / "kept", place)
         self.claims = dataclasses.replace(
             claims,
             evidence=statement.payload_digest(evidence.payload),

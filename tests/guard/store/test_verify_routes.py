@@ -19,7 +19,7 @@ from privgate.guard.config import Guard
 from privgate.guard.signing import TAG
 from privgate.guard.verification import verify
 from privgate.registry import client, named, rest
-from privgate.registry import reports as report_place
+from privgate.registry.named import locate_reports
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(
 def test_both_ways_want_the_evidence(registry, both, name, tmp_path):
     version = registry.log(name)
     claims = registry.release(name, version, tmp_path)
-    location = report_place.location_of(registry.client, claims.model_id)
+    location = locate_reports(registry.client, claims.model_id)
     place = f"dtp-1/signed/{claims.report.removeprefix('sha256:')[:16]}"
     for file, content, method, words in (
         ("report.json", b"{}", "PUT", "not the one that was signed"),

@@ -12,7 +12,7 @@ from privgate.evaluation.notebook import overview
 from privgate.evidence import BehindClaim, BehindInfluence, BehindMembership, Evidence, Measurement
 from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy.rules import ALL
-from privgate.registry.attaching import headline
+from privgate.registry.attachments import headline
 from privgate.report.assertions import of_rules
 from privgate.report.document import FORMATS
 from tests.policy.rules.rule_pages import example

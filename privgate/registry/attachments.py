@@ -1,6 +1,7 @@
-"""Attaching a verdict to a model version: files, headline metrics, display tags, a short description.
+"""Verdicts attached to model versions: files, headline metrics, tags and a short description; and read back.
 
-None of it is evidence: tags and descriptions are for people. What a guarded store believes is a signed statement.
+None of it is evidence: it is for people. What a guarded store believes is a signed statement. Reports lie with the
+model's run and never in the folder that is served.
 """
 
 import json
@@ -8,23 +9,22 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from privgate import digest
-from privgate.errors import DigestMismatchError, Outcome, RegistryError
+from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.errors import DigestMismatchError, Outcome, PrivgateError, RegistryError, SubjectError
 from privgate.evidence.verdict import SCOPES, Verdict
-from privgate.registry import reports
-from privgate.registry.client import ADDRESSES, answering, connect, stored_files
-from privgate.registry.files import path_part
-from privgate.registry.named import named
+from privgate.registry.client import ADDRESSES, answering, connect, list_pages, stored_files
+from privgate.registry.files import OLD_REPORTS, path_part, refuse_files, refuse_written
+from privgate.registry.named import RUN_TAG, find_run, join_folder, locate_reports, named
 from privgate.subject.subject import Subject
 
 _FILES = ("report.json", "report.html", "summary.md", "junit.xml")
-_RECORDS = "records.parquet"
 _MARK = "privgate: "
 #: what stands for infinity where a dashboard sorts: no change of a probability in floating point is as large
 LARGEST_NATS = 1000.0
@@ -45,16 +45,15 @@ def attach(
     model_id = str(subject.detail.get("model_id") or "")
     if not model_id:
         raise RegistryError("a local subject has no registry to attach to; log it with privgate.log_model")
-    client = connect(tracking_uri or ADDRESSES.get(model_id))
+    client = _connect(subject, tracking_uri)
     policy = str(verdict.policy.get("name", "policy"))
-    place = reports.folder_of(model_id, policy)
-    suites = sorted(p.name for p in out_dir.glob("validation-*.json"))
-    named = [*_FILES, *suites, *([_RECORDS] if include_records else [])]
+    place = join_folder(model_id, policy)
+    suites = [p.name for p in out_dir.glob("validation-*.json")]
     with answering(f"attaching the report to {subject.uri}; it stays in {out_dir}"), tempfile.TemporaryDirectory() as t:
-        for name in named:
+        for name in (*_FILES, *suites, *(["records.parquet"] if include_records else [])):
             if (out_dir / name).is_file():
-                shutil.copy(out_dir / name, Path(t, name))
-        run_id = reports.keep(client, model_id, Path(t), place)
+                shutil.copy(out_dir / name, t)
+        run_id = keep(client, model_id, Path(t), place)
         if own_run := client.get_logged_model(model_id).source_run_id:
             log_to(client, own_run, subject, verdict)
         tags = _tags(verdict, policy, f"runs:/{run_id}/{place}", out_dir)
@@ -70,11 +69,41 @@ def attach(
     return place
 
 
+def _connect(subject: Subject, tracking_uri: str | None) -> Any:
+    return connect(tracking_uri or ADDRESSES.get(str(subject.detail.get("model_id"))))
+
+
 def refuse_unattachable(subject: Subject, *, tracking_uri: str | None = None) -> None:
     """Refuse, before anything is trained, a subject whose report would lie neither with the registry nor as listed."""
     model_id = str(subject.detail.get("model_id", ""))
     with answering(f"finding the place of reports about {model_id}"):
-        reports.refuse_elsewhere(connect(tracking_uri or ADDRESSES.get(model_id)), model_id)
+        refuse_elsewhere(_connect(subject, tracking_uri), model_id)
+
+
+def refuse_elsewhere(client: Any, model_id: str) -> str:
+    """Refuse reports where only the maker of an experiment says; return the run looked at, empty for none yet."""
+    if run_id := find_run(client, model_id):
+        place = client.get_run(run_id).info.artifact_uri
+    else:
+        place = client.get_experiment(str(client.get_logged_model(model_id).experiment_id)).artifact_location
+    refuse_place(client, str(place))
+    return run_id
+
+
+def refuse_place(client: Any, place: str) -> None:
+    """Refuse to write at a place of artifacts that is neither the registry's own nor listed."""
+    refuse_written(place, tracking_uri=str(client.tracking_uri))
+
+
+def keep(client: Any, model_id: str, files: Path, place: str) -> str:
+    """Copy a folder to ``place`` within the artifacts of the model's run, and return the run; not where others say."""
+    if not (run_id := refuse_elsewhere(client, model_id)):
+        fresh = client.create_run(client.get_logged_model(model_id).experiment_id, run_name="privgate reports")
+        run_id = str(fresh.info.run_id)
+        client.set_terminated(run_id)
+        client.set_logged_model_tags(model_id, {RUN_TAG: run_id})
+    client.log_artifacts(run_id, str(files), place)
+    return run_id
 
 
 def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
@@ -85,9 +114,8 @@ def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapp
     source = json.dumps({"digest": held, "kind": str(subject.detail.get("data_kind", ""))})
     # MLflow keeps 36 characters of a digest; all of it is in the source
     data = Dataset(f"{subject.name or 'model'} training data", held.rpartition(":")[2][:36], "privgate", source)
-    dataset = DatasetInput(data, [InputTag("mlflow.data.context", "training")])
+    client.log_inputs(run_id, datasets=[DatasetInput(data, [InputTag("mlflow.data.context", "training")])])
     metrics = headline(verdict)
-    client.log_inputs(run_id, datasets=[dataset])
     when = int(_decided_at(verdict).timestamp() * 1000)
     about = {"dataset_name": data.name, "dataset_digest": data.digest, "model_id": str(subject.detail["model_id"])}
     for key, value in metrics.items():
@@ -108,16 +136,16 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     """
     d = verdict.decision
     facts = {"outcome": d.outcome.rank, "scope": SCOPES.index(d.scope), "warnings": d.warnings, "observed": d.observed}
-    told = {f"privgate/{name}": float(value) for name, value in facts.items()}
-    for f in verdict.findings:
+    metrics = {f"privgate/{name}": float(value) for name, value in facts.items()}
+    for f in (f for f in verdict.findings if f.metric):
         name = f"privgate/{path_part(f'{f.rule}{f.suffix}')}"
-        if f.metric and not math.isnan(f.value):
-            told[name] = verdict.said(f).value
-        if f.metric and f.unit == "nats" and f.direction == "max":
+        if not math.isnan(f.value):
+            metrics[name] = verdict.said(f).value
+        if f.unit == "nats" and f.direction == "max":
             worst = f.value if math.isnan(f.high) else f.high
-            told[f"{name}_is_infinite"] = float(not math.isfinite(worst))
-            told[f"{name}_capped"] = LARGEST_NATS if math.isnan(worst) else min(max(worst, 0.0), LARGEST_NATS)
-    return told
+            metrics[f"{name}_is_infinite"] = float(not math.isfinite(worst))
+            metrics[f"{name}_capped"] = LARGEST_NATS if math.isnan(worst) else min(max(worst, 0.0), LARGEST_NATS)
+    return metrics
 
 
 #: tags of the logged model that would only be cut on a version's page: its description says the same
@@ -126,22 +154,21 @@ _NOT_ON_VERSIONS = frozenset({"privgate.policy", "privgate.report"})
 
 def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str, str]:
     written = out_dir / "report.json"  # there the assertions name nobody
-    found = json.loads(written.read_text(encoding="utf-8"))["findings"] if written.is_file() else ()
-    said = {f["rule"]: f["message"] for f in found}
+    findings = json.loads(written.read_text(encoding="utf-8"))["findings"] if written.is_file() else ()
+    messages = {f["rule"]: f["message"] for f in findings}
     blocking = [f for f in verdict.findings if f.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)]
-    counted = sorted(blocking, key=lambda f: -f.outcome.rank)
-    more = f", and {len(counted) - 1} more" if len(counted) > 1 else ""
+    first = max(blocking, key=lambda f: f.outcome.rank, default=None)
+    more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
+    moment = _decided_at(verdict)
     return {
-        "privgate": f"{verdict.decision.text}, {_plain(policy)[:40]}, {_decided_at(verdict).date().isoformat()}",
+        "privgate": f"{verdict.decision.text}, {_plain(policy)[:40]}, {moment.date().isoformat()}",
         "privgate.outcome": ("observed: " if verdict.observed else "") + verdict.outcome.value,
         "privgate.policy": policy,
         "privgate.policy_digest": str(verdict.policy.get("digest", "")),
-        "privgate.decided_at": _decided_at(verdict).isoformat(timespec="seconds"),
+        "privgate.decided_at": moment.isoformat(timespec="seconds"),
         "privgate.report": f"{place}/report.html",
         # last: whoever waits for a check to be attached waits for this one
-        "privgate.findings": f"{counted[0].title[:200]}: {said.get(counted[0].rule, '')[:4000]}{more}"
-        if counted
-        else "none",
+        "privgate.findings": f"{first.title[:200]}: {messages.get(first.rule, '')[:4000]}{more}" if first else "none",
     }
 
 
@@ -176,10 +203,9 @@ def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None, fo
     """
     if not subject.version:
         raise RegistryError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
-    client = connect(tracking_uri or ADDRESSES.get(str(subject.detail.get("model_id"))))
+    client = _connect(subject, tracking_uri)
     uri = f"models:/{subject.name}/{subject.version}"
-    present = named(client, uri)
-    with stored_files(client, present.storage) as stored:
+    with stored_files(client, named(client, uri).storage) as stored:
         if digest.of_manifest(stored.digests()) != subject.digests["files"]:
             raise DigestMismatchError(f"the files of {uri} changed while it was being checked; check it again")
     return move(client, subject.name, subject.version, alias, forward_only=forward_only)
@@ -193,3 +219,58 @@ def move(client: Any, name: str, version: str, alias: str, *, forward_only: bool
             return str(held)
         client.set_registered_model_alias(name, alias, version)
     return version
+
+
+def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
+    """Return the report attached to ``models:/…``, the last or that by a policy; ``SubjectError``: there is none."""
+    client = connect(tracking_uri)
+    present = named(client, uri)
+    # artifacts written by other tools are not ours to trust: a report is display, a signed statement is evidence
+    with stored_files(client, _place(client, present.model_id, uri)) as stored:
+        wanted = [p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")]
+        if policy is not None:
+            wanted = [p for p in wanted if p.partition("/")[0] == path_part(policy)]
+        documents = []
+        for path in wanted:
+            try:
+                documents.append(strict_json.loads(stored.read(path), LARGE))
+            except DocumentError as exc:
+                raise SubjectError(f"{path} attached to {uri} {exc}") from exc
+    documents = [document for document in documents if isinstance(document, dict)]
+    if not documents:
+        which = f" by policy {policy!r}" if policy else ""
+        raise SubjectError(f"no report{which} is attached to {uri}; run privgate check on it first")
+    return max(documents, key=lambda d: str(d.get("decided_at", "")))
+
+
+def _place(client: Any, model_id: str, uri: str) -> str:
+    """Return where the reports about a model lie; refuse those that lie in the served folder."""
+    with answering(f"reading the reports of {uri}"):
+        if run_id := find_run(client, model_id):  # listing sends credentials, too
+            refuse_files(location := locate_reports(client, model_id), tracking_uri=client.tracking_uri)
+            if client.list_artifacts(run_id, join_folder(model_id)):
+                return location
+        refuse_files(client.get_logged_model(model_id).artifact_location, tracking_uri=client.tracking_uri)
+        if client.list_logged_model_artifacts(model_id, OLD_REPORTS):
+            raise SubjectError(
+                f"the reports of {uri} lie in the served folder, where an earlier privgate kept them, and do not "
+                "count; check it again"
+            )
+    raise SubjectError(f"no report is attached to {uri}; run privgate check on it first")
+
+
+def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield one row a registered model that ``alias`` names: name, version, alias, document or problem."""
+    client = connect(tracking_uri)
+    with answering("listing registered models"):
+        models = list(list_pages(client.search_registered_models))
+    for model in models:
+        if (version := dict(model.aliases or {}).get(alias)) is None:
+            continue
+        row: dict[str, Any] = {"name": model.name, "version": str(version), "alias": alias}
+        try:
+            row["document"] = attached(f"models:/{model.name}/{version}", tracking_uri=tracking_uri)
+        except PrivgateError as exc:  # whoever was never checked has no problem to tell
+            never = isinstance(exc, SubjectError) and str(exc).startswith("no report")
+            row |= {"document": None} if never else {"problem": str(exc)}
+        yield row
