@@ -59,7 +59,7 @@ def spelled(path, place):
 def test_files_below_a_released_version_stay_and_others_are_written(registry, name, tmp_path, way):
     method, path, free, refused = ROUTES[way]
     version = registry.log(name)
-    registry.sign(name, version, tmp_path)
+    registry.sign(name, version)
     other, target = registry.log(name, payload="other"), place_of(registry, name, version)
     before = registry.files(f"mlflow-artifacts:/{target}")
     status, said = send(registry, method, spelled(path, target), b'{"path": "weights.json", "num_parts": 2}')
@@ -75,11 +75,11 @@ def test_files_below_a_released_version_stay_and_others_are_written(registry, na
 def test_what_freezes_files_is_an_alias_or_a_statement_that_counts(registry, guarded_folder, name, tmp_path):
     version = registry.log(name)
     path = f"{API}/artifacts/{place_of(registry, name, version)}/weights.json"
-    ended = registry.claims(name, version, tmp_path)
+    ended = registry.claims(name, version)
     ended = replace(ended, signed=ended.signed - timedelta(days=40), decided=ended.decided - timedelta(days=40),
                     expires=ended.expires - timedelta(days=40))  # fmt: skip
     other = registry.log(name, payload="other")
-    registry.sign(name, other, tmp_path)
+    registry.sign(name, other)
     copied = registry.client.get_model_version(name, other).tags[TAG]
     for text in ("approved", registry.text(ended), copied):
         with sqlite3.connect(guarded_folder / "tracking.db", timeout=30) as rows:  # the guard takes no such tag
@@ -112,7 +112,7 @@ def test_every_kind_of_server_asks_the_registry_before_it_writes(
     registry, guarded_folder, guarded_server, running_mlflow, name, tmp_path, registry_uri, options, frozen, free
 ):
     released, other = registry.log(name), registry.log(name, payload="other")
-    registry.sign(name, released, tmp_path)
+    registry.sign(name, released)
     config = registry.site.folder / "other-server.yaml"
     uri = registry_uri.format(server=guarded_server, folder=guarded_folder)
     config.write_text(registry.site.config.read_text() + (f"registry_uri: {uri}\n" if uri else ""))
@@ -139,7 +139,7 @@ def test_no_client_reads_a_folder_of_the_server_by_the_scheme(registry, name):
 )
 def test_no_location_of_an_experiment_goes_past_the_guard(registry, guarded_folder, name, tmp_path, location):
     version = registry.log(name)
-    registry.sign(name, version, tmp_path)
+    registry.sign(name, version)
     places = {"released": guarded_folder / "artifacts" / place_of(registry, name, version), "away": tmp_path / "away"}
     named = location.format(**places)
     before = [len(list(place.rglob("*"))) for place in places.values()]
@@ -152,7 +152,7 @@ def test_no_location_of_an_experiment_goes_past_the_guard(registry, guarded_fold
 
 def test_no_tag_hides_a_release_from_who_looks_for_it(registry, name, tmp_path):
     released, other = registry.log(name), registry.log(name, payload="other")
-    registry.sign(name, released, tmp_path)
+    registry.sign(name, released)
     registry.client.set_registered_model_alias(name, "production", released)
     for api, body in (("registered-models", {}), ("model-versions", {"version": released})):
         said = {"name": name, "key": HIDING, "value": "true", **body}

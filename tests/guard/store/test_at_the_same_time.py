@@ -195,7 +195,7 @@ numbers = itertools.count()
 @pytest.fixture(scope="session")
 def template(on_postgres, tmp_path_factory):
     """What any honest statement says."""
-    return on_postgres.claims("template", on_postgres.log("template"), tmp_path_factory.mktemp("template"))
+    return on_postgres.claims("template", on_postgres.log("template"))
 
 
 @pytest.mark.slow

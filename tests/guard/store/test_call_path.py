@@ -44,7 +44,7 @@ def own(empty_database, tmp_path, site, registry_type, monkeypatch):
     registry.client.create_experiment("guard", artifact_location=(tmp_path / "artifacts").as_uri())
     monkeypatch.setattr(registry, "log", lambda name: _log(registry, name))
     version = registry.log("m")
-    registry.sign("m", version, tmp_path)
+    registry.sign("m", version)
     yield Own(registry, guard.guarded_store(f"privgate:{uri}"), path, version)
     mlflow.set_tracking_uri(None)
 
@@ -89,7 +89,7 @@ def test_a_store_that_cannot_be_read_promotes_nothing(own, monkeypatch):
 @pytest.mark.parametrize("failure", [not_answering, broken])
 def test_what_cannot_be_looked_at_after_the_write_was_never_written(own, monkeypatch, target, failure, tmp_path):
     if target == "stage":
-        own.registry.sign("m", own.version, tmp_path / "again", targets=(("m", "Production"),))
+        own.registry.sign("m", own.version, targets=(("m", "Production"),))
     monkeypatch.setattr(own.store, "_privgate_row", failure)
     release = own.promote
     if target == "stage":
@@ -127,7 +127,7 @@ def from_outside(path, script, wait=0.2):
 )
 def test_nothing_comes_between_a_promotion_and_its_check(own, monkeypatch, write, script, tmp_path):
     """Not even a writer past the guard: the database makes it wait until both are done."""
-    own.registry.sign("m", own.version, tmp_path / "again", targets=(("m", "production"), ("m", "Production")))
+    own.registry.sign("m", own.version, targets=(("m", "production"), ("m", "Production")))
     plain, let = getattr(SqlAlchemyStore, write), []
 
     def late(self, *arguments):
@@ -251,7 +251,7 @@ def test_a_policy_that_was_tightened_anywhere_below_counts_for_the_next_promotio
     monkeypatch.setenv("PRIVGATE_GUARD", str(tmp_path / "guard.yaml"))
     own.store = guard.guarded_store(f"privgate:sqlite:///{own.path}")
     policy = Policy.load(tmp_path / "child.yaml")
-    own.registry.sign("m", own.version, tmp_path, policy=policy.name, policy_digest=policy.digest)
+    own.registry.sign("m", own.version, policy=policy.name, policy_digest=policy.digest)
     own.promote()
     own.store.delete_registered_model_alias("m", "production")
     path = tmp_path / changed

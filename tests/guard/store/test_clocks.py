@@ -107,7 +107,7 @@ class Place:
         self.site.config.write_text(CONFIG % (self.site.policy.digest, OLD))
         self.version = self.registry.log("credit")
         report = b"{}"
-        claims = self.registry.claims("credit", self.version, folder, report=statement.payload_digest(report))
+        claims = self.registry.claims("credit", self.version, report=statement.payload_digest(report))
         evidence = seal(
             claims.evidence_statement({"findings": []}, self.registry.files(claims.storage)), self.site.signer
         )

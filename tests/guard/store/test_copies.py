@@ -23,8 +23,8 @@ class Kept:
         self.registry, self.client, self.tmp_path = registry, registry.client, tmp_path
         self.client.create_registered_model("prod.credit")
         self.version = registry.log("credit")
-        early = registry.claims("credit", self.version, tmp_path).signed - timedelta(minutes=10)
-        registry.release("credit", self.version, tmp_path, signed=early, decided=early)
+        early = registry.claims("credit", self.version).signed - timedelta(minutes=10)
+        registry.release("credit", self.version, signed=early, decided=early)
         self.text = self.client.get_model_version("credit", self.version).tags[TAG]
         self.source = self.client.get_model_version("credit", self.version).source
         if copied:
@@ -32,7 +32,7 @@ class Kept:
             self.client.set_registered_model_alias("prod.credit", "production", self.copy.version)
 
     def refuse(self, name="credit", version=None):
-        self.registry.sign(name, version or self.version, self.tmp_path, passed=False, outcome="failed")
+        self.registry.sign(name, version or self.version, passed=False, outcome="failed")
 
     def approvals(self):
         """Return who carries an approval."""
@@ -165,8 +165,8 @@ def test_a_later_approval_lifts_a_refusal(quiet, tmp_path):
     kept = Kept(quiet, tmp_path)
     copy = kept.registry.create("credit", kept.source)
     kept.refuse()
-    later = kept.registry.claims("credit", kept.version, tmp_path).signed + timedelta(seconds=30)
-    kept.registry.sign("credit", kept.version, tmp_path, signed=later, decided=later)
+    later = kept.registry.claims("credit", kept.version).signed + timedelta(seconds=30)
+    kept.registry.sign("credit", kept.version, signed=later, decided=later)
     kept.client.set_registered_model_alias("credit", "production", kept.version)
     text = kept.client.get_model_version("credit", kept.version).tags[TAG]
     kept.client.set_model_version_tag("credit", copy.version, TAG, text)

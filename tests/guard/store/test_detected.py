@@ -25,7 +25,7 @@ def answers(guard, registry, state):
 
 def test_a_released_version_verifies_by_alias_and_by_number(registry, guard, guarded_folder, name, tmp_path):
     version = registry.log(name)
-    registry.release(name, version, tmp_path)
+    registry.release(name, version)
     registry.client.set_registered_model_alias(name, "production", version)
     for uri in (f"models:/{name}@production", f"models:/{name}/{version}"):
         assert verify(uri, guard, tracking_uri=registry.address).uri == f"models:/{name}/{version}"
@@ -45,7 +45,7 @@ def test_a_released_version_verifies_by_alias_and_by_number(registry, guard, gua
 
 def test_a_release_whose_logged_model_was_deleted_is_found(registry, guard, name, tmp_path):
     version = registry.log(name)
-    registry.release(name, version, tmp_path)
+    registry.release(name, version)
     registry.client.set_registered_model_alias(name, "production", version)
     registry.client.delete_logged_model(registry.client.get_model_version(name, version).source.rpartition("/")[2])
 
@@ -64,7 +64,7 @@ def _folder(tmp_path, file):
 
 def test_an_unsigned_version_does_not_verify_whatever_it_is_called_by(registry, guard, name, tmp_path):
     first, second = registry.log(name), registry.log(name, payload="newer")
-    registry.release(name, first, tmp_path)
+    registry.release(name, first)
     with pytest.raises(StatementError, match="there is no statement"):
         verify(f"models:/{name}/{second}", guard, tracking_uri=registry.address)
     with pytest.raises(SubjectError, match="moving target"):
@@ -76,14 +76,14 @@ def test_an_unsigned_version_does_not_verify_whatever_it_is_called_by(registry, 
 
 def test_a_release_for_one_alias_does_not_verify_as_another(registry, guard, name, tmp_path):
     version = registry.log(name)
-    registry.release(name, version, tmp_path, targets=((name, "staging"),))
+    registry.release(name, version, targets=((name, "staging"),))
     with pytest.raises(StatementError, match="does not allow"):
         verify(f"models:/{name}/{version}", guard, target="production", tracking_uri=registry.address)
 
 
 def test_a_statement_whose_evidence_is_gone_does_not_verify(registry, guard, name, tmp_path):
     version = registry.log(name)
-    registry.sign(name, version, tmp_path)
+    registry.sign(name, version)
     with pytest.raises(StatementError, match="evidence behind the statement"):
         verify(f"models:/{name}/{version}", guard, target="production", tracking_uri=registry.address)
 
@@ -94,7 +94,7 @@ def test_a_statement_whose_evidence_is_gone_does_not_verify(registry, guard, nam
 def test_the_doctor_finds_what_went_around_the_gate(quiet, guard, tmp_path):
     own = quiet
     good, bad = own.log("credit"), own.log("credit", payload="unsigned")
-    own.release("credit", good, tmp_path)
+    own.release("credit", good)
     own.client.set_registered_model_alias("credit", "production", good)
     assert answers(guard, own, "wrong") == []
     assert any("answered the probe" in text for text in answers(guard, own, "fine"))
@@ -133,7 +133,7 @@ def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(quiet, gu
 
     version = own.log("credit")
     soon = statement.now().replace(microsecond=0) + timedelta(days=3)
-    own.release("credit", version, tmp_path, expires=soon)
+    own.release("credit", version, expires=soon)
     own.client.set_registered_model_alias("credit", "production", version)
     assert any("expires on" in text for text in answers(guard, own, "look"))
 

@@ -76,7 +76,7 @@ def test_verify_and_doctor_exit_with_0_or_4(registry, site, name, tmp_path, caps
     where = ["--config", str(site.config), "--tracking-uri", registry.address]
     assert run(["verify", f"models:/{name}/{version}", *where]) == 4
     assert "there is no statement" in capsys.readouterr().err
-    registry.release(name, version, tmp_path)
+    registry.release(name, version)
     assert run(["verify", f"models:/{name}/{version}", "--target", "production", *where]) == 0
     assert "verified: " in capsys.readouterr().out
     by_hand = ["--trust", str(site.folder / "trust.json"), "--registry-id", "test-registry"]

@@ -24,7 +24,7 @@ def test_the_gate_holds_over_postgresql(on_postgres, name, tmp_path):
     with pytest.raises(MlflowException, match="no statement"):
         registry.client.copy_model_version(f"models:/{name}/{version}", "prod." + name)
 
-    registry.sign(name, version, tmp_path)
+    registry.sign(name, version)
     registry.client.set_registered_model_alias(name, "production", version)
     copy = registry.client.copy_model_version(f"models:/{name}/{version}", "prod." + name)
     registry.client.set_registered_model_alias("prod." + name, "production", copy.version)
@@ -35,7 +35,7 @@ def test_the_gate_holds_over_postgresql(on_postgres, name, tmp_path):
 def test_a_recreated_row_on_postgresql_inherits_nothing(on_postgres, name, tmp_path):
     registry = on_postgres
     version = registry.log(name)
-    text = registry.sign(name, version, tmp_path)
+    text = registry.sign(name, version)
     registry.client.delete_registered_model(name)
     registry.log(name)
     registry.client.set_model_version_tag(name, version, TAG, text)
@@ -50,7 +50,7 @@ def test_no_rename_on_postgresql_carries_a_promotion_to_another_name(on_postgres
     for number in range(10):
         old, new = f"{name}-old-{number}", f"{name}-new-{number}"
         version = registry.log(old)
-        registry.sign(old, version, tmp_path)
+        registry.sign(old, version)
         calls = [
             (client.set_registered_model_alias, old, "production", version),
             (client.rename_registered_model, old, new),
@@ -146,7 +146,7 @@ def test_a_broken_or_missing_configuration_refuses_and_a_repaired_one_needs_no_r
 ):
     site = breakable
     version = registry.log(name)
-    registry.sign(name, version, tmp_path)
+    registry.sign(name, version)
     good = site.config.read_text()
 
     def promote():
@@ -172,7 +172,7 @@ def test_a_broken_or_missing_configuration_refuses_and_a_repaired_one_needs_no_r
 @pytest.mark.slow
 def test_files_are_read_in_the_call_path_where_the_operator_asks(registry, breakable, name, tmp_path, guarded_folder):
     version = registry.log(name)
-    registry.sign(name, version, tmp_path)
+    registry.sign(name, version)
     breakable.config.write_text(breakable.config.read_text() + "check_files: true\n")
     registry.client.set_registered_model_alias(name, "production", version)
     model_id = registry.client.get_model_version(name, version).source.rpartition("/")[2]

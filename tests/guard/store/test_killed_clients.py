@@ -219,7 +219,7 @@ def test_nothing_is_released_without_a_statement_whoever_is_killed(
         for i in range(MODELS):
             name = f"crowd-{i}"
             good, bad = registry.log(name), registry.log(name, payload="not approved")
-            registry.release(name, good, tmp_path)
+            registry.release(name, good)
             text = registry.client.get_model_version(name, good).tags[TAG]
             registry.client.create_registered_model(f"prod.{name}")
             models.append({"name": name, "good": good, "bad": bad, "text": text})

@@ -61,7 +61,7 @@ def put(url, content, headers=()):
 def released(registry, name, tmp_path):
     """Return a version in production that verifies, and where its files lie."""
     version = registry.log(name)
-    registry.release(name, version, tmp_path)
+    registry.release(name, version)
     registry.client.set_registered_model_alias(name, "production", version)
     found = registry.client.get_logged_model(registry.client.get_model_version(name, version).source.rpartition("/")[2])
     return found.model_id, found.artifact_location

@@ -65,7 +65,7 @@ def world(secured, name, tmp_path, monkeypatch):
     secured.good, secured.bad = f"{name}-a", f"{name}-b"
     for model in (secured.good, secured.bad):
         secured.log(model)
-    secured.release(secured.good, "1", tmp_path)
+    secured.release(secured.good, "1")
     secured.text = secured.client.get_model_version(secured.good, "1").tags[TAG]
     secured.client.create_registered_model(f"prod.{name}")
     experiment = secured.client.get_experiment_by_name("guard").experiment_id
@@ -145,7 +145,7 @@ def test_editors_and_readers_do_their_work(world, tmp_path, monkeypatch):
     said = {"name": world.good, "version": "1", "key": TAG, "value": world.text}
     assert ask(world, "editor", "model-versions/set-tag", **said) == 200
     monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "editor")
-    world.release(world.good, "1", tmp_path, levels=("PRIVGATE_AGAIN",))  # as privgate sign writes it
+    world.release(world.good, "1", levels=("PRIVGATE_AGAIN",))  # as privgate sign writes it
     guard = Guard.load(world.site.config)
     for who in ("reader", "editor", "admin"):
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", who)

@@ -275,7 +275,7 @@ def test_what_is_served_lies_in_the_covered_files(company, pickles, served):
 @pytest.mark.attack("5 files put in after approval", "doctor", "found")
 def test_nothing_in_the_served_folder_may_change_after_approval(company):
     model_id = company.log("credit")
-    company.registry.release("credit", "1", None)
+    company.registry.release("credit", "1")
     company.client.set_registered_model_alias("credit", "production", "1")
     for path in ("privgate/reports/dtp-1/model.pkl", "registered_model_meta", "a/b"):
         place = company.artifacts(model_id) / path
@@ -378,7 +378,7 @@ def test_no_rename_carries_a_promotion_to_another_name(company, tmp_path, rounds
     for number in range(rounds):
         name, other = f"old-{number}", f"new-{number}"
         version = registry.log(name)
-        registry.release(name, version, tmp_path)
+        registry.release(name, version)
         ready = threading.Barrier(2)
 
         def call(function, *arguments, ready=ready):
@@ -410,7 +410,7 @@ def test_no_rename_carries_a_promotion_to_another_name(company, tmp_path, rounds
 def test_statements_of_version_1_are_refused_and_the_doctor_lists_them(company, tmp_path):
     registry = company.registry
     version = registry.log("credit")
-    claims = registry.claims("credit", version, tmp_path)
+    claims = registry.claims("credit", version)
     said = claims.summary("test")
     own = said["predicate"].pop(statement.EXTENSION)
     said["predicate"]["urn:privgate:verdict:v1"] = own
@@ -428,7 +428,7 @@ def test_statements_of_version_1_are_refused_and_the_doctor_lists_them(company, 
     (wrong,) = company.wrong()
     assert "models:/credit/1 as 'production'" in wrong
     assert "is of version 1" in wrong
-    registry.release("credit", version, tmp_path)  # signed again, it counts
+    registry.release("credit", version)  # signed again, it counts
     assert company.wrong() == []
     assert company.verify("credit") == 0
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.server
 
 def test_a_revoked_statement_releases_nothing_and_is_named_by_doctor(registry, site, name, tmp_path):
     version = registry.log(name)
-    registry.release(name, version, tmp_path)
+    registry.release(name, version)
     registry.client.set_registered_model_alias(name, "production", version)
     uri = f"models:/{name}/{version}"
     assert verify(uri, Guard.load(site.config), target="production", tracking_uri=registry.address)
@@ -37,7 +37,7 @@ def test_a_revoked_statement_releases_nothing_and_is_named_by_doctor(registry, s
         wrong = [a.text for a in examine(guard, tracking_uri=registry.address) if a.state == "wrong"]
         assert any(uri in text and "the data were withdrawn" in text for text in wrong)
         # signed again, it is another statement
-        registry.release(name, version, tmp_path / "again", levels=("PRIVGATE_AGAIN",))
+        registry.release(name, version, levels=("PRIVGATE_AGAIN",))
         registry.client.set_registered_model_alias(name, "production", version)
         assert verify(uri, guard, target="production", tracking_uri=registry.address)
     finally:
@@ -48,8 +48,8 @@ def test_a_revoked_statement_releases_nothing_and_is_named_by_doctor(registry, s
 def test_an_older_approval_of_a_revoked_version_does_not_count_either(registry, site, name, tmp_path):
     version, client = registry.log(name), registry.client
     earlier = statement.now() - timedelta(minutes=5)
-    kept = registry.sign(name, version, tmp_path, signed=earlier, decided=earlier)
-    registry.release(name, version, tmp_path)
+    kept = registry.sign(name, version, signed=earlier, decided=earlier)
+    registry.release(name, version)
     client.set_registered_model_alias(name, "production", version)
     uri, before = f"models:/{name}/{version}", site.trust
     try:
@@ -68,7 +68,7 @@ def test_an_older_approval_of_a_revoked_version_does_not_count_either(registry, 
                 attempt()
         assert dict(client.get_registered_model(name).aliases) == {}
         time.sleep(1.1)
-        registry.release(name, version, tmp_path / "again")  # checked and signed again, it counts
+        registry.release(name, version)  # checked and signed again, it counts
         client.set_registered_model_alias(name, "production", version)
         assert verify(uri, Guard.load(site.config), target="production", tracking_uri=registry.address)
     finally:
@@ -79,9 +79,9 @@ def test_an_older_approval_of_a_revoked_version_does_not_count_either(registry, 
 def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(registry, name, tmp_path):
     version, client = registry.log(name), registry.client
     earlier = statement.now() - timedelta(minutes=5)
-    kept = registry.sign(name, version, tmp_path, signed=earlier, decided=earlier)
+    kept = registry.sign(name, version, signed=earlier, decided=earlier)
     client.set_registered_model_alias(name, "production", version)
-    registry.sign(name, version, tmp_path, passed=False, outcome="failed")
+    registry.sign(name, version, passed=False, outcome="failed")
     client.delete_registered_model_alias(name, "production")
     with pytest.raises(MlflowException, match="signed later"):
         client.set_model_version_tag(name, version, TAG, kept)
@@ -90,7 +90,7 @@ def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(regis
     with pytest.raises(MlflowException, match="not an approval"):
         client.set_registered_model_alias(name, "production", version)
     with pytest.raises(MlflowException, match="no later check than the one that refused"):
-        registry.sign(name, version, tmp_path, decided=earlier, signed=statement.now() + timedelta(seconds=2))
+        registry.sign(name, version, decided=earlier, signed=statement.now() + timedelta(seconds=2))
     time.sleep(1.1)  # of a refusal and an approval of one second the refusal counts
-    registry.sign(name, version, tmp_path)
+    registry.sign(name, version)
     client.set_registered_model_alias(name, "production", version)

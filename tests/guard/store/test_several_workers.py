@@ -35,7 +35,7 @@ def database(on_postgres):
 def signed(on_postgres, name, tmp_path):
     """A version that may be released, and the function that asks for it: returns status and message."""
     version = on_postgres.log(name)
-    on_postgres.sign(name, version, tmp_path)
+    on_postgres.sign(name, version)
 
     def promote(**said):
         body = {"name": name, "alias": "production", "version": version, **said}

@@ -79,7 +79,7 @@ def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(
     version, unsigned = registry.log(name), registry.log(name, payload="other")
     for file in ("deep/er/ünï code (1).bin", "deep/a b.txt", "empty.txt"):
         put(registry, name, version, file, b"" if file == "empty.txt" else b"x" * 3_000_000)
-    registry.release(name, version, tmp_path)
+    registry.release(name, version)
     registry.client.set_registered_model_alias(name, "production", version)
     uri, n_files, claims = both(f"models:/{name}@production")
     assert (uri, n_files, claims.version) == (f"models:/{name}/{version}", 5, version)
@@ -101,7 +101,7 @@ def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(
 @pytest.mark.server
 def test_both_ways_want_the_evidence(registry, both, name, tmp_path):
     version = registry.log(name)
-    claims = registry.release(name, version, tmp_path)
+    claims = registry.release(name, version)
     location = report_place.location_of(registry.client, claims.model_id)
     place = f"dtp-1/signed/{claims.report.removeprefix('sha256:')[:16]}"
     for file, content, method, words in (
@@ -131,7 +131,7 @@ def run_verify(site, folder, *options):
 @pytest.mark.server
 def test_a_folder_is_verified_without_mlflow(registry, site, guarded_folder, name, tmp_path):
     version = registry.log(name)
-    registry.release(name, version, tmp_path)
+    registry.release(name, version)
     place = registry.client.get_model_version_download_uri(name, version).removeprefix("mlflow-artifacts:/")
     verdict = tmp_path / "verdict.dsse.json"
     verdict.write_text(registry.client.get_model_version(name, version).tags[TAG])
