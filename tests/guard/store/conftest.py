@@ -17,6 +17,7 @@ from pathlib import Path
 
 import mlflow
 import pytest
+import sqlalchemy
 from mlflow.exceptions import MlflowException
 
 from privgate import digest
@@ -337,3 +338,15 @@ def on_postgres(postgres, tmp_path_factory, running_guarded, request):
     with running_guarded(folder, *options, "--workers", request.param) as registry:
         registry.database = postgres
         yield registry
+
+
+#: how many transactions wait for a lock
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
+@pytest.fixture
+def database(on_postgres):
+    """Connections of the database's owner, each statement a transaction."""
+    engine = sqlalchemy.create_engine(on_postgres.database, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
+    yield engine
+    engine.dispose()

@@ -10,6 +10,7 @@ from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
 from privgate.guard import store as guard
 from tests.bench.results_table import note
+from tests.guard.store.conftest import Registry, Site
 
 pytestmark = [pytest.mark.bench, pytest.mark.server]
 
@@ -50,17 +51,12 @@ def inside(registry, name, version, database, monkeypatch):
     return spent
 
 
-def test_the_guard_costs_milliseconds(tmp_path, running_mlflow, registry_type, site_type, monkeypatch):
-    site, folders = site_type(tmp_path / "site"), [tmp_path / n for n in ("plain", "guarded")]
+def test_the_guard_costs_milliseconds(tmp_path, running_mlflow, running_guarded, monkeypatch):
+    site, folders = Site(tmp_path / "site"), [tmp_path / n for n in ("plain", "guarded")]
     for folder in folders:
         folder.mkdir()
-    with (
-        running_mlflow(folders[0]) as plain,
-        running_mlflow(
-            folders[1], "--registry-store-uri", f"privgate:sqlite:///{folders[1]}/tracking.db", env=site.env
-        ) as guarded,
-    ):
-        both = {"plain": registry_type(plain, site), "guarded": registry_type(guarded, site)}
+    with running_mlflow(folders[0]) as plain, running_guarded(folders[1], site=site) as guarded:
+        both = {"plain": Registry(plain, site), "guarded": guarded}
         signed = {}
         for kind, registry in both.items():
             signed[kind] = registry.log("m")
