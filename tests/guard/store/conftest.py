@@ -16,11 +16,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import mlflow
+import numpy as np
 import pytest
 import sqlalchemy
 from mlflow.exceptions import MlflowException
+from sklearn.naive_bayes import CategoricalNB
 
-from privgate import digest
+from privgate import Domain, Recipe, TrainingData, digest, log_model
 from privgate.guard import keys as truststore
 from privgate.guard import statement
 from privgate.guard.keys import fresh_key, seal
@@ -41,6 +43,14 @@ protected:
   models: ["prod.*"]
 """
 PASSWORD = "of-this-test-alone"
+
+X = np.random.default_rng(3).integers(0, 3, size=(40, 4))
+DATA = TrainingData(
+    X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)),
+    domain=Domain(categories=(3,) * 4), one_record_each=True,
+)  # fmt: skip
+#: a recipe that passes the policy; a decision tree does not
+GOOD = Recipe(CategoricalNB(alpha=5.0, min_categories=3))
 
 
 class Site:
@@ -91,6 +101,12 @@ class Registry:
         with contextlib.suppress(MlflowException):  # another version of the same model
             self.client.create_registered_model(name)
         return self.create(name, f"models:/{logged.model_id}").version
+
+    def log_recipe(self, name, recipe=GOOD):
+        """Train, log and register a real model; return the logged model's id."""
+        return log_model(
+            recipe, DATA, registered_model_name=name, tracking_uri=self.address, store="artifacts"
+        ).model_id
 
     def create(self, name, source, tags=None):
         """Create a version; the server wants to know the logged model that holds the source."""

@@ -28,6 +28,7 @@ def secured(tmp_path_factory, running_guarded):
     """A guarded server with passwords, and users without any right."""
     folder = tmp_path_factory.mktemp("passwords")
     options, env = want_passwords(folder)
+    options += ("--artifacts-destination", f"privgate:{folder}/artifacts")
     with running_guarded(folder, *options, env=env) as registry:
         for user in ("stranger", *RIGHTS):
             assert ask(registry, "admin", "users/create", username=user, password=PASSWORD) == 200

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import yaml
 from mlflow.exceptions import MlflowException
-from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Domain, Recipe, TrainingData, digest, log_model, log_recipe
+from privgate import Recipe, digest, log_recipe
 from privgate.__main__ import run
 from privgate.errors import PolicyError, SubjectError
 from privgate.guard import statement
@@ -28,6 +27,7 @@ from privgate.guard.writes import HIDING
 from privgate.registry import attached
 from privgate.registry.files import model_files
 from privgate.training.isolation import of as isolation_of
+from tests.guard.store.conftest import DATA, GOOD
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -43,19 +43,11 @@ class Company:
         key.write_bytes(self.site.signer.private_bytes)
         key.chmod(0o600)
         self.signing = ("--policy", "dtp-1", "--config", str(self.site.config), "--key", str(key))
-        X = np.random.default_rng(3).integers(0, 3, size=(40, 4))
-        apart = (X[:10].copy(), np.ones(10, int))
-        self.data = TrainingData(
-            X, (X[:, 0] > 0).astype(int), candidates=apart, domain=Domain(categories=(3,) * 4), one_record_each=True
-        )
-        self.good = Recipe(CategoricalNB(alpha=5.0, min_categories=3))
         self.bad = Recipe(DecisionTreeClassifier(), seed=1)
 
-    def log(self, name, recipe=None):
+    def log(self, name, recipe=GOOD):
         """Log and register a model, honestly; return its id."""
-        return log_model(
-            recipe or self.good, self.data, registered_model_name=name, tracking_uri=self.address, store="artifacts"
-        ).model_id
+        return self.registry.log_recipe(name, recipe)
 
     def artifacts(self, model_id):
         """Return the folder of a logged model, which anybody may write to by the artifact service."""
@@ -103,8 +95,7 @@ class Company:
             mlflow.set_tracking_uri(None)
 
     def answers(self, recipe):
-        model = recipe.train(self.data.X, self.data.y, seed=recipe.seed)
-        return model.predict_proba(QUERIES)
+        return recipe.train(DATA.X, DATA.y, seed=recipe.seed).predict_proba(QUERIES)
 
 
 @pytest.fixture
@@ -124,7 +115,7 @@ def pickles():
 def test_an_honest_release_verifies_is_handed_over_and_is_what_is_served(company, tmp_path, capsys):
     model_id = company.log("credit")
     assert company.release("credit") == "released"
-    np.testing.assert_allclose(company.served("models:/credit@production"), company.answers(company.good))
+    np.testing.assert_allclose(company.served("models:/credit@production"), company.answers(GOOD))
     assert company.wrong() == []
     capsys.readouterr()
     assert company.verify("credit") == 0
@@ -139,7 +130,7 @@ def test_an_honest_release_verifies_is_handed_over_and_is_what_is_served(company
 
     to = tmp_path / "deployed" / "model"
     assert company.verify("credit", "--to", to) == 0
-    np.testing.assert_allclose(company.served(str(to)), company.answers(company.good))
+    np.testing.assert_allclose(company.served(str(to)), company.answers(GOOD))
     assert company.verify("credit", "--to", to) == 2  # never into a folder that is there
     served = {p.relative_to(to).as_posix(): p.read_bytes() for p in to.rglob("*") if p.is_file()}
     assert not any("report" in path for path in served)
@@ -268,7 +259,7 @@ def test_what_is_served_lies_in_the_covered_files(company, pickles, served):
     if served.get("data") != "inner":
         shutil.rmtree(folder / "inner")
     with pytest.raises(SubjectError, match="log"):
-        log_recipe(f"models:/{model_id}", company.good, company.data, tracking_uri=company.address, store="artifacts")
+        log_recipe(f"models:/{model_id}", GOOD, DATA, tracking_uri=company.address, store="artifacts")
     assert company.release("credit") == "check exits with 4"
     assert company.served("models:/credit@production") is None
 
@@ -297,7 +288,7 @@ def test_nothing_in_the_served_folder_may_change_after_approval(company):
 def test_every_flavor_opens_the_model_that_is_checked(company, pickles, declared):
     model_id = company.log("credit")
     folder = company.artifacts(model_id)
-    tree = company.bad.train(company.data.X, company.data.y, seed=1)
+    tree = company.bad.train(DATA.X, DATA.y, seed=1)
     (folder / "other.pkl").write_bytes(pickle.dumps(tree))
     content = yaml.safe_load((folder / "MLmodel").read_text())
     key = {"python_function": "model_path", "sklearn": "pickled_model"}[declared]

@@ -8,13 +8,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from mlflow.exceptions import MlflowException
-from sklearn.naive_bayes import CategoricalNB
 
 import privgate
-from privgate import Domain, Recipe, TrainingData, log_model
+from privgate import Recipe
 from tests.guard.store.conftest import Site
 
 SIGNER, CHECKER = 64011, 64012
@@ -113,16 +111,6 @@ def write_key(path, content, user):
     os.chown(path, user, user)
 
 
-def log_recipe(registry, recipe):
-    """Log and register it as the first version of "credit"."""
-    X = np.random.default_rng(3).integers(0, 3, size=(40, 4))
-    data = TrainingData(
-        X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)),
-        domain=Domain(categories=(3,) * 4), one_record_each=True,
-    )  # fmt: skip
-    log_model(recipe, data, registered_model_name="credit", tracking_uri=registry.address, store="artifacts")
-
-
 CHECK = ("check", "models:/credit/1", "--policy", "dtp-1", "--report-dir", "out", "--jobs", "1", "--quiet")
 
 
@@ -133,7 +121,7 @@ def test_a_training_function_reaches_no_key_no_environment_and_no_alias(homes, r
     monkeypatch.syspath_prepend(str(tmp_path))
     import grabbing_training
 
-    log_recipe(registry, Recipe(grabbing_training.fit))
+    registry.log_recipe("credit", Recipe(grabbing_training.fit))
     for path in loot.iterdir():  # what training as this user found does not count
         path.unlink()
     secret = {"K": registry.site.signer.private_bytes.decode()}
@@ -155,7 +143,7 @@ def test_a_training_function_reaches_no_key_no_environment_and_no_alias(homes, r
 
 
 def test_only_the_other_users_signature_counts(homes, registry):
-    log_recipe(registry, Recipe(CategoricalNB(alpha=5.0, min_categories=3)))
+    registry.log_recipe("credit")
     where = ("--tracking-uri", registry.address)
     code, said = run_as(CHECKER, homes / "checker", *CHECK, *where)
     assert code == 0, said
