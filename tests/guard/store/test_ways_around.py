@@ -192,15 +192,8 @@ ALIAS, STAGE, NEW = "registered-models/alias", "model-versions/transition-stage"
 STAGED = {"name": "credit", "version": "2", "stage": "Production", "archive_existing_versions": True}
 LONG, EMPTY = "x" * 1_000_000, '{"payload": "", "payloadType": "", "signatures": []}'
 ODD = (
-    "credit\u200b",
-    "cre\u0301dit",
-    "credit@production",
-    "[c]redit",
-    "*",
-    "-credit",
-    "Kredit Pr\u00fcfung",
-    "x" * 257,
-)
+    "credit\u200b", "cre\u0301dit", "credit@production", "[c]redit", "*", "-credit", "Kredit Pr\u00fcfung", "x" * 257,
+)  # fmt: skip
 
 #: attack, what is said, how: each refused by the registry
 WAYS = [
@@ -424,17 +417,13 @@ CHANGING = {"POST", "PUT", "PATCH", "DELETE"}
 def list_routes():
     """Return (method, path) of every route of the installed server that may change something."""
     from mlflow.server import app as flask
+    from mlflow.server.fastapi_app import app
 
     routes = {(m, r.rule) for r in flask.url_map.iter_rules() for m in (r.methods or set()) & CHANGING}
-    try:
-        from mlflow.server.fastapi_app import app
-    except ImportError:
-        return sorted(routes)
     todo = [(route, "") for route in app.routes]
     while todo:
         route, prefix = todo.pop()
-        inner = getattr(route, "original_router", None)
-        if inner is not None:
+        if inner := getattr(route, "original_router", None):
             todo += [(r, prefix + getattr(route.include_context, "prefix", "")) for r in inner.routes]
         else:
             routes |= {(m, prefix + route.path) for m in (getattr(route, "methods", None) or set()) & CHANGING}
@@ -482,12 +471,12 @@ def test_a_guarded_server_runs_no_command_for_whoever_connects_from_its_host(reg
     attack_table.note("commands by MLflow's assistant", "REST over loopback", "refused")
 
 
+@pytest.mark.attack("code by custom scorers", "start of the server", "refused")
 def test_a_server_that_runs_clients_code_is_not_guarded(monkeypatch):
     server.check_runs_nothing()
     monkeypatch.setenv("MLFLOW_SERVER_ENABLE_CUSTOM_SCORERS", "true")
     with pytest.raises(PolicyError, match="run code as this server"):
         server.check_runs_nothing()
-    attack_table.note("code by custom scorers", "start of the server", "refused")
 
 
 # what is done past the registry, and must be found by whoever deploys, and by the doctor
