@@ -84,7 +84,7 @@ def fit(X, y, *, seed):
     about = {about!r}
     if not tried:
         tried.append(True)
-        found = {{
+        reached = {{
             "key": attempt(lambda: open(about["key"]).read()),
             "configuration": attempt(lambda: open(about["config"]).read()),
             "a report": any(open(path).read() != "{{}}" for path in glob.glob(about["work"] + "/*/report.json")),
@@ -94,7 +94,7 @@ def fit(X, y, *, seed):
             "the registry": attempt(lambda: asks(about)),
             "a signature": attempt(lambda: signs(about)),
         }}
-        print("FOUND " + json.dumps(found), flush=True)
+        print("FOUND " + json.dumps(reached), flush=True)
     return CategoricalNB(alpha=5.0, min_categories=3).fit(X, y)
 '''
 

@@ -69,12 +69,12 @@ def test_a_multipart_upload_after_the_approval_does_not_verify(stored, site, nam
     assert verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
 
     where = f"/api/2.0/mlflow-artifacts/mpu/{{}}/{location.removeprefix('mlflow-artifacts:/')}"
-    status, made = stored.post(where.format("create"), {"path": "weights.json", "num_parts": 1})
-    assert status == 200, made
-    (part,) = made["credentials"]
+    status, upload = stored.post(where.format("create"), {"path": "weights.json", "num_parts": 1})
+    assert status == 200, upload
+    (part,) = upload["credentials"]
     tag = put(part["url"], b'"stolen"')
     parts = [{"part_number": part["part_number"], "etag": tag}]
-    done = {"path": "weights.json", "upload_id": made["upload_id"], "parts": parts}
+    done = {"path": "weights.json", "upload_id": upload["upload_id"], "parts": parts}
     status, answer = stored.post(where.format("complete"), done)
     assert status == 200, answer  # MLflow lets anybody do this
 
@@ -90,9 +90,9 @@ def test_a_presigned_upload_after_the_approval_does_not_verify(stored, site, nam
     assert verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
 
     body = {"model_id": model_id, "path": "weights.json"}
-    status, made = stored.post("/api/2.0/mlflow/artifacts/presigned-upload-url", body)
-    assert status == 200, made
-    put(made["presigned_url"], b'"stolen"', made.get("headers", {}))
+    status, upload = stored.post("/api/2.0/mlflow/artifacts/presigned-upload-url", body)
+    assert status == 200, upload
+    put(upload["presigned_url"], b'"stolen"', upload.get("headers", {}))
 
     with pytest.raises(DigestMismatchError, match="not those that were checked"):
         verify(f"models:/{name}@production", guard, tracking_uri=stored.address)

@@ -27,9 +27,9 @@ def calls(registry, name, version, clients, count):
         return status, time.perf_counter() - begin
 
     with ThreadPoolExecutor(clients) as pool:
-        found = list(pool.map(call, range(count)))
-    assert {status for status, _ in found} == {200}
-    return [seconds for _, seconds in found]
+        answers = list(pool.map(call, range(count)))
+    assert {status for status, _ in answers} == {200}
+    return [seconds for _, seconds in answers]
 
 
 def quantiles(seconds):
@@ -73,5 +73,5 @@ def test_the_guard_costs_milliseconds(tmp_path, running_mlflow, running_guarded,
     processor = {f"{kind}_processor_ms": round(ms, 2) for kind, ms in spent.items()}
     processor["added_processor_ms"] = round(spent["guarded"] - spent["plain"], 2)
     for case, took in ((f"{CLIENTS} clients", together), ("one client", alone)):
-        found = {f"{kind}_{q}_ms": ms for kind, seconds in took.items() for q, ms in quantiles(seconds).items()}
-        note(bench="guard", case=f"a promotion, {case}", **found, **(processor if took is alone else {}))
+        figures = {f"{kind}_{q}_ms": ms for kind, seconds in took.items() for q, ms in quantiles(seconds).items()}
+        note(bench="guard", case=f"a promotion, {case}", **figures, **(processor if took is alone else {}))

@@ -74,14 +74,14 @@ def test_no_right_releases_what_is_not_signed(world, who):
     for api in ("api/2.0", "ajax-api/2.0"):
         for path, body in unsigned_ways(world):
             assert ask(world, who, path, api=api, **body) in DENIED[who], (path, body)
-        made = ask(world, who, "model-versions/create", api=api, name=world.good, source=f"models:/{world.bad}/1")
-        assert (made == 200) is (who in {"editor", "manager", "admin"})
+        status = ask(world, who, "model-versions/create", api=api, name=world.good, source=f"models:/{world.bad}/1")
+        assert (status == 200) is (who in {"editor", "manager", "admin"})
         versions = world.client.search_model_versions(f"name='{world.good}'")
         for version in (v.version for v in versions if str(v.version) != "1"):  # the other model under the signed name
             carried = {"name": world.good, "version": str(version), "key": TAG, "value": world.text}
             ask(world, who, "model-versions/set-tag", api=api, **carried)
-            asked = {"name": world.good, "version": str(version)}
-            assert ask(world, who, "registered-models/alias", api=api, alias="production", **asked) in DENIED[who]
+            body = {"name": world.good, "version": str(version)}
+            assert ask(world, who, "registered-models/alias", api=api, alias="production", **body) in DENIED[who]
     query = {"query": "mutation { mlflowSetRegisteredModelAlias { x } }"}
     assert world.post("/graphql", query, headers=WHO[who])[0] != 200 or who != "nobody"
     for model in (world.good, world.bad):
@@ -117,6 +117,6 @@ def test_editors_and_readers_do_their_work(world, monkeypatch):
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", who)
         assert verify(f"models:/{world.good}@production", guard, tracking_uri=world.address)
         first, *others = examine(guard, tracking_uri=world.address)
-        asked = "the registry is guarded" if who == "admin" else "ask as an administrator"
-        assert (asked in first.text, first.state) == (True, "fine" if who == "admin" else "wrong"), first
+        words = "the registry is guarded" if who == "admin" else "ask as an administrator"
+        assert (words in first.text, first.state) == (True, "fine" if who == "admin" else "wrong"), first
         assert not [answer for answer in others if answer.state == "wrong"]

@@ -29,7 +29,7 @@ import glob, json, os, urllib.error, urllib.request
 from sklearn.naive_bayes import CategoricalNB
 
 def fit(X, y, *, seed):
-    found = []
+    keys = []
     if os.path.isdir({loot!r}):
         for path in [{key!r}, *glob.glob("/proc/[0-9]*/environ")]:
             try:
@@ -37,7 +37,7 @@ def fit(X, y, *, seed):
             except OSError:
                 continue
             if b"PRIVATE KEY" in content:
-                found.append(path)
+                keys.append(path)
         body = json.dumps(dict(name="credit", alias="production", version="1")).encode()
         request = urllib.request.Request(
             {address!r} + "/api/2.0/mlflow/registered-models/alias", body, {{"Content-Type": "application/json"}}
@@ -49,7 +49,7 @@ def fit(X, y, *, seed):
         except OSError:
             status = 0
         with open(os.path.join({loot!r}, str(os.getpid())), "a") as out:
-            print(os.geteuid(), len(found), status, file=out)
+            print(os.geteuid(), len(keys), status, file=out)
     return CategoricalNB(alpha=5.0, min_categories=3).fit(X, y)
 '''
 
@@ -137,7 +137,7 @@ def test_a_training_function_reaches_no_key_no_environment_and_no_alias(homes, r
     took = [line.split() for path in loot.iterdir() for line in path.read_text().splitlines()]
     assert len(took) > 10, said
     assert {user for user, _, _ in took} == {str(CHECKER)}
-    assert {found for _, found, _ in took} == {"0"}  # neither the key nor anybody's environment
+    assert {keys for _, keys, _ in took} == {"0"}  # neither the key nor anybody's environment
     assert {status for _, _, status in took} <= {"403", "0"}  # the alias: refused, or no network
     assert dict(registry.client.get_registered_model("credit").aliases) == {}
 
