@@ -1,16 +1,16 @@
 """The files of a released version: no client writes or deletes them, by whatever route; all others are free."""
 
-import sqlite3
 import urllib.error
 import urllib.request
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from privgate.guard import statement
 from privgate.guard.diagnosis import _look_at_lock
 from privgate.guard.signing import TAG
 from privgate.guard.writes import HIDING
+from tests.guard.store.conftest import Registry
 
 API = "/api/2.0/mlflow-artifacts"
 
@@ -25,10 +25,6 @@ def send(registry, method, path, body=b"EVIL"):
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as exc:
         return exc.code, exc.read().decode()
-
-
-def place_of(registry, name, version):
-    return registry.client.get_model_version_download_uri(name, version).removeprefix("mlflow-artifacts:/")
 
 
 #: request, and its answers where nothing is released there and where something is
@@ -55,75 +51,64 @@ def spelled(path, place):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("way", ROUTES)
-def test_files_below_a_released_version_stay_and_others_are_written(registry, name, tmp_path, way):
-    method, path, free, refused = ROUTES[way]
+def test_files_below_a_released_version_stay_and_others_are_written(registry, name):
     version = registry.log(name)
-    registry.sign(name, version, tmp_path)
-    other, target = registry.log(name, payload="other"), place_of(registry, name, version)
+    registry.sign(name, version)
+    target, wrong = registry.place(name, version), []
     before = registry.files(f"mlflow-artifacts:/{target}")
-    status, said = send(registry, method, spelled(path, target), b'{"path": "weights.json", "num_parts": 2}')
-    assert status in refused, said
-    if status == 403:
-        assert f"models:/{name}/{version}, which is released" in said
-    assert registry.files(f"mlflow-artifacts:/{target}") == before
+    for way, (method, path, free, refused) in ROUTES.items():
+        other = registry.place(name, registry.log(name, payload="other"))
+        status, said = send(registry, method, spelled(path, target), b'{"path": "weights.json", "num_parts": 2}')
+        if status not in refused or (status == 403 and f"models:/{name}/{version}, which is released" not in said):
+            wrong.append((way, status, said))
+        assert registry.files(f"mlflow-artifacts:/{target}") == before, way
+        status, said = send(registry, method, spelled(path, other))
+        if status not in free:
+            wrong.append((way, "of another", status, said))
+    assert wrong == []
 
-    status, said = send(registry, method, spelled(path, place_of(registry, name, other)))
-    assert status in free, said
 
-
-def test_what_freezes_files_is_an_alias_or_a_statement_that_counts(registry, guarded_folder, name, tmp_path):
-    version = registry.log(name)
-    path = f"{API}/artifacts/{place_of(registry, name, version)}/weights.json"
-    ended = registry.claims(name, version, tmp_path)
-    ended = replace(ended, signed=ended.signed - timedelta(days=40), decided=ended.decided - timedelta(days=40),
-                    expires=ended.expires - timedelta(days=40))  # fmt: skip
-    other = registry.log(name, payload="other")
-    registry.sign(name, other, tmp_path)
-    copied = registry.client.get_model_version(name, other).tags[TAG]
-    for text in ("approved", registry.text(ended), copied):
-        with sqlite3.connect(guarded_folder / "tracking.db", timeout=30) as rows:  # the guard takes no such tag
-            rows.execute("REPLACE INTO model_version_tags (key, value, name, version) VALUES (?, ?, ?, ?)",
-                         (TAG, text, name, version))  # fmt: skip
+def test_what_freezes_files_is_an_alias_or_a_statement_that_counts(registry, name):
+    version, other = registry.log(name), registry.log(name, payload="other")
+    long_ago = statement.now().replace(microsecond=0) - timedelta(days=40)
+    moments = {"signed": long_ago, "decided": long_ago, "expires": long_ago + timedelta(days=30)}
+    ended = registry.text(registry.claims(name, version, **moments))
+    copied = registry.sign(name, other)
+    path = f"{API}/artifacts/{registry.place(name, version)}/weights.json"
+    for text in ("approved", ended, copied):
+        with registry.past() as rows:  # the guard takes no such tag
+            columns = "model_version_tags (key, value, name, version) VALUES (?, ?, ?, ?)"
+            rows.execute(f"REPLACE INTO {columns}", (TAG, text, name, version))
         assert send(registry, "PUT", path)[0] == 200, text[:40]
 
     registry.client.set_registered_model_alias(name, "production", other)
-    path = f"{API}/artifacts/{place_of(registry, name, other)}/weights.json"
+    path = f"{API}/artifacts/{registry.place(name, other)}/weights.json"
     registry.client.delete_registered_model_alias(name, "production")
     assert send(registry, "DELETE", path)[0] == 403  # its statement still lets it be released
     registry.client.delete_model_version_tag(name, other, TAG)
     assert send(registry, "DELETE", path)[0] == 200
 
 
-OF_DATABASE = "privgate:sqlite:///{folder}/tracking.db"
-
-
-@pytest.mark.parametrize(
-    ("registry_uri", "options", "frozen", "free"),
-    [
-        ("{server}", ["--artifacts-only"], 403, 200),
-        pytest.param(OF_DATABASE, ["--artifacts-only"], 403, 200, marks=pytest.mark.slow),
-        ("http://127.0.0.1:9", ["--artifacts-only"], 503, 503),
-        pytest.param("", ["--artifacts-only"], 503, 503, marks=pytest.mark.slow),
-        ("", ["--registry-store-uri", OF_DATABASE, "--gunicorn-opts", "--timeout 60"], 403, 200),
-    ],
-)
-def test_every_kind_of_server_asks_the_registry_before_it_writes(
-    registry, guarded_folder, guarded_server, running_mlflow, name, tmp_path, registry_uri, options, frozen, free
-):
+def test_a_server_of_artifacts_alone_asks_the_registry_before_it_writes(registry, running_mlflow, name, tmp_path):
+    """It reads which one at each write: a server, a database, one that does not answer, and none."""
     released, other = registry.log(name), registry.log(name, payload="other")
-    registry.sign(name, released, tmp_path)
+    registry.sign(name, released)
     config = registry.site.folder / "other-server.yaml"
-    uri = registry_uri.format(server=guarded_server, folder=guarded_folder)
-    config.write_text(registry.site.config.read_text() + (f"registry_uri: {uri}\n" if uri else ""))
-    options = [o.format(folder=guarded_folder) for o in options]
-    options += ["--artifacts-destination", f"privgate:{guarded_folder}/artifacts"]
+    config.write_text(registry.site.config.read_text())
+    options = ("--artifacts-only", "--artifacts-destination", f"privgate:{registry.folder}/artifacts")
     with running_mlflow(tmp_path, *options, env={"PRIVGATE_GUARD": str(config)}) as address:
-        there = type(registry)(address, registry.site)
-        for version, answer in ((released, frozen), (other, free)):
-            path = f"{API}/artifacts/{place_of(registry, name, version)}/weights.json"
-            assert send(there, "GET", path)[0] == 200
-            assert [send(there, method, path)[0] for method in ("PUT", "DELETE")] == [answer, answer]
+        there = Registry(address, registry.site)
+        for uri, frozen, free in (
+            ("", 503, 503),
+            (registry.address, 403, 200),
+            ("http://127.0.0.1:9", 503, 503),
+            (f"privgate:sqlite:///{registry.folder}/tracking.db", 403, 200),
+        ):
+            config.write_text(registry.site.config.read_text() + (f"registry_uri: {uri}\n" if uri else ""))
+            for version, answer in ((released, frozen), (other, free)):
+                path = f"{API}/artifacts/{registry.place(name, version)}/weights.json"
+                sent = [send(there, method, path)[0] for method in ("GET", "PUT", "DELETE", "PUT")]
+                assert sent == [200, answer, answer, answer], (uri, version)
 
 
 def test_no_client_reads_a_folder_of_the_server_by_the_scheme(registry, name):
@@ -134,32 +119,32 @@ def test_no_client_reads_a_folder_of_the_server_by_the_scheme(registry, name):
         assert (status, "below this server's destination" in said) == (403, True)
 
 
-@pytest.mark.parametrize(
-    "location", ["file://{released}", "{released}", "privgate:file://{released}?z=1", "file://{away}"]
-)
-def test_no_location_of_an_experiment_goes_past_the_guard(registry, guarded_folder, name, tmp_path, location):
+def test_no_location_of_an_experiment_goes_past_the_guard(registry, name, tmp_path):
     version = registry.log(name)
-    registry.sign(name, version, tmp_path)
-    places = {"released": guarded_folder / "artifacts" / place_of(registry, name, version), "away": tmp_path / "away"}
-    named = location.format(**places)
-    before = [len(list(place.rglob("*"))) for place in places.values()]
-    experiment = registry.client.create_experiment(f"{name} {named}", artifact_location=named)
-    run = registry.client.create_run(experiment).info.run_id
-    status, said = send(registry, "POST", f"/ajax-api/2.0/mlflow/upload-artifact?run_uuid={run}&path=t.txt")
-    assert (status, "privgate: " in said) == (403, True)
-    assert [len(list(place.rglob("*"))) for place in places.values()] == before
+    registry.sign(name, version)
+    released, away = registry.folder / "artifacts" / registry.place(name, version), tmp_path / "away"
+    before = [sorted(place.rglob("*")) for place in (released, away)]
+    for location in (f"file://{released}", str(released), f"privgate:file://{released}?z=1", f"file://{away}"):
+        experiment = registry.client.create_experiment(f"{name} {location}", artifact_location=location)
+        run = registry.client.create_run(experiment).info.run_id
+        status, said = send(registry, "POST", f"/ajax-api/2.0/mlflow/upload-artifact?run_uuid={run}&path=t.txt")
+        assert (status, "privgate: " in said) == (403, True), location
+    assert [sorted(place.rglob("*")) for place in (released, away)] == before
 
 
-def test_no_tag_hides_a_release_from_who_looks_for_it(registry, name, tmp_path):
+def test_no_tag_hides_a_release_from_who_looks_for_it(registry, name):
     released, other = registry.log(name), registry.log(name, payload="other")
-    registry.sign(name, released, tmp_path)
+    registry.sign(name, released)
     registry.client.set_registered_model_alias(name, "production", released)
-    for api, body in (("registered-models", {}), ("model-versions", {"version": released})):
+    hide_one = {"version": other}  # one version hides all others
+    for api, body in (
+        ("registered-models", {}),
+        ("model-versions", {"version": released}),
+        ("model-versions", hide_one),
+    ):
         said = {"name": name, "key": HIDING, "value": "true", **body}
-        assert registry.post(f"/api/2.0/mlflow/{api}/set-tag", said)[0] == 403, api
+        assert registry.post(f"/api/2.0/mlflow/{api}/set-tag", said)[0] == 403, (api, body)
     assert registry.client.search_model_versions(f"name='{name}'")
-    said = {"name": name, "key": HIDING, "value": "true", "version": other}
-    assert registry.post("/api/2.0/mlflow/model-versions/set-tag", said)[0] == 403  # one version hides all others
     registry.client.delete_registered_model_alias(name, "production")
     assert registry.post("/api/2.0/mlflow/model-versions/set-tag", said)[0] == 200
 

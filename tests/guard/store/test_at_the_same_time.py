@@ -12,6 +12,7 @@ import sqlalchemy
 from privgate.guard import statement
 from privgate.guard.signing import TAG
 from privgate.guard.statement import Claims, Envelope
+from tests.guard.store.conftest import WAITING
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -25,15 +26,7 @@ BEGIN
 END $$
 """
 TABLES = ("registered_models", "registered_model_aliases", "model_versions", "model_version_tags")
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-
-
-@pytest.fixture
-def database(on_postgres):
-    """Connections of the database's owner."""
-    engine = sqlalchemy.create_engine(on_postgres.database, isolation_level="AUTOCOMMIT", poolclass=sqlalchemy.NullPool)
-    yield engine
-    engine.dispose()
+API = "/api/2.0/mlflow/"
 
 
 @pytest.fixture
@@ -42,11 +35,9 @@ def held(database):
     with database.connect() as rows:
         rows.execute(sqlalchemy.text(HOLD))
         for table in TABLES:
+            trigger = f"CREATE CONSTRAINT TRIGGER held AFTER INSERT OR UPDATE OR DELETE ON {table}"
             rows.execute(
-                sqlalchemy.text(
-                    f"CREATE CONSTRAINT TRIGGER held AFTER INSERT OR UPDATE OR DELETE ON {table} "
-                    "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION held()"
-                )
+                sqlalchemy.text(f"{trigger} DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION held()")
             )
 
         def both(one, other):
@@ -95,94 +86,86 @@ class World:
         copied = self.create("-copy", f"models:/{place}/1", self.approval)
         self.create(f"prod.{place}")
         refused = {"passed": False, "outcome": "failed", "signed": late, "decided": late}
-        self.refusal = registry.text(dataclasses.replace(claims, **refused))
-        of_copy = {"name": f"{place}-copy", "created": copied, "source": f"models:/{place}/1"}
-        self.of_copy = registry.text(dataclasses.replace(claims, **refused, **of_copy))
+        copy = {"name": f"{place}-copy", "created": copied, "source": f"models:/{place}/1"}
         narrow = {"targets": targets[:1], "signed": last, "decided": last}
-        self.narrow = registry.text(dataclasses.replace(claims, **narrow))
+        self.refusal, self.refusal_of_copy, self.narrow = (
+            registry.text(dataclasses.replace(claims, **changes)) for changes in (refused, refused | copy, narrow)
+        )
 
     def create(self, name, source="", text=""):
         """Make a model and, where a source is given, its first version; return when that was."""
         name = name if name.startswith("prod.") else f"{self.place}{name}"
-        assert self.registry.post("/api/2.0/mlflow/registered-models/create", {"name": name})[0] == 200
+        assert self.post("registered-models/create", {"name": name})
         if not source:
             return 0
         tags = [{"key": TAG, "value": text}] if text else []
         body = {"name": name, "source": source, "tags": tags}
-        status, made = self.registry.post("/api/2.0/mlflow/model-versions/create", body)
-        assert status == 200, made
-        return int(made["model_version"]["creation_timestamp"])
+        status, answer = self.registry.post(f"{API}model-versions/create", body)
+        assert status == 200, answer
+        return int(answer["model_version"]["creation_timestamp"])
 
     def ask(self, path, method="POST", *, model="", **body):
         return self.post(path, {"name": f"{self.place}{model}", **body}, method)
 
     def post(self, path, body, method="POST"):
         """Whether it was done; whoever is too late may be told that a version is gone, or that it is refused."""
-        status, answer = self.registry.post(f"/api/2.0/mlflow/{path}", body, method)
+        status, answer = self.registry.post(API + path, body, method)
         assert status in {200, 400, 403, 404}, answer
         return status == 200
 
+    def version(self, action, method="DELETE", **body):
+        return self.ask(f"model-versions/{action}", method, **{"version": "1", **body})
+
+    def enter(self):
+        tags = [{"key": TAG, "value": self.approval}]
+        body = {"name": f"prod.{self.place}", "source": f"models:/{self.place}/1", "tags": tags}
+        return self.post("model-versions/create", body)
+
     def said(self, text, model=""):
-        return self.ask("model-versions/set-tag", model=model, version="1", key=TAG, value=text)
+        return self.version("set-tag", "POST", model=model, key=TAG, value=text)
 
     def promote(self, model=""):
         return self.ask("registered-models/alias", model=model, alias="production", version="1")
 
-    def left(self, rows):
+    def rows(self, connection):
         """Return who holds what and says what, by the database's own rows, whatever the models are called."""
-        told = {}
-        aliases = rows.execute(sqlalchemy.text("SELECT name, alias, version FROM registered_model_aliases"))
-        versions = rows.execute(sqlalchemy.text("SELECT name, version, current_stage FROM model_versions"))
-        said = rows.execute(
-            sqlalchemy.text("SELECT name, version, value FROM model_version_tags WHERE key = :key"), {"key": TAG}
-        )
-        for name, *row in [*aliases, *versions, *((n, v, self.short(text)) for n, v, text in said)]:
-            kind = name.replace(self.place, "m") if self.place in name else ""
-            told.setdefault(kind, []).append(tuple(map(str, row)))
-        told.pop("", None)
-        return {name: sorted(held) for name, held in told.items()}
+        held = {}
+        aliases = connection.execute(sqlalchemy.text("SELECT name, alias, version FROM registered_model_aliases"))
+        versions = connection.execute(sqlalchemy.text("SELECT name, version, current_stage FROM model_versions"))
+        query = sqlalchemy.text("SELECT name, version, value FROM model_version_tags WHERE key = :key")
+        texts = [(n, v, self.short(text)) for n, v, text in connection.execute(query, {"key": TAG})]
+        for name, *row in [*aliases, *versions, *texts]:
+            if self.place in name:
+                held.setdefault(name.replace(self.place, "m"), []).append(tuple(map(str, row)))
+        return {name: sorted(rows) for name, rows in held.items()}
 
     def short(self, text):
         claims = Claims.read(Envelope.parse(text).statement)
         return claims.name.replace(self.place, "m"), claims.outcome, len(claims.targets)
 
 
+STAGE = {"version": "1", "stage": "Production", "archive_existing_versions": False}
 DONE = {
     "promote": lambda w: w.promote(),
     "promote the copy": lambda w: w.promote("-copy"),
-    "stage of the copy": lambda w: w.ask(
-        "model-versions/transition-stage",
-        model="-copy",
-        version="1",
-        stage="Production",
-        archive_existing_versions=False,
-    ),
-    "copy into a protected model": lambda w: w.post(
-        "model-versions/create",
-        {
-            "name": f"prod.{w.place}",
-            "source": f"models:/{w.place}/1",
-            "tags": [{"key": TAG, "value": w.approval}],
-        },
-    ),
+    "stage of the copy": lambda w: w.ask("model-versions/transition-stage", model="-copy", **STAGE),
+    "copy into a protected model": lambda w: w.enter(),
     "refuse": lambda w: w.said(w.refusal),
-    "refuse the copy": lambda w: w.said(w.of_copy, "-copy"),
+    "refuse the copy": lambda w: w.said(w.refusal_of_copy, "-copy"),
     "put the approval back": lambda w: w.said(w.approval + " "),  # written otherwise, so that a row changes
     "put the copy's approval back": lambda w: w.said(w.approval + " ", "-copy"),
     "narrow the statement": lambda w: w.said(w.narrow),
-    "take the statement away": lambda w: w.ask("model-versions/delete-tag", "DELETE", version="1", key=TAG),
-    "take the copy's statement away": lambda w: w.ask(
-        "model-versions/delete-tag", "DELETE", model="-copy", version="1", key=TAG
-    ),
-    "delete the version": lambda w: w.ask("model-versions/delete", "DELETE", version="1"),
-    "delete the version, spelled 01": lambda w: w.ask("model-versions/delete", "DELETE", version="01"),
-    "delete the copy": lambda w: w.ask("model-versions/delete", "DELETE", model="-copy", version="1"),
+    "take the statement away": lambda w: w.version("delete-tag", key=TAG),
+    "take the copy's statement away": lambda w: w.version("delete-tag", model="-copy", key=TAG),
+    "delete the version": lambda w: w.version("delete"),
+    "delete the version, spelled 01": lambda w: w.version("delete", version="01"),
+    "delete the copy": lambda w: w.version("delete", model="-copy"),
     "delete the model": lambda w: w.ask("registered-models/delete", "DELETE"),
     "rename the model": lambda w: w.ask("registered-models/rename", new_name=f"{w.place}-moved"),
     "rename the copy's": lambda w: w.ask("registered-models/rename", model="-copy", new_name=f"{w.place}-copy-moved"),
 }
 #: what is held at its commit, and what is done meanwhile, that once both succeeded
-FOUND = (
+BOTH_SUCCEEDED = (
     ("promote the copy", "delete the version"),
     ("copy into a protected model", "rename the model"),
     ("copy into a protected model", "refuse"),
@@ -193,38 +176,39 @@ numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def template(on_postgres, tmp_path_factory):
+def template(on_postgres):
     """What any honest statement says."""
-    return on_postgres.claims("template", on_postgres.log("template"), tmp_path_factory.mktemp("template"))
+    return on_postgres.claims("template", on_postgres.log("template"))
+
+
+@pytest.fixture
+def serial(on_postgres, database, held, template):
+    """Return a function: whether two writes, both done at once, end as some order of them ends."""
+
+    def end_alike(one, other):
+        def world():
+            return World(on_postgres, f"w{next(numbers)}x", template)
+
+        with database.connect() as connection:
+            fresh = world()
+            ends = (held(lambda: DONE[one](fresh), lambda: DONE[other](fresh)), fresh.rows(connection))
+            orders = []
+            for order in ((0, 1), (1, 0)):
+                again = world()
+                done = {k: DONE[(one, other)[k]](again) for k in order}
+                orders.append(((done[0], done[1]), again.rows(connection)))
+        return ends in orders
+
+    return end_alike
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("one", DONE)
 @pytest.mark.attack("27 two writes at the same time", "PostgreSQL, one worker and two", "as one after the other")
-def test_two_writes_at_once_end_as_one_after_the_other(on_postgres, database, held, template, one):
-    wrong = [other for other in DONE if not serial(on_postgres, database, held, template, one, other)]
-    assert wrong == []
+def test_two_writes_at_once_end_as_one_after_the_other(serial, one):
+    assert [other for other in DONE if not serial(one, other)] == []
 
 
-@pytest.mark.parametrize(("one", "other"), FOUND)
-def test_what_ended_otherwise_does_no_longer(on_postgres, database, held, template, one, other):
-    assert serial(on_postgres, database, held, template, one, other)
-
-
-def serial(registry, database, held, template, one, other):
-    """Whether two writes end, both done at once, as some order of them ends."""
-
-    def world():
-        return World(registry, f"w{next(numbers)}x", template)
-
-    with database.connect() as rows:
-        fresh = world()
-        found = (held(lambda: DONE[one](fresh), lambda: DONE[other](fresh)), fresh.left(rows))
-        orders = []
-        for first in (0, 1):
-            again = world()
-            ends = [0, 0]
-            for k in (first, 1 - first):
-                ends[k] = DONE[(one, other)[k]](again)
-            orders.append((tuple(ends), again.left(rows)))
-    return found in orders
+@pytest.mark.parametrize(("one", "other"), BOTH_SUCCEEDED)
+def test_what_ended_otherwise_does_no_longer(serial, one, other):
+    assert serial(one, other)

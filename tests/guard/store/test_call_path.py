@@ -1,7 +1,6 @@
 """The guarded store in this process: races and failing databases, made to happen exactly when they hurt."""
 
 import contextlib
-import json
 import os
 import shutil
 import sqlite3
@@ -14,90 +13,69 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
-from privgate.guard import config, transaction
+from privgate.guard import config, statement, transaction, writes
 from privgate.guard import store as guard
 from privgate.guard.signing import TAG
 from privgate.policy import Policy
+from tests.guard.store.conftest import Registry
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 
-class Own:
+class Own(Registry):
     """A guarded store over a database of this test's own, with a signed version; no server."""
 
-    def __init__(self, registry, store, path, version):
-        self.registry, self.store, self.path, self.version = registry, store, path, version
+    def __init__(self, site, folder):
+        self.path, address = folder / "own.db", f"sqlite:///{folder}/own.db"
+        super().__init__(address, site, folder)
+        mlflow.set_tracking_uri(address)  # a database has no experiment service in between
+        self.client.create_experiment("guard", artifact_location=(folder / "artifacts").as_uri())
+        self.version = self.log("m")
+        self.sign("m", self.version, targets=(("m", "production"), ("m", "Production")))
+        self.store = guard.guarded_store(f"privgate:{address}")
 
     def promote(self):
         return self.store.set_registered_model_alias("m", "production", self.version)
 
+    def stage(self):
+        return self.store.transition_model_version_stage("m", self.version, "Production", False)
+
     @property
     def released(self):
-        return dict(self.registry.client.get_registered_model("m").aliases).get("production")
+        staged = self.client.get_model_version("m", self.version).current_stage == "Production"
+        return dict(self.client.get_registered_model("m").aliases).get("production", staged or None)
 
 
 @pytest.fixture
-def own(empty_database, tmp_path, site, registry_type, monkeypatch):
+def own(empty_database, tmp_path, site, monkeypatch):
     monkeypatch.setenv("PRIVGATE_GUARD", str(site.config))
-    path = tmp_path / "own.db"
-    shutil.copy(empty_database, path)
-    uri = f"sqlite:///{path}"
-    registry = registry_type(uri, site)
-    registry.client.create_experiment("guard", artifact_location=(tmp_path / "artifacts").as_uri())
-    monkeypatch.setattr(registry, "log", lambda name: _log(registry, name))
-    version = registry.log("m")
-    registry.sign("m", version, tmp_path)
-    yield Own(registry, guard.guarded_store(f"privgate:{uri}"), path, version)
+    shutil.copy(empty_database, tmp_path / "own.db")
+    yield Own(site, tmp_path)
     mlflow.set_tracking_uri(None)
-
-
-def _log(registry, name):
-    """Register as the registry's own method does; a database has no experiment service in between."""
-    mlflow.set_tracking_uri(registry.address)
-    return type(registry).log(registry, name)
-
-
-def test_a_signed_version_is_promoted(own):
-    own.promote()
-    assert own.released == own.version
 
 
 def not_answering(*_):
     raise MlflowException("database is locked", TEMPORARILY_UNAVAILABLE)
 
 
-def test_a_database_that_does_not_answer_is_said_as_that_and_promotes_nothing(own, monkeypatch):
-    monkeypatch.setattr(own.store, "_get_sql_model_version", not_answering)
-    with pytest.raises(MlflowException, match="the database did not answer; try again") as caught:
-        own.promote()
-    assert caught.value.get_http_status_code() == 503  # which clients try again
-    assert own.released is None
-
-
 def broken(*_):
     raise AttributeError("another MLflow")
 
 
-def test_a_store_that_cannot_be_read_promotes_nothing(own, monkeypatch):
-    monkeypatch.setattr(own.store, "_get_sql_model_version", broken)
-    with pytest.raises(MlflowException, match="could not be verified") as caught:
-        own.promote()
-    assert caught.value.get_http_status_code() == 403
-    assert own.released is None
+#: what is said, and its status; clients try again after a 503
+SAID = {not_answering: ("the database did not answer; try again", 503), broken: ("could not be verified", 403)}
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize("target", ["alias", "stage"])
-@pytest.mark.parametrize("failure", [not_answering, broken])
-def test_what_cannot_be_looked_at_after_the_write_was_never_written(own, monkeypatch, target, failure, tmp_path):
-    if target == "stage":
-        own.registry.sign("m", own.version, tmp_path / "again", targets=(("m", "Production"),))
-    monkeypatch.setattr(own.store, "_privgate_row", failure)
-    release = own.promote
-    if target == "stage":
-        release = lambda: own.store.transition_model_version_stage("m", own.version, "Production", False)
-    with pytest.raises(MlflowException, match=r"did not answer|could not be verified"):
-        release()
+@pytest.mark.parametrize("read", ["_get_sql_model_version", "_privgate_row"])  # before the write, and after it
+@pytest.mark.parametrize("target", ["promote", "stage"])
+@pytest.mark.parametrize("failure", SAID)
+def test_what_cannot_be_looked_at_was_never_written(own, monkeypatch, read, target, failure):
+    monkeypatch.setattr(own.store, read, failure)
+    with pytest.raises(MlflowException, match=r"did not answer; try again|could not be verified") as caught:
+        getattr(own, target)()
+    if target == "promote" and read == "_get_sql_model_version":
+        assert (SAID[failure][0] in str(caught.value), caught.value.get_http_status_code()) == (True, SAID[failure][1])
     assert own.released is None
-    assert own.registry.client.get_model_version("m", own.version).current_stage in {None, "None"}
 
 
 def from_outside(path, script, wait=0.2):
@@ -115,46 +93,41 @@ def from_outside(path, script, wait=0.2):
     return True
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-@pytest.mark.parametrize("write", ["set_registered_model_alias", "transition_model_version_stage"])
-@pytest.mark.parametrize(
-    "script",
-    [
-        "UPDATE model_versions SET storage_location = 'elsewhere' WHERE name = 'm'",
-        "UPDATE registered_models SET name = 'n' WHERE name = 'm'",
-        "DELETE FROM model_version_tags WHERE name = 'm'",
-    ],
+WRITES = {"promote": "set_registered_model_alias", "stage": "transition_model_version_stage"}
+SCRIPTS = (
+    "UPDATE model_versions SET storage_location = 'elsewhere' WHERE name = 'm'",
+    "UPDATE registered_models SET name = 'n' WHERE name = 'm'",
+    "DELETE FROM model_version_tags WHERE name = 'm'",
 )
-def test_nothing_comes_between_a_promotion_and_its_check(own, monkeypatch, write, script, tmp_path):
+
+
+@pytest.mark.parametrize("target", WRITES)
+def test_nothing_comes_between_a_promotion_and_its_check(own, monkeypatch, target):
     """Not even a writer past the guard: the database makes it wait until both are done."""
-    own.registry.sign("m", own.version, tmp_path / "again", targets=(("m", "production"), ("m", "Production")))
-    plain, let = getattr(SqlAlchemyStore, write), []
+    plain, let = getattr(SqlAlchemyStore, WRITES[target]), []
 
     def late(self, *arguments):
-        let.append(from_outside(own.path, script))
+        let.extend(from_outside(own.path, script) for script in SCRIPTS)
         done = plain(self, *arguments)
-        let.append(from_outside(own.path, script))
+        let.extend(from_outside(own.path, script) for script in SCRIPTS)
         return done
 
-    monkeypatch.setattr(SqlAlchemyStore, write, late)
-    if write == "transition_model_version_stage":
-        own.store.transition_model_version_stage("m", own.version, "Production", False)
-    else:
-        own.promote()
-    assert let == [False, False]
-    assert from_outside(own.path, script)  # afterwards it may, and verify finds what it did
+    monkeypatch.setattr(SqlAlchemyStore, WRITES[target], late)
+    getattr(own, target)()
+    assert let == [False] * 6
+    assert all(from_outside(own.path, script) for script in SCRIPTS)  # afterwards they may, and verify finds it
 
 
 def test_a_renaming_from_outside_before_the_promotion_leaves_nothing_to_promote(own):
-    assert from_outside(own.path, "UPDATE registered_models SET name = 'n' WHERE name = 'm'")
+    assert from_outside(own.path, SCRIPTS[1])
     with pytest.raises(MlflowException, match="not found"):
         own.promote()
-    assert dict(own.registry.client.get_registered_model("n").aliases) == {}
+    assert dict(own.client.get_registered_model("n").aliases) == {}
 
 
-def test_many_promotions_and_withdrawals_at_once_leave_what_was_signed(own, tmp_path):
+def test_many_promotions_and_withdrawals_at_once_leave_what_was_signed(own):
     """Threads of one server: the alias is always at the signed version, or nowhere, and no call ends oddly."""
-    unsigned = own.registry.create("m", own.registry.client.get_model_version("m", own.version).source).version
+    unsigned = own.create("m", own.client.get_model_version("m", own.version).source).version
     ends = []
 
     def promote(version):
@@ -180,10 +153,10 @@ def test_the_guard_does_not_believe_a_replica_that_lags_behind(own, tmp_path):
     """The replica still has the signed version; the primary has another of the same number and the same statement."""
     replica = tmp_path / "replica.db"
     shutil.copy(own.path, replica)
-    client = own.registry.client
+    client = own.client
     text = client.get_model_version("m", own.version).tags[TAG]
     client.delete_registered_model("m")
-    own.registry.log("m")
+    own.log("m")
     client.set_model_version_tag("m", own.version, TAG, text)
     behind = sqlalchemy.orm.sessionmaker(sqlalchemy.create_engine(f"sqlite:///{replica}"))
     primary, replicas = own.store.ManagedSessionMaker, []
@@ -202,47 +175,39 @@ def test_the_guard_does_not_believe_a_replica_that_lags_behind(own, tmp_path):
     own.store.ManagedSessionMaker = sessions
     transaction.share_sessions(own.store)
     assert own.store.get_model_version("m", own.version).source != client.get_model_version("m", own.version).source
-    asked = len(replicas)
+    before = len(replicas)
     with pytest.raises(MlflowException, match=r"deleted and created again|not the one that was signed|lie elsewhere"):
         own.promote()
-    assert len(replicas) == asked > 0
+    assert len(replicas) == before > 0
     assert own.released is None
 
 
-def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(own, site, monkeypatch):
+def test_a_key_revoked_while_the_files_were_being_read_counts_at_the_next_call(site, monkeypatch):
     """The stamps of the files are taken before the content that is kept."""
-    from privgate.guard import statement
-
-    keys, load, loads = site.trust, config.Guard.load, []
-    kept = config.Watch(site.config)
+    load, loads, kept = config.Guard.load, [], config.Watch(site.config)
 
     def loading(path):
-        found = load(path)
+        content = load(path)
         loads.append(path)
         if len(loads) == 2:  # after the content that is kept was read
-            site.save(keys.revoke(site.signer.public_key.keyid, at=statement.now()))
-        return found
+            site.save(site.trust.revoke(site.signer.public_key.keyid, at=statement.now()))
+        return content
 
     monkeypatch.setattr(config.Guard, "load", loading)
-    try:
+    with site.restored():
         assert not kept.guard().trust.keys[0].revoked
         assert kept.guard().trust.keys[0].revoked
-    finally:
-        site.save(keys)
 
 
-@pytest.mark.parametrize("changed", ["child.yaml", "base.yaml", "root.yaml", "suite.json"])
-def test_a_policy_that_was_tightened_anywhere_below_counts_for_the_next_promotion(
-    own, site, tmp_path, monkeypatch, changed
-):
+def test_a_policy_that_was_tightened_anywhere_below_counts_for_the_next_promotion(own, site, tmp_path, monkeypatch):
     text = "schema: privgate/policy/v1\nname: {}\nversion: 1.0.0\n{}"
     rule = "rules:\n  - {{id: {}, metric: dtp, max: {}}}\n"
-    expectation = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "age", "max_value": 99}}
+    expectation = '{"type": "expect_column_values_to_be_between", "kwargs": {"column": "age", "max_value": 99}}'
     files = {
         "root.yaml": text.format("root", "data: {suite: suite.json, min_rows: 50}\n" + rule.format("r", "1.0")),
         "base.yaml": text.format("base", "extends: root.yaml\n" + rule.format("b", "1.1")),
         "child.yaml": text.format("child", "extends: base.yaml\n" + rule.format("c", "1.2")),
-        "suite.json": json.dumps({"name": "people", "expectations": [expectation]}),
+        "suite.json": f'{{"name": "people", "expectations": [{expectation}]}}',
         "trust.json": (site.folder / "trust.json").read_text(),
         "guard.yaml": site.config.read_text().replace("dtp-1", "child.yaml"),
     }
@@ -251,22 +216,23 @@ def test_a_policy_that_was_tightened_anywhere_below_counts_for_the_next_promotio
     monkeypatch.setenv("PRIVGATE_GUARD", str(tmp_path / "guard.yaml"))
     own.store = guard.guarded_store(f"privgate:sqlite:///{own.path}")
     policy = Policy.load(tmp_path / "child.yaml")
-    own.registry.sign("m", own.version, tmp_path, policy=policy.name, policy_digest=policy.digest)
+    own.sign("m", own.version, policy=policy.name, policy_digest=policy.digest)
     own.promote()
-    own.store.delete_registered_model_alias("m", "production")
-    path = tmp_path / changed
-    before = path.stat()
-    path.write_text(files[changed].replace("max: 1.", "max: 0.").replace("99", "90"))  # as long as it was
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with pytest.raises(MlflowException, match="policy"):
+    for changed in ("child.yaml", "base.yaml", "root.yaml", "suite.json"):
+        own.store.delete_registered_model_alias("m", "production")
+        path = tmp_path / changed
+        before = path.stat()
+        path.write_text(files[changed].replace("max: 1.", "max: 0.").replace("99", "90"))  # as long as it was
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        with pytest.raises(MlflowException, match="policy"):
+            own.promote()
+        path.unlink()
+        with pytest.raises(MlflowException):
+            own.promote()
+        assert own.released is None, changed
+        path.write_text(files[changed])
         own.promote()
-    assert own.released is None
-    path.unlink()
-    with pytest.raises(MlflowException):
-        own.promote()
-    path.write_text(files[changed])
-    own.promote()
-    assert own.released == own.version
+        assert own.released == own.version, changed
 
 
 def test_a_second_write_in_the_same_tick_of_a_clock_counts(site, tmp_path, monkeypatch):
@@ -289,20 +255,15 @@ def test_a_promotion_reads_the_guard_once_before_its_turn_and_once_in_it(own, mo
 
 
 def test_a_key_revoked_while_a_promotion_waited_for_its_turn_counts(own, site, monkeypatch):
-    from privgate.guard import statement, writes
-
-    keys, real = site.trust, writes.transaction
+    begin = writes.transaction
 
     @contextlib.contextmanager
-    def waited(store, model):
-        with real(store, model) as session:
-            site.save(keys.revoke(site.signer.public_key.keyid, at=statement.now()))
+    def wait(store, model):
+        with begin(store, model) as session:
+            site.save(site.trust.revoke(site.signer.public_key.keyid, at=statement.now()))
             yield session
 
-    monkeypatch.setattr(writes, "transaction", waited)
-    try:
-        with pytest.raises(MlflowException, match="refused"):
-            own.promote()
-    finally:
-        site.save(keys)
+    monkeypatch.setattr(writes, "transaction", wait)
+    with site.restored(), pytest.raises(MlflowException, match="refused"):
+        own.promote()
     assert own.released is None

@@ -15,18 +15,16 @@ from mlflow.entities.model_registry import ModelVersionTag
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import PrivgateError
-from privgate.guard import checks, statement
 from privgate.guard import diagnosis as doctor
 from privgate.guard import keys as truststore
+from privgate.guard import statement
 from privgate.guard import verification as verifying
 from privgate.guard.audit_log import AuditLog
 from privgate.guard.config import Guard
 from privgate.guard.keys import Revoked, fresh_key, seal
 from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store as guarded
-from privgate.registry.attachments import keep
 from privgate.registry.client import connect
-from privgate.registry.named import join_folder
 from tests.guard.store.conftest import Registry, Site
 from tests.verify.test_distribution import closure, installed, settings  # noqa: F401  fixtures
 
@@ -107,21 +105,8 @@ class Place:
         self.client.create_experiment("guard", artifact_location=(folder / "artifacts").as_uri())
         self.site.config.write_text(CONFIG % (self.site.policy.digest, OLD))
         self.version = self.registry.log("credit")
-        report = b"{}"
-        claims = self.registry.claims("credit", self.version, folder, report=statement.payload_digest(report))
-        evidence = seal(
-            claims.evidence_statement({"findings": []}, self.registry.files(claims.storage)), self.site.signer
-        )
-        (folder / "kept").mkdir()
-        (folder / "kept" / "report.json").write_bytes(report)
-        (folder / "kept" / checks.EVIDENCE_FILE).write_text(evidence.text())
-        place = f"{join_folder(claims.model_id, 'dtp-1')}/signed/1"
-        keep(self.client, claims.model_id, folder / "kept", place)
-        self.claims = dataclasses.replace(
-            claims,
-            evidence=statement.payload_digest(evidence.payload),
-            targets=(("credit", "production"), ("credit", "Production"), ("prod.credit", "production")),
-        )
+        targets = (("credit", "production"), ("credit", "Production"), ("prod.credit", "production"))
+        self.claims = self.registry.release("credit", self.version, targets=targets)
         self.files = folder / "upload"
         sys.path.insert(0, str(light))
         parts = ("config", "verification", "statement")
@@ -130,29 +115,34 @@ class Place:
 
     def put(self, edge, monkeypatch):
         """Sign, trust and set all clocks as a case says."""
-        window = dict(zip(("not_before", "not_after"), map(statement.stamp, edge.key), strict=True))
-        keys = tuple(dataclasses.replace(k, **window) for k in self.site.trust.keys)
-        at = edge.revoked and Revoked("", statement.stamp(edge.revoked), "", f"models:/credit/{self.version}")
-        dataclasses.replace(self.site.trust, keys=keys, revoked=(at,) if at else ()).save(
-            self.site.folder / "trust.json"
-        )
-        claims = dataclasses.replace(
-            self.claims,
-            signed=edge.signed,
-            decided=edge.decided or edge.signed,
-            expires=edge.expires,
-            policy_digest=edge.policy or self.claims.policy_digest,
-        )
-        said = claims.summary("test")
+        self.trust(edge.key, edge.revoked)
+        moments = {"signed": edge.signed, "decided": edge.decided or edge.signed, "expires": edge.expires}
+        digest = edge.policy or self.claims.policy_digest
+        said = dataclasses.replace(self.claims, policy_digest=digest, **moments).summary("test")
         field, text = edge.written
         if field:
             where = said["predicate"]
             (where if field in where else where[statement.EXTENSION])[field] = text
-        self.text = seal(said, self.site.signer).text()
-        (self.site.folder / "verdict.json").write_text(self.text)
-        self.client.set_model_version_tag("credit", self.version, TAG, self.text)
+        self.carry(seal(said, self.site.signer).text())
         for module in (statement, self.light["statement"]):
             monkeypatch.setattr(module, "now", lambda: edge.now)
+
+    def trust(self, window, revoked=None):
+        """Let keys count within a window, and the version's statements not since some moment."""
+        window = dict(zip(("not_before", "not_after"), map(statement.stamp, window), strict=True))
+        keys = tuple(dataclasses.replace(k, **window) for k in self.site.trust.keys)
+        at = revoked and (Revoked("", statement.stamp(revoked), "", f"models:/credit/{self.version}"),)
+        dataclasses.replace(self.site.trust, keys=keys, revoked=at or ()).save(self.site.folder / "trust.json")
+
+    def carry(self, text):
+        """Put a text where all readers find it."""
+        self.text = text
+        (self.site.folder / "verdict.json").write_text(text)
+        self.client.set_model_version_tag("credit", self.version, TAG, text)
+
+    def sign(self, signer=None, **changes):
+        """Return what an honest statement says, with some things changed."""
+        return seal(dataclasses.replace(self.claims, **changes).summary("test"), signer or self.site.signer).text()
 
     def readers(self):
         """Give (reader, whether the statement counts there)."""
@@ -175,17 +165,16 @@ class Place:
 
     def enter(self, store):
         tags = [ModelVersionTag(TAG, self.text)]
-        made = store.create_model_version("prod.credit", f"models:/credit/{self.version}", tags=tags)
-        self.client.delete_model_version("prod.credit", made.version)
+        copy = store.create_model_version("prod.credit", f"models:/credit/{self.version}", tags=tags)
+        self.client.delete_model_version("prod.credit", copy.version)
 
     def doctor(self):
         try:
             guard = self.guard()
         except PrivgateError:  # it then says nothing else
             return False
-        said = [a for a in doctor._released(connect(self.address), guard) if "'production'" in a.text]
-        assert len(said) == 1, said
-        return said[0].state != "wrong"
+        (said,) = (a for a in doctor._released(connect(self.address), guard) if "'production'" in a.text)
+        return said.state != "wrong"
 
     def lightly(self, folder):
         refused = importlib.import_module("privgate_verify.errors").PrivgateError
@@ -213,15 +202,15 @@ def counts(call, *arguments):
 def place(empty_database, installed, tmp_path_factory):  # noqa: F811  the fixture that is imported
     folder, before = tmp_path_factory.mktemp("clocks"), mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(f"sqlite:///{folder}/registry.db")
-    made = Place(folder, empty_database, installed)
-    made.client.create_registered_model("prod.credit")
+    opened = Place(folder, empty_database, installed)
+    opened.client.create_registered_model("prod.credit")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PRIVGATE_GUARD", str(made.site.config))
+        patched.setenv("PRIVGATE_GUARD", str(opened.site.config))
         patched.setattr(statement, "now", lambda: T)
         patched.setenv("TZ", "ahead-14")  # the server's own zone is no matter
         time.tzset()
-        made.store = guarded(f"privgate:{made.address}", made.address)
-        yield made
+        opened.store = guarded(f"privgate:{opened.address}", opened.address)
+        yield opened
     time.tzset()
     mlflow.set_tracking_uri(before)
 
@@ -244,11 +233,10 @@ def test_only_a_later_check_signed_later_lifts_a_refusal(place, monkeypatch, dec
     refusal = {"passed": False, "outcome": "failed", "signed": past, "decided": past, "expires": past + DAY}
     with monkeypatch.context() as patched:
         place.put(Edge(signed=past, key=(past - DAY, T + DAY)), patched)
-        text = seal(dataclasses.replace(place.claims, **refusal).summary("test"), place.site.signer).text()
-        place.store.set_model_version_tag("credit", place.version, ModelVersionTag(TAG, text))
+        tag = ModelVersionTag(TAG, place.sign(**refusal))
+        place.store.set_model_version_tag("credit", place.version, tag)
         moments = {"decided": past + decided * SECOND, "signed": past + signed * SECOND, "expires": T + DAY}
-        text = seal(dataclasses.replace(place.claims, **moments).summary("test"), place.site.signer).text()
-        tag = ModelVersionTag(TAG, text)
+        tag = ModelVersionTag(TAG, place.sign(**moments))
         assert counts(place.store.set_model_version_tag, "credit", place.version, tag) is holds
         assert counts(place.store.set_registered_model_alias, "credit", "production", place.version) is holds
 
@@ -263,10 +251,7 @@ def test_who_sees_evidence_refuses_a_revoked_keys(place, monkeypatch):
         store = truststore.TrustStore(
             (evidence, fresh_key(verdicts.public_key, days=9, roles=("verdict",), models=("*",)))
         )
-        moments = {"signed": T, "decided": T, "expires": T + DAY}
-        place.text = seal(dataclasses.replace(place.claims, **moments).summary("test"), verdicts).text()
-        place.client.set_model_version_tag("credit", place.version, TAG, place.text)
-        (place.site.folder / "verdict.json").write_text(place.text)
+        place.carry(place.sign(verdicts, signed=T, decided=T, expires=T + DAY))
         for revoked in (False, True):
             at = statement.stamp(T) if revoked else ""
             window = {"not_before": statement.stamp(T - DAY), "not_after": statement.stamp(T + DAY)}

@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 
 from privgate.__main__ import run
+from privgate.errors import PrivgateError
 from privgate.guard import keys as truststore
 from privgate.guard import statement
+from privgate.guard.config import Guard
 
 
 @pytest.fixture
@@ -71,12 +73,12 @@ def test_commands_that_cannot_be_used_exit_with_2(tmp_path, site):
 
 
 @pytest.mark.server
-def test_verify_and_doctor_exit_with_0_or_4(registry, site, name, tmp_path, capsys):
+def test_verify_and_doctor_exit_with_0_or_4(registry, site, name, capsys):
     version = registry.log(name)
     where = ["--config", str(site.config), "--tracking-uri", registry.address]
     assert run(["verify", f"models:/{name}/{version}", *where]) == 4
     assert "there is no statement" in capsys.readouterr().err
-    registry.release(name, version, tmp_path)
+    registry.release(name, version)
     assert run(["verify", f"models:/{name}/{version}", "--target", "production", *where]) == 0
     assert "verified: " in capsys.readouterr().out
     by_hand = ["--trust", str(site.folder / "trust.json"), "--registry-id", "test-registry"]
@@ -100,9 +102,6 @@ def test_verify_and_doctor_exit_with_0_or_4(registry, site, name, tmp_path, caps
     ],
 )
 def test_a_guard_that_would_guard_nothing_or_means_something_else_is_refused(site, tmp_path, change):
-    from privgate.errors import PrivgateError
-    from privgate.guard.config import Guard
-
     path = tmp_path / "guard.yaml"
     (tmp_path / "trust.json").write_text((site.folder / "trust.json").read_text())
     path.write_text(site.config.read_text())

@@ -9,14 +9,12 @@ import sys
 import threading
 from datetime import timedelta
 
-import numpy as np
 import pytest
-from sklearn.naive_bayes import CategoricalNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Domain, Recipe, TrainingData, digest, log_model
+from privgate import Recipe, digest
 from privgate.cli.check import WAITING
-from privgate.guard import statement
+from privgate.guard import signing, statement
 from privgate.registry.files import model_files
 from privgate.serve import TAG
 from privgate.training.box import bubblewrap
@@ -88,7 +86,7 @@ def fit(X, y, *, seed):
     about = {about!r}
     if not tried:
         tried.append(True)
-        found = {{
+        reached = {{
             "key": attempt(lambda: open(about["key"]).read()),
             "configuration": attempt(lambda: open(about["config"]).read()),
             "a report": any(open(path).read() != "{{}}" for path in glob.glob(about["work"] + "/*/report.json")),
@@ -98,36 +96,17 @@ def fit(X, y, *, seed):
             "the registry": attempt(lambda: asks(about)),
             "a signature": attempt(lambda: signs(about)),
         }}
-        print("FOUND " + json.dumps(found), flush=True)
+        print("FOUND " + json.dumps(reached), flush=True)
     return CategoricalNB(alpha=5.0, min_categories=3).fit(X, y)
 '''
 
-STATEMENT = "privgate.statement"
 MARK = "of-the-reconciler-alone"
-
-
-def data():
-    rng = np.random.default_rng(3)
-    X = rng.integers(0, 3, size=(40, 4))
-    return TrainingData(
-        X,
-        (X[:, 0] > 0).astype(int),
-        candidates=(X[:10].copy(), np.ones(10, int)),
-        domain=Domain(categories=(3,) * 4),
-        one_record_each=True,
-    )
 
 
 @pytest.fixture
 def registry(quiet, free_port):
     quiet.free_port = free_port
     return quiet
-
-
-def log(registry, name, recipe):
-    return log_model(
-        recipe, data(), registered_model_name=name, tracking_uri=registry.address, store="artifacts"
-    ).model_id
 
 
 def tags(registry, name):
@@ -152,12 +131,12 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
     monkeypatch.syspath_prepend(str(tmp_path))
     import forging_training
 
-    log(registry, "victim", Recipe(DecisionTreeClassifier(), seed=1))
+    registry.log_recipe("victim", Recipe(DecisionTreeClassifier(), seed=1))
     capfd.readouterr()
     signer = subprocess.Popen(["sleep", "2400"], env={"K": MARK})  # at work meanwhile
     request.addfinalizer(signer.kill)
-    log(registry, "evil", Recipe(forging_training.fit, seed=1))
-    log(registry, "good", Recipe(CategoricalNB(alpha=5.0, min_categories=3)))
+    registry.log_recipe("evil", Recipe(forging_training.fit, seed=1))
+    registry.log_recipe("good")
     # here, where it is trained by its author, the same code reaches what it looks for: it can find something
     (reached,) = found_in(capfd.readouterr().out)
     assert {k for k, v in reached.items() if v} >= {
@@ -177,7 +156,7 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
         report = next(p for p in (folder / "work").glob("good-1-*/report.json"))
         (planted / "report.json").write_bytes(report.read_bytes())
         (planted / WAITING).write_text("0" * 64)
-        said = {k: v for k, v in tags(registry, "good").items() if k.startswith("privgate.") and k != STATEMENT}
+        said = {k: v for k, v in tags(registry, "good").items() if k.startswith("privgate.") and k != signing.TAG}
         later = statement.stamp(statement.now() + timedelta(hours=1))
         for key, value in {**said, "privgate.decided_at": later, TAG: "dtp-1,production"}.items():
             registry.client.set_model_version_tag("victim", "1", key, value)
@@ -190,7 +169,7 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
     assert dict(registry.client.get_registered_model("good").aliases) == {"production": "1"}
     for name in ("evil", "victim"):
         assert dict(registry.client.get_registered_model(name).aliases) == {}
-        assert STATEMENT not in tags(registry, name)
+        assert signing.TAG not in tags(registry, name)
     assert tags(registry, "evil")["privgate.outcome"] != "passed"
 
 
@@ -266,15 +245,13 @@ def test_nothing_that_a_recipe_names_runs_outside_of_a_box(registry, tmp_path):
     shell = f'{sys.executable} -I -c "{said}"; touch {tmp_path}/ran'
     names = [name for name, *_ in poisons(shell, said)]
     for name, changed, files in poisons(shell, said):
-        model_id = log(registry, name, Recipe(CategoricalNB(alpha=5.0, min_categories=3)))
-        location = registry.client.get_logged_model(model_id).artifact_location
+        location = registry.client.get_logged_model(registry.log_recipe(name)).artifact_location
         poison(registry.folder / "artifacts" / location.removeprefix("mlflow-artifacts:/"), changed, files)
         registry.client.set_model_version_tag(name, "1", TAG, "dtp-1,production")
     exec(call.replace("NAME", "heard"), {})
 
     def answered(name):
-        found = tags(registry, name)
-        return TAG not in found or found.get("privgate.problem", "")
+        return TAG not in tags(registry, name) or tags(registry, name).get("privgate.problem", "")
 
     with serving(registry, tmp_path / "s", "--every", "600", "--", "--jobs", "1", "--max-retrains", "5") as served:
         until(lambda: all(answered(name) for name in names), served, seconds=2000)

@@ -33,7 +33,7 @@ def bucket():
 
 
 @pytest.fixture
-def stored(bucket, tmp_path, site, running_mlflow, registry_type, monkeypatch):
+def stored(bucket, tmp_path, running_guarded, monkeypatch):
     """A guarded registry whose server keeps files in the bucket; clients may reach the bucket, too."""
     import boto3
 
@@ -41,10 +41,8 @@ def stored(bucket, tmp_path, site, running_mlflow, registry_type, monkeypatch):
         monkeypatch.setenv(key, value)
     client = boto3.client("s3", endpoint_url=bucket["MLFLOW_S3_ENDPOINT_URL"])
     client.create_bucket(Bucket=BUCKET)
-    options = ("--registry-store-uri", f"privgate:sqlite:///{tmp_path}/tracking.db")
-    options += ("--artifacts-destination", f"s3://{BUCKET}/proxied")
-    with running_mlflow(tmp_path, *options, env={**site.env, **bucket}) as address:
-        yield registry_type(address, site)
+    with running_guarded(tmp_path, "--artifacts-destination", f"s3://{BUCKET}/proxied", env=bucket) as registry:
+        yield registry
     for held in client.list_objects_v2(Bucket=BUCKET).get("Contents", []):
         client.delete_object(Bucket=BUCKET, Key=held["Key"])
     client.delete_bucket(Bucket=BUCKET)
@@ -58,27 +56,25 @@ def put(url, content, headers=()):
         return answer.headers["ETag"]
 
 
-def released(registry, name, tmp_path):
-    """Return a version in production that verifies, and where its files lie."""
+def released(registry, name):
+    """Return the logged model of a version in production that verifies."""
     version = registry.log(name)
-    registry.release(name, version, tmp_path)
-    registry.client.set_registered_model_alias(name, "production", version)
-    found = registry.client.get_logged_model(registry.client.get_model_version(name, version).source.rpartition("/")[2])
-    return found.model_id, found.artifact_location
+    registry.release(name, version, alias="production")
+    return registry.client.get_logged_model(registry.client.get_model_version(name, version).source.rpartition("/")[2])
 
 
-def test_a_multipart_upload_after_the_approval_does_not_verify(stored, site, name, tmp_path):
+def test_a_multipart_upload_after_the_approval_does_not_verify(stored, site, name):
     guard = Guard.load(site.config)
-    _, location = released(stored, name, tmp_path)
+    location = released(stored, name).artifact_location
     assert verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
 
     where = f"/api/2.0/mlflow-artifacts/mpu/{{}}/{location.removeprefix('mlflow-artifacts:/')}"
-    status, made = stored.post(where.format("create"), {"path": "weights.json", "num_parts": 1})
-    assert status == 200, made
-    (part,) = made["credentials"]
+    status, upload = stored.post(where.format("create"), {"path": "weights.json", "num_parts": 1})
+    assert status == 200, upload
+    (part,) = upload["credentials"]
     tag = put(part["url"], b'"stolen"')
     parts = [{"part_number": part["part_number"], "etag": tag}]
-    done = {"path": "weights.json", "upload_id": made["upload_id"], "parts": parts}
+    done = {"path": "weights.json", "upload_id": upload["upload_id"], "parts": parts}
     status, answer = stored.post(where.format("complete"), done)
     assert status == 200, answer  # MLflow lets anybody do this
 
@@ -86,17 +82,17 @@ def test_a_multipart_upload_after_the_approval_does_not_verify(stored, site, nam
         verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
 
 
-def test_a_presigned_upload_after_the_approval_does_not_verify(stored, site, name, tmp_path, monkeypatch):
+def test_a_presigned_upload_after_the_approval_does_not_verify(stored, site, name, monkeypatch):
     monkeypatch.setenv(PLACES, f"s3://{BUCKET}/direct")
     guard = Guard.load(site.config)
     stored.client.create_experiment("guard", artifact_location=f"s3://{BUCKET}/direct")
-    model_id, _ = released(stored, name, tmp_path)
+    model_id = released(stored, name).model_id
     assert verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
 
     body = {"model_id": model_id, "path": "weights.json"}
-    status, made = stored.post("/api/2.0/mlflow/artifacts/presigned-upload-url", body)
-    assert status == 200, made
-    put(made["presigned_url"], b'"stolen"', made.get("headers", {}))
+    status, upload = stored.post("/api/2.0/mlflow/artifacts/presigned-upload-url", body)
+    assert status == 200, upload
+    put(upload["presigned_url"], b'"stolen"', upload.get("headers", {}))
 
     with pytest.raises(DigestMismatchError, match="not those that were checked"):
         verify(f"models:/{name}@production", guard, tracking_uri=stored.address)

@@ -10,6 +10,7 @@ from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
 from privgate.guard import store as guard
 from tests.bench.results_table import note
+from tests.guard.store.conftest import Registry, Site
 
 pytestmark = [pytest.mark.bench, pytest.mark.server]
 
@@ -26,9 +27,9 @@ def calls(registry, name, version, clients, count):
         return status, time.perf_counter() - begin
 
     with ThreadPoolExecutor(clients) as pool:
-        found = list(pool.map(call, range(count)))
-    assert {status for status, _ in found} == {200}
-    return [seconds for _, seconds in found]
+        answers = list(pool.map(call, range(count)))
+    assert {status for status, _ in answers} == {200}
+    return [seconds for _, seconds in answers]
 
 
 def quantiles(seconds):
@@ -50,21 +51,16 @@ def inside(registry, name, version, database, monkeypatch):
     return spent
 
 
-def test_the_guard_costs_milliseconds(tmp_path, running_mlflow, registry_type, site_type, monkeypatch):
-    site, folders = site_type(tmp_path / "site"), [tmp_path / n for n in ("plain", "guarded")]
+def test_the_guard_costs_milliseconds(tmp_path, running_mlflow, running_guarded, monkeypatch):
+    site, folders = Site(tmp_path / "site"), [tmp_path / n for n in ("plain", "guarded")]
     for folder in folders:
         folder.mkdir()
-    with (
-        running_mlflow(folders[0]) as plain,
-        running_mlflow(
-            folders[1], "--registry-store-uri", f"privgate:sqlite:///{folders[1]}/tracking.db", env=site.env
-        ) as guarded,
-    ):
-        both = {"plain": registry_type(plain, site), "guarded": registry_type(guarded, site)}
+    with running_mlflow(folders[0]) as plain, running_guarded(folders[1], site=site) as guarded:
+        both = {"plain": Registry(plain, site), "guarded": guarded}
         signed = {}
         for kind, registry in both.items():
             signed[kind] = registry.log("m")
-            registry.sign("m", signed[kind], tmp_path / f"files-{kind}")
+            registry.sign("m", signed[kind])
             calls(registry, "m", signed[kind], 1, 5)
         alone, together = ({"plain": [], "guarded": []} for _ in range(2))
         for _ in range(TURNS):  # in turns, so that a busy moment of the machine hits both
@@ -77,5 +73,5 @@ def test_the_guard_costs_milliseconds(tmp_path, running_mlflow, registry_type, s
     processor = {f"{kind}_processor_ms": round(ms, 2) for kind, ms in spent.items()}
     processor["added_processor_ms"] = round(spent["guarded"] - spent["plain"], 2)
     for case, took in ((f"{CLIENTS} clients", together), ("one client", alone)):
-        found = {f"{kind}_{q}_ms": ms for kind, seconds in took.items() for q, ms in quantiles(seconds).items()}
-        note(bench="guard", case=f"a promotion, {case}", **found, **(processor if took is alone else {}))
+        figures = {f"{kind}_{q}_ms": ms for kind, seconds in took.items() for q, ms in quantiles(seconds).items()}
+        note(bench="guard", case=f"a promotion, {case}", **figures, **(processor if took is alone else {}))

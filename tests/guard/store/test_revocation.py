@@ -18,70 +18,62 @@ from privgate.guard.verification import verify
 pytestmark = pytest.mark.server
 
 
-def test_a_revoked_statement_releases_nothing_and_is_named_by_doctor(registry, site, name, tmp_path):
+@pytest.mark.attack("promotion in the moment of a revocation", "alias", "refused")
+def test_a_revoked_statement_releases_nothing_and_is_named_by_doctor(registry, site, name):
     version = registry.log(name)
-    registry.release(name, version, tmp_path)
-    registry.client.set_registered_model_alias(name, "production", version)
-    uri = f"models:/{name}/{version}"
-    assert verify(uri, Guard.load(site.config), target="production", tracking_uri=registry.address)
-    text = registry.client.get_model_version(name, version).tags[TAG]
-    payload = statement.payload_digest(statement.Envelope.parse(text).payload)
-    before = site.trust
-    site.save(before.revoke_statement(payload, at=statement.now(), note="the data were withdrawn"))
-    try:
+    registry.release(name, version, alias="production")
+    uri, again = f"models:/{name}/{version}", {"target": "production", "tracking_uri": registry.address}
+    assert verify(uri, Guard.load(site.config), **again)
+    payload = statement.payload_digest(statement.Envelope.parse(registry.held_text(name, version)).payload)
+    trust = site.trust
+    with site.restored():
+        for _ in range(3):  # the server reads its trust store again by itself, both ways
+            site.save(trust.revoke_statement(payload, at=statement.now(), note="the data were withdrawn"))
+            with pytest.raises(MlflowException, match="revoked"):
+                registry.client.set_registered_model_alias(name, "production", version)
+            site.save(trust)
+            registry.client.set_registered_model_alias(name, "production", version)
+        site.save(trust.revoke_statement(payload, at=statement.now(), note="the data were withdrawn"))
         guard = Guard.load(site.config)
         with pytest.raises(StatementError, match="revoked"):
-            verify(uri, guard, target="production", tracking_uri=registry.address)
-        with pytest.raises(MlflowException, match="revoked"):  # the server reads its trust store again by itself
-            registry.client.set_registered_model_alias(name, "production", version)
+            verify(uri, guard, **again)
         wrong = [a.text for a in examine(guard, tracking_uri=registry.address) if a.state == "wrong"]
         assert any(uri in text and "the data were withdrawn" in text for text in wrong)
         # signed again, it is another statement
-        registry.release(name, version, tmp_path / "again", levels=("PRIVGATE_AGAIN",))
-        registry.client.set_registered_model_alias(name, "production", version)
-        assert verify(uri, guard, target="production", tracking_uri=registry.address)
-    finally:
-        site.save(before)
+        registry.release(name, version, alias="production", levels=("PRIVGATE_AGAIN",))
+        assert verify(uri, guard, **again)
 
 
 @pytest.mark.attack("an older approval in the place of a revoked one", "registry, verify", "refused")
-def test_an_older_approval_of_a_revoked_version_does_not_count_either(registry, site, name, tmp_path):
+def test_an_older_approval_of_a_revoked_version_does_not_count_either(registry, site, name):
     version, client = registry.log(name), registry.client
-    earlier = statement.now() - timedelta(minutes=5)
-    kept = registry.sign(name, version, tmp_path, signed=earlier, decided=earlier)
-    registry.release(name, version, tmp_path)
-    client.set_registered_model_alias(name, "production", version)
-    uri, before = f"models:/{name}/{version}", site.trust
-    try:
+    earlier, uri = statement.now() - timedelta(minutes=5), f"models:/{name}/{version}"
+    kept = registry.sign(name, version, signed=earlier, decided=earlier)
+    registry.release(name, version, alias="production")
+    with site.restored():
         options = ["--trust", str(site.folder / "trust.json"), "--tracking-uri", registry.address]
-        done = CliRunner().invoke(revoke, [uri, *options, "--reason", "withdrawn"])
-        assert (done.exit_code, f"{uri} is revoked" in done.output) == (0, True), done
+        ran = CliRunner().invoke(revoke, [uri, *options, "--reason", "withdrawn"])
+        assert (ran.exit_code, f"{uri} is revoked" in ran.output) == (0, True), ran
         client.delete_registered_model_alias(name, "production")
         client.delete_model_version_tag(name, version, TAG)
-        for attempt in (
-            lambda: client.set_model_version_tag(name, version, TAG, kept),
-            lambda: client.set_registered_model_alias(
-                name, "production", client.create_model_version(name, uri, tags={TAG: kept}).version
-            ),
-        ):
-            with pytest.raises(MlflowException, match="revoked"):
-                attempt()
+        with pytest.raises(MlflowException, match="revoked"):
+            client.set_model_version_tag(name, version, TAG, kept)
+        copy = client.create_model_version(name, uri, tags={TAG: kept}).version
+        with pytest.raises(MlflowException, match="revoked"):
+            client.set_registered_model_alias(name, "production", copy)
         assert dict(client.get_registered_model(name).aliases) == {}
         time.sleep(1.1)
-        registry.release(name, version, tmp_path / "again")  # checked and signed again, it counts
-        client.set_registered_model_alias(name, "production", version)
+        registry.release(name, version, alias="production")  # checked and signed again, it counts
         assert verify(uri, Guard.load(site.config), target="production", tracking_uri=registry.address)
-    finally:
-        site.save(before)
 
 
 @pytest.mark.attack("an older approval over a refusal", "registry", "refused")
-def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(registry, name, tmp_path):
+def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(registry, name):
     version, client = registry.log(name), registry.client
     earlier = statement.now() - timedelta(minutes=5)
-    kept = registry.sign(name, version, tmp_path, signed=earlier, decided=earlier)
+    kept = registry.sign(name, version, signed=earlier, decided=earlier)
     client.set_registered_model_alias(name, "production", version)
-    registry.sign(name, version, tmp_path, passed=False, outcome="failed")
+    registry.sign(name, version, passed=False, outcome="failed")
     client.delete_registered_model_alias(name, "production")
     with pytest.raises(MlflowException, match="signed later"):
         client.set_model_version_tag(name, version, TAG, kept)
@@ -90,7 +82,7 @@ def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(regis
     with pytest.raises(MlflowException, match="not an approval"):
         client.set_registered_model_alias(name, "production", version)
     with pytest.raises(MlflowException, match="no later check than the one that refused"):
-        registry.sign(name, version, tmp_path, decided=earlier, signed=statement.now() + timedelta(seconds=2))
+        registry.sign(name, version, decided=earlier, signed=statement.now() + timedelta(seconds=2))
     time.sleep(1.1)  # of a refusal and an approval of one second the refusal counts
-    registry.sign(name, version, tmp_path)
+    registry.sign(name, version)
     client.set_registered_model_alias(name, "production", version)

@@ -8,12 +8,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 from mlflow.exceptions import MlflowException
 
 import privgate
-from privgate import Domain, Recipe, TrainingData, log_model
+from privgate import Recipe
+from tests.guard.store.conftest import Site
 
 SIGNER, CHECKER = 64011, 64012
 
@@ -29,7 +29,7 @@ import glob, json, os, urllib.error, urllib.request
 from sklearn.naive_bayes import CategoricalNB
 
 def fit(X, y, *, seed):
-    found = []
+    keys = []
     if os.path.isdir({loot!r}):
         for path in [{key!r}, *glob.glob("/proc/[0-9]*/environ")]:
             try:
@@ -37,7 +37,7 @@ def fit(X, y, *, seed):
             except OSError:
                 continue
             if b"PRIVATE KEY" in content:
-                found.append(path)
+                keys.append(path)
         body = json.dumps(dict(name="credit", alias="production", version="1")).encode()
         request = urllib.request.Request(
             {address!r} + "/api/2.0/mlflow/registered-models/alias", body, {{"Content-Type": "application/json"}}
@@ -49,7 +49,7 @@ def fit(X, y, *, seed):
         except OSError:
             status = 0
         with open(os.path.join({loot!r}, str(os.getpid())), "a") as out:
-            print(os.geteuid(), len(found), status, file=out)
+            print(os.geteuid(), len(keys), status, file=out)
     return CategoricalNB(alpha=5.0, min_categories=3).fit(X, y)
 '''
 
@@ -93,29 +93,25 @@ def homes():
 
 
 @pytest.fixture
-def registry(homes, running_mlflow, site_type, registry_type):
+def registry(homes, running_guarded):
     """A guarded registry that accepts no advisory statement; its configuration is public."""
     interpreter()  # skips before a server is started in vain
-    site = site_type(homes / "site")
+    site, key = Site(homes / "site"), homes / "signer" / "key.pem"
     (homes / "server").mkdir()
     for path in (homes / "site", *site.folder.iterdir()):
         path.chmod(0o755)
-    key = homes / "signer" / "key.pem"
-    key.write_bytes(site.signer.private_bytes)
-    key.chmod(0o600)
-    os.chown(key, SIGNER, SIGNER)
-    options = ("--registry-store-uri", f"privgate:sqlite:///{homes}/server/registry.db")
-    with running_mlflow(homes / "server", *options, env=site.env) as address:
-        yield registry_type(address, site)
+    write_key(key, site.signer.private_bytes, SIGNER)
+    with running_guarded(homes / "server", site=site) as registry:
+        yield registry
 
 
-def training_data():
-    rng = np.random.default_rng(3)
-    X = rng.integers(0, 3, size=(40, 4))
-    y = (X[:, 0] > 0).astype(int)
-    return TrainingData(
-        X, y, candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4), one_record_each=True
-    )
+def write_key(path, content, user):
+    path.write_bytes(content)
+    path.chmod(0o600)
+    os.chown(path, user, user)
+
+
+CHECK = ("check", "models:/credit/1", "--policy", "dtp-1", "--report-dir", "out", "--jobs", "1", "--quiet")
 
 
 def test_a_training_function_reaches_no_key_no_environment_and_no_alias(homes, registry, tmp_path, monkeypatch):
@@ -125,58 +121,38 @@ def test_a_training_function_reaches_no_key_no_environment_and_no_alias(homes, r
     monkeypatch.syspath_prepend(str(tmp_path))
     import grabbing_training
 
-    log_model(
-        Recipe(grabbing_training.fit),
-        training_data(),
-        registered_model_name="credit",
-        tracking_uri=registry.address,
-        store="artifacts",
-    )
+    registry.log_recipe("credit", Recipe(grabbing_training.fit))
     for path in loot.iterdir():  # what training as this user found does not count
         path.unlink()
     secret = {"K": registry.site.signer.private_bytes.decode()}
-    signing = subprocess.Popen(  # the signer at work meanwhile, its key in its environment
-        ["sleep", "600"],
-        user=SIGNER,
-        group=SIGNER,
-        extra_groups=[],
-        env=secret,
-    )
+    # the signer at work meanwhile, its key in its environment
+    signing = subprocess.Popen(["sleep", "600"], user=SIGNER, group=SIGNER, extra_groups=[], env=secret)
     try:
-        _, said = run_as(
-            CHECKER, homes / "checker", "check", "models:/credit/1", "--policy", "dtp-1", "--report-dir", "out",
-            "--jobs", "1", "--quiet", "--max-retrains", "30", "--tracking-uri", registry.address,
-            "--isolation", "none",  # a box would keep what it took
-        )  # fmt: skip
+        more = ("--max-retrains", "30", "--isolation", "none")  # a box would keep what it took
+        where = ("--tracking-uri", registry.address)
+        _, said = run_as(CHECKER, homes / "checker", *CHECK, *more, *where)
     finally:
         signing.kill()
         signing.wait()
     took = [line.split() for path in loot.iterdir() for line in path.read_text().splitlines()]
     assert len(took) > 10, said
     assert {user for user, _, _ in took} == {str(CHECKER)}
-    assert {found for _, found, _ in took} == {"0"}  # neither the key nor anybody's environment
+    assert {keys for _, keys, _ in took} == {"0"}  # neither the key nor anybody's environment
     assert {status for _, _, status in took} <= {"403", "0"}  # the alias: refused, or no network
     assert dict(registry.client.get_registered_model("credit").aliases) == {}
 
 
 def test_only_the_other_users_signature_counts(homes, registry):
-    from sklearn.naive_bayes import CategoricalNB
-
-    recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=3))
-    log_model(recipe, training_data(), registered_model_name="credit", tracking_uri=registry.address, store="artifacts")
-    where = ("--policy", "dtp-1", "--tracking-uri", registry.address)
-    code, said = run_as(
-        CHECKER, homes / "checker", "check", "models:/credit/1", "--report-dir", "out", "--jobs", "1", "--quiet", *where
-    )
+    registry.log_recipe("credit")
+    where = ("--tracking-uri", registry.address)
+    code, said = run_as(CHECKER, homes / "checker", *CHECK, *where)
     assert code == 0, said
-    signing = ("sign", homes / "checker" / "out", "--config", registry.site.config, "--key", "key.pem", *where)
+    config = registry.site.config
+    signing = ("sign", homes / "checker" / "out", "--config", config, "--key", "key.pem", "--policy", "dtp-1", *where)
     assert run_as(CHECKER, homes / "checker", *signing)[0] == 2  # it has no key
 
     # the same key in the checker's hands: the statement says that it is advisory, and the server refuses it
-    copy = homes / "checker" / "key.pem"
-    shutil.copy(homes / "signer" / "key.pem", copy)
-    os.chown(copy, CHECKER, CHECKER)
-    copy.chmod(0o600)
+    write_key(homes / "checker" / "key.pem", registry.site.signer.private_bytes, CHECKER)
     code, said = run_as(CHECKER, homes / "checker", *signing)
     assert (code, "advisory" in said) == (0, True), said
     with pytest.raises(MlflowException, match="advisory"):

@@ -43,8 +43,8 @@ def test_the_commands_accept_the_options_of_the_units():
     for unit, command, called in zip(UNITS, (server, serve), ("server", "serve"), strict=True):
         program, name, *options = words(unit)
         assert (Path(program).name, name) == ({"server": "mlflow", "serve": "privgate"}[called], called)
-        _, left, _ = command.make_parser(click.Context(command)).parse_args(options)
-        assert left == []
+        _, rest, _ = command.make_parser(click.Context(command)).parse_args(options)
+        assert rest == []
         with pytest.raises(click.NoSuchOption):
             command.make_parser(click.Context(command)).parse_args([*options, "--absent"])
     assert "privgate:${BACKEND_STORE_URI}" in words(UNITS[0])

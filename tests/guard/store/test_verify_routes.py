@@ -1,6 +1,5 @@
 """Verifying by plain HTTP and by MLflow's own client: the same answers, and nothing is believed that is odd."""
 
-import base64
 import datetime as dt
 import ipaddress
 import json
@@ -16,10 +15,10 @@ import pytest
 
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard.config import Guard
-from privgate.guard.signing import TAG
 from privgate.guard.verification import verify
 from privgate.registry import client, named, rest
 from privgate.registry.named import locate_reports
+from tests.guard.store.conftest import send_as
 
 
 @pytest.fixture
@@ -30,10 +29,10 @@ def guard(site):
 def outcome(uri, guard, address, **options):
     """Return what a verification says, or why not."""
     try:
-        found = verify(uri, guard, tracking_uri=address, **options)
+        verified = verify(uri, guard, tracking_uri=address, **options)
     except PrivgateError as exc:
         return type(exc).__name__, str(exc)
-    return found.uri, found.n_files, found.claims
+    return verified.uri, verified.n_files, verified.claims
 
 
 @pytest.fixture
@@ -42,8 +41,8 @@ def both(registry, guard, monkeypatch):
 
     def verified(uri, **options):
         with monkeypatch.context() as patch:
-            for asked in (client, named):
-                patch.setattr(asked, "connect", refuse)
+            for module in (client, named):
+                patch.setattr(module, "connect", refuse)
             quick = outcome(uri, guard, registry.address, **options)
         with monkeypatch.context() as patch:
             patch.setattr(rest, "address_for", lambda _: None)
@@ -58,86 +57,67 @@ def refuse(*_, **__):
     raise AssertionError("MLflow's client was asked")
 
 
-def put(registry, name, version, file, content=b"x", method="PUT"):
-    """Write into the artifact store behind the registry's back, as MLflow lets anybody do."""
-    change(registry, registry.client.get_model_version_download_uri(name, version), file, content, method)
-
-
-def change(registry, location, file, content=b"x", method="PUT"):
-    path = f"{location.removeprefix('mlflow-artifacts:/')}/{file}"
-    request = urllib.request.Request(
-        f"{registry.address}/api/2.0/mlflow-artifacts/artifacts/{urllib.parse.quote(path)}", content, method=method
-    )
+def change(registry, location, file, content=b"x"):
+    """Write into the artifact store behind the registry's back, or delete, as MLflow lets anybody do."""
+    path = urllib.parse.quote(f"{location.removeprefix('mlflow-artifacts:/')}/{file}")
+    address = f"{registry.address}/api/2.0/mlflow-artifacts/artifacts/{path}"
+    request = urllib.request.Request(address, content, method="DELETE" if content is None else "PUT")
     with urllib.request.urlopen(request, timeout=30) as answer:
         assert answer.status == 200
 
 
 @pytest.mark.server
-def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(
-    registry, guarded_folder, both, name, tmp_path
-):
+def test_both_ways_say_the_same_of_what_is_released_changed_unsigned_and_absent(registry, both, name):
     version, unsigned = registry.log(name), registry.log(name, payload="other")
+    place = registry.place(name, version)
     for file in ("deep/er/ünï code (1).bin", "deep/a b.txt", "empty.txt"):
-        put(registry, name, version, file, b"" if file == "empty.txt" else b"x" * 3_000_000)
-    registry.release(name, version, tmp_path)
-    registry.client.set_registered_model_alias(name, "production", version)
+        change(registry, place, file, b"" if file == "empty.txt" else b"x" * 3_000_000)
+    registry.release(name, version, alias="production")
     uri, n_files, claims = both(f"models:/{name}@production")
     assert (uri, n_files, claims.version) == (f"models:/{name}/{version}", 5, version)
     assert both(f"models:/{name}/{version}", target="staging")[0] == "StatementError"
-    source = registry.client.get_model_version(name, version).source
-    for asked, why in (
+    for uri, why in (
         (f"models:/{name}/{unsigned}", "StatementError"),
-        (source, "StatementError"),
+        (registry.client.get_model_version(name, version).source, "StatementError"),
         (f"models:/{name}@absent", "RegistryError"),
         (f"models:/{name}/77", "RegistryError"),
         ("models:/no such model/1", "RegistryError"),
     ):
-        assert both(asked)[0] == why, asked
-    place = registry.client.get_model_version_download_uri(name, version).removeprefix("mlflow-artifacts:/")
-    (guarded_folder / "artifacts" / place / "deep" / "a b.txt").write_bytes(b"stolen")  # past the server
+        assert both(uri)[0] == why, uri
+    (registry.folder / "artifacts" / place / "deep" / "a b.txt").write_bytes(b"stolen")  # past the server
     assert both(f"models:/{name}@production")[0] == "DigestMismatchError"
 
 
 @pytest.mark.server
-def test_both_ways_want_the_evidence(registry, both, name, tmp_path):
+def test_both_ways_want_the_evidence(registry, both, name):
     version = registry.log(name)
-    claims = registry.release(name, version, tmp_path)
+    claims = registry.release(name, version)
     location = locate_reports(registry.client, claims.model_id)
     place = f"dtp-1/signed/{claims.report.removeprefix('sha256:')[:16]}"
-    for file, content, method, words in (
-        ("report.json", b"{}", "PUT", "not the one that was signed"),
-        ("evidence.dsse.json", b"{", "PUT", "no DSSE envelope"),
-        ("evidence.dsse.json", None, "DELETE", "evidence behind the statement"),
+    for file, content, words in (
+        ("report.json", b"{}", "not the one that was signed"),
+        ("evidence.dsse.json", b"{", "no DSSE envelope"),
+        ("evidence.dsse.json", None, "evidence behind the statement"),
     ):
-        change(registry, location, f"{place}/{file}", content, method)
+        change(registry, location, f"{place}/{file}", content)
         assert words in both(f"models:/{name}/{version}", target="production")[1]
 
 
-def run_verify(site, folder, *options):
-    """Run the command in a process of its own; return its exit code, its words, and what it imported."""
+@pytest.mark.server
+def test_a_folder_is_verified_without_mlflow(registry, site, name, tmp_path):
+    version = registry.log(name)
+    registry.release(name, version)
+    verdict = tmp_path / "verdict.dsse.json"
+    verdict.write_text(registry.held_text(name, version))
     code = (
         "import sys\nfrom privgate.__main__ import run\ncode = run(sys.argv[1:])\n"
         "print(sorted({m.partition('.')[0] for m in sys.modules}))\nsys.exit(code)"
     )
-    command = ["verify", str(folder), "--config", str(site.config), "--policy", "dtp-1", *options]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    *said, imported = done.stdout.splitlines() or [""]
-    return done.returncode, "\n".join(said) + done.stderr, imported
-
-
-@pytest.mark.server
-def test_a_folder_is_verified_without_mlflow(registry, site, guarded_folder, name, tmp_path):
-    version = registry.log(name)
-    registry.release(name, version, tmp_path)
-    place = registry.client.get_model_version_download_uri(name, version).removeprefix("mlflow-artifacts:/")
-    verdict = tmp_path / "verdict.dsse.json"
-    verdict.write_text(registry.client.get_model_version(name, version).tags[TAG])
-    options = ("--statement", str(verdict), "--target", "production")
-    code, said, imported = run_verify(site, guarded_folder / "artifacts" / place, *options)
-    assert (code, "verified: " in said) == (0, True), said
+    command = ["verify", str(registry.folder / "artifacts" / registry.place(name, version)), "--policy", "dtp-1"]
+    command += ["--config", str(site.config), "--statement", str(verdict), "--target", "production"]
+    ran = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
+    *said, imported = ran.stdout.splitlines() or [""]
+    assert (ran.returncode, "verified: " in "\n".join(said)) == (0, True), ran
     assert "'cryptography'" in imported
     for heavy in ("mlflow", "sklearn", "pandas", "scipy", "great_expectations", "torch", "sqlalchemy", "matplotlib"):
         assert f"'{heavy}'" not in imported
@@ -147,12 +127,12 @@ def test_a_folder_is_verified_without_mlflow(registry, site, guarded_folder, nam
 
 
 class Answering(BaseHTTPRequestHandler):
-    """Answers by path and remembers what it was asked with."""
+    """Answers by path and remembers the headers that it was asked with."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
-        self.server.asked.append(dict(self.headers))
+        self.server.seen.append(dict(self.headers))
         status, body = self.server.answer(urllib.parse.urlsplit(self.path))
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
@@ -166,12 +146,12 @@ class Answering(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def serving():
-    """Return a function that starts a loopback server from how it answers; it knows ``address`` and ``asked``."""
+    """Return a function that starts a loopback server from how it answers; it knows ``address`` and ``seen``."""
     running = []
 
     def start(answer, tls=None):
         server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-        server.answer, server.asked = answer, []
+        server.answer, server.seen = answer, []
         server.address = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
         if tls:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
@@ -211,48 +191,36 @@ def test_an_answer_that_is_not_mlflows_verifies_nothing(serving, guard, status, 
         verify("models:/m/1", guard, tracking_uri=server.address)
 
 
-def asked_with(serving, monkeypatch, **environment):
-    """Return the headers of a request under an environment."""
-    for key, value in environment.items():
-        monkeypatch.setenv(key, value)
-    server = serving(lambda _: (200, {"model_version": ROW}))
-    assert rest.RestClient(server.address).get_model_version("m", "1").tags == {"a": "b"}
-    return server.asked[0]
-
-
 def test_credentials_are_those_that_mlflows_client_would_send(serving, monkeypatch, tmp_path):
+    def headers(**environment):
+        """Return the headers of a request under an environment."""
+        for key, value in environment.items():
+            monkeypatch.setenv(f"MLFLOW_{key}", value)
+        server = serving(lambda _: (200, {"model_version": ROW}))
+        assert rest.RestClient(server.address).get_model_version("m", "1").tags == {"a": "b"}
+        return server.seen[0]
+
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert "Authorization" not in asked_with(serving, monkeypatch)
-    (tmp_path / ".mlflow").mkdir()
-    (tmp_path / ".mlflow" / "credentials").write_text(
-        "[mlflow]\nmlflow_tracking_username = u\nmlflow_tracking_password = p%1\n"
-    )
-    kept = "Basic " + base64.b64encode(b"u:p%1").decode()
-    assert asked_with(serving, monkeypatch)["Authorization"] == kept
-    token = {"MLFLOW_TRACKING_TOKEN": "of this test", "MLFLOW_WORKSPACE": "team"}
-    found = asked_with(serving, monkeypatch, **token)
-    assert (found["Authorization"], found["X-MLFLOW-WORKSPACE"]) == (kept, "team")
-    said = asked_with(serving, monkeypatch, MLFLOW_TRACKING_USERNAME="other", MLFLOW_TRACKING_PASSWORD="word")
-    assert said["Authorization"] == "Basic " + base64.b64encode(b"other:word").decode()
+    assert "Authorization" not in headers()
+    file = tmp_path / ".mlflow" / "credentials"
+    file.parent.mkdir()
+    file.write_text("[mlflow]\nmlflow_tracking_username = u\nmlflow_tracking_password = p%1\n")
+    kept = send_as("u", "p%1")["Authorization"]
+    assert headers()["Authorization"] == kept
+    sent = headers(TRACKING_TOKEN="of this test", WORKSPACE="team")
+    assert (sent["Authorization"], sent["X-MLFLOW-WORKSPACE"]) == (kept, "team")
+    other = headers(TRACKING_USERNAME="other", TRACKING_PASSWORD="word")
+    assert other["Authorization"] == send_as("other", "word")["Authorization"]
     monkeypatch.delenv("MLFLOW_TRACKING_USERNAME")
-    (tmp_path / ".mlflow" / "credentials").write_text("no section\n")
+    file.write_text("no section\n")
     with pytest.raises(RegistryError, match="credentials cannot be read"):
         rest.RestClient("http://127.0.0.1:1")
-    (tmp_path / ".mlflow" / "credentials").unlink()
-    assert asked_with(serving, monkeypatch)["Authorization"] == "Bearer of this test"
+    file.unlink()
+    assert headers()["Authorization"] == "Bearer of this test"
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"MLFLOW_TRACKING_AUTH": "kerberos"},
-        {"MLFLOW_TRACKING_AWS_SIGV4": "true"},
-        {"MLFLOW_REGISTRY_URI": "http://127.0.0.1:2"},
-        {"MLFLOW_TRACKING_INSECURE_TLS": "true", "MLFLOW_TRACKING_SERVER_CERT_PATH": "/x"},
-    ],
-)
 @pytest.mark.parametrize("loaded", [True, False])
-def test_what_needs_mlflow_is_done_by_mlflow(monkeypatch, environment, loaded):
+def test_what_needs_mlflow_is_done_by_mlflow(monkeypatch, loaded):
     import mlflow
 
     mlflow.set_tracking_uri(None)
@@ -263,9 +231,17 @@ def test_what_needs_mlflow_is_done_by_mlflow(monkeypatch, environment, loaded):
     assert rest.address_for("databricks") is None
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://there")
     assert rest.address_for(None) == "https://there"
-    for key, value in environment.items():
-        monkeypatch.setenv(key, value)
-    assert rest.address_for("http://127.0.0.1:1") is None
+    for environment in (
+        {"MLFLOW_TRACKING_AUTH": "kerberos"},
+        {"MLFLOW_TRACKING_AWS_SIGV4": "true"},
+        {"MLFLOW_REGISTRY_URI": "http://127.0.0.1:2"},
+        {"MLFLOW_TRACKING_INSECURE_TLS": "true", "MLFLOW_TRACKING_SERVER_CERT_PATH": "/x"},
+    ):
+        with monkeypatch.context() as patch:
+            for key, value in environment.items():
+                patch.setenv(key, value)
+            assert rest.address_for("http://127.0.0.1:1") is None, environment
+        assert rest.address_for("http://127.0.0.1:1") is not None
 
 
 @pytest.fixture
@@ -278,18 +254,15 @@ def certificate(tmp_path):
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - dt.timedelta(hours=1)).not_valid_after(now + dt.timedelta(hours=1))
+    signed = builder.add_extension(alternative, critical=False).sign(key, hashes.SHA256())
     path = tmp_path / "certificate.pem"
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
+    path.write_bytes(signed.public_bytes(serialization.Encoding.PEM) + private)
     return path
 
 

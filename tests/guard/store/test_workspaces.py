@@ -1,49 +1,41 @@
 """MLflow's workspaces: what one holds is not moved past the guard, and a statement counts in its own alone."""
 
 import contextlib
-import dataclasses
 import os
-import sqlite3
 import subprocess
 import sys
 from datetime import timedelta
 from urllib.parse import quote
 
 import pytest
-from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
-from privgate.guard.signing import TAG, row_and_statement
-from privgate.guard.statement import Claims
+from privgate.guard.signing import TAG
 from privgate.guard.verification import verify
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
+MODES = ("SET_DEFAULT", "CASCADE")
 
 
-@pytest.fixture(scope="session")
-def spaces(tmp_path_factory, site, running_mlflow):
-    """A guarded server with workspaces: (address, folder)."""
-    folder = tmp_path_factory.mktemp("spaces")
-    options = ("--enable-workspaces", "--registry-store-uri", f"privgate:sqlite:///{folder}/tracking.db")
-    with running_mlflow(folder, *options, env=site.env) as address:
-        yield address, folder
+@pytest.fixture(scope="module")
+def spaces(tmp_path_factory, running_guarded):
+    """A guarded registry with workspaces."""
+    with running_guarded(tmp_path_factory.mktemp("spaces"), "--enable-workspaces") as registry:
+        yield registry
 
 
 class Team:
     """A client of one workspace of the server, which it makes."""
 
-    def __init__(self, spaces, registry_type, site, name, monkeypatch):
-        self.address, self.folder = spaces
-        self.name, self.patch = name, monkeypatch
-        self.registry = registry_type(self.address, site)
+    def __init__(self, registry, name, monkeypatch):
+        self.name, self.patch, self.registry, self.client = name, monkeypatch, registry, registry.client
         if name != "default":
-            status, answer = self.registry.post("/api/3.0/mlflow/workspaces", {"name": name})
+            status, answer = registry.post("/api/3.0/mlflow/workspaces", {"name": name})
             assert status in {200, 201}, answer
-        self.client = MlflowClient(self.address, registry_uri=self.address)
 
     @contextlib.contextmanager
     def here(self):
@@ -58,106 +50,83 @@ class Team:
                 client.create_registered_model(model)
             return str(client.create_model_version(model, source).version)
 
+    def text(self, model, version, **changes):
+        said = {"files": "sha256:" + "a" * 64, "targets": ((model, "production"),), "workspace": self.name, **changes}
+        with self.here():
+            return self.registry.text(self.registry.claims(model, version, **said))
+
+    def put(self, model, version, text):
+        with self.here() as client:
+            client.set_model_version_tag(model, version, TAG, text)
+
     def sign(self, model, version, **changes):
         """Put a signed statement on a version and return its text."""
-        with self.here() as client:
-            text = self.text(model, version, **changes)
-            client.set_model_version_tag(model, version, TAG, text)
-            return text
+        text = self.text(model, version, **changes)
+        self.put(model, version, text)
+        return text
 
-    def text(self, model, version, **changes):
-        row, now = row_and_statement(self.client, model, version)[0], statement.now().replace(microsecond=0)
-        made = Claims(
-            registry="test-registry",
-            name=model,
-            version=version,
-            source=row.source,
-            storage=row.storage,
-            model_id="m-1",
-            run_id=row.run_id,
-            created=row.created,
-            files="sha256:" + "a" * 64,
-            versions=1,
-            digests={},
-            policy="dtp-1",
-            policy_digest=self.registry.site.policy.digest,
-            report="sha256:" + "b" * 64,
-            evidence="sha256:" + "e" * 64,
-            outcome="passed",
-            passed=True,
-            decided=now,
-            signed=now,
-            expires=now + timedelta(days=30),
-            targets=((model, "production"),),
-            advisory=False,
-            isolation="bubblewrap 0.8.0",
-        )
-        return self.registry.text(dataclasses.replace(made, **({"workspace": self.name} | changes)))
-
-    def held(self, model, version):
+    def promote(self, model, version):
         with self.here() as client:
-            return client.get_model_version(model, version).tags.get(TAG, "")
+            client.set_registered_model_alias(model, "production", version)
 
     def delete(self, mode):
         return self.registry.post(f"/api/3.0/mlflow/workspaces/{quote(self.name)}?mode={mode}", {}, method="DELETE")
 
+    def count(self, table, column):
+        with self.registry.past() as past:
+            return past.execute(f"SELECT count(*) FROM {table} WHERE {column} = ?", (self.name,)).fetchone()[0]
+
 
 @pytest.fixture
-def team(spaces, registry_type, site, monkeypatch):
-    return lambda name: Team(spaces, registry_type, site, name, monkeypatch)
+def team(spaces, monkeypatch):
+    return lambda name: Team(spaces, name, monkeypatch)
 
 
-def a_protected_alias(team):
+def put_alias(team):
     version = team.version("aliased")
     team.sign("aliased", version)
-    with team.here() as client:
-        client.set_registered_model_alias("aliased", "production", version)
+    team.promote("aliased", version)
 
 
-def a_protected_stage(team):
+def put_stage(team):
     version = team.version("staged")
     team.sign("staged", version, targets=(("staged", "Production"),))
     with team.here() as client:
         client.transition_model_version_stage("staged", version, "Production")
 
 
-def a_protected_model(team):
+def put_protected(team):
     with team.here() as client:
         client.create_registered_model("prod.entered")
 
 
-def a_refusal(team):
+def put_refusal(team):
     team.sign("refused", team.version("refused", "s3://bucket/refused"), passed=False, outcome="failed")
 
 
-HOLDS = {a_protected_alias: "alias 'production'", a_protected_stage: "Production", a_protected_model: "prod.entered"}
-HOLDS[a_refusal] = "a refusal of 'refused'"
+HOLDS = {put_alias: "alias 'production'", put_stage: "Production", put_protected: "prod.entered",
+         put_refusal: "a refusal of 'refused'"}  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["SET_DEFAULT", "CASCADE"])
 @pytest.mark.parametrize("put", HOLDS, ids=lambda put: put.__name__)
-def test_what_a_workspace_holds_is_not_moved_past_the_guard(team, put, mode):
-    here = team(f"{put.__name__.replace('_', '-')}-{mode.lower().replace('_', '-')}")
+def test_what_a_workspace_holds_is_not_moved_past_the_guard(team, put):
+    here = team(put.__name__.replace("_", "-"))
     put(here)
-    status, answer = here.delete(mode)
-    assert status == 403, answer
-    assert "privgate: deleting workspace" in answer["message"]
-    assert HOLDS[put] in answer["message"]
-    with sqlite3.connect(here.folder / "tracking.db", timeout=30) as rows:
-        kept = rows.execute("SELECT count(*) FROM registered_models WHERE workspace = ?", (here.name,)).fetchone()
-        assert kept == (1,)
-        assert rows.execute("SELECT count(*) FROM workspaces WHERE name = ?", (here.name,)).fetchone() == (1,)
+    for mode in MODES:
+        status, answer = here.delete(mode)
+        assert status == 403, answer
+        assert "privgate: deleting workspace" in answer["message"]
+        assert HOLDS[put] in answer["message"]
+        assert (here.count("registered_models", "workspace"), here.count("workspaces", "name")) == (1, 1)
 
 
-@pytest.mark.parametrize("mode", ["SET_DEFAULT", "CASCADE"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_workspace_that_holds_nothing_of_it_is_deleted(team, mode):
     here = team(f"plain-{mode.lower().replace('_', '-')}")
-    version = here.version(f"plain-{mode}")
-    here.sign(f"plain-{mode}", version)
+    here.sign(f"plain-{mode}", here.version(f"plain-{mode}"))
     status, answer = here.delete(mode)
     assert status in {200, 204}, answer
-    with sqlite3.connect(here.folder / "tracking.db", timeout=30) as rows:
-        assert rows.execute("SELECT 1 FROM workspaces WHERE name = ?", (here.name,)).fetchone() is None
+    assert here.count("workspaces", "name") == 0
 
 
 def test_why_mlflow_itself_deletes_no_workspace_is_said(team):
@@ -172,19 +141,18 @@ def test_why_mlflow_itself_deletes_no_workspace_is_said(team):
 
 
 def test_a_refusal_stops_the_same_files_in_all_workspaces(team):
-    one, other, default = team("one"), team("other"), team("default")
-    there = []
-    for place, model in ((one, "credit"), (other, "credit"), (default, "loans")):
+    one, there = team("one"), []
+    for place, model in ((one, "credit"), (team("other"), "credit"), (team("default"), "loans")):
         version = place.version(model, "s3://bucket/same")
         early = statement.now().replace(microsecond=0) - timedelta(minutes=10)
         there.append((place, model, version, place.sign(model, version, signed=early, decided=early)))
     refusal = one.sign("credit", there[0][2], passed=False, outcome="failed")
     for place, model, version, approval in there:
-        assert place.held(model, version) == refusal
-        with place.here() as client, pytest.raises(MlflowException, match="PERMISSION_DENIED"):
-            client.set_model_version_tag(model, version, TAG, approval)
-        with place.here() as client, pytest.raises(MlflowException, match="PERMISSION_DENIED"):
-            client.set_registered_model_alias(model, "production", version)
+        with place.here() as client:
+            assert client.get_model_version(model, version).tags[TAG] == refusal
+        for act, *more in ((place.put, approval), (place.promote,)):
+            with pytest.raises(MlflowException, match="PERMISSION_DENIED"):
+                act(model, version, *more)
 
 
 def test_a_statement_counts_in_its_own_workspace(team):
@@ -192,16 +160,15 @@ def test_a_statement_counts_in_its_own_workspace(team):
     version = here.version("own", "s3://bucket/own")
     old = here.sign("own", version, workspace="default")  # as before statements named theirs
     assert "workspace" not in statement.Envelope.parse(old).statement["predicate"][statement.EXTENSION]
-    with here.here() as client, pytest.raises(MlflowException, match="workspace 'default', not 'own'"):
-        client.set_registered_model_alias("own", "production", version)
+    with pytest.raises(MlflowException, match="workspace 'default', not 'own'"):
+        here.promote("own", version)
     here.sign("own", version)
-    with here.here() as client:
-        client.set_registered_model_alias("own", "production", version)
+    here.promote("own", version)
 
     version = default.version("own", "s3://bucket/default")
     default.sign("own", version, workspace="own")
-    with default.here() as client, pytest.raises(MlflowException, match="workspace 'own', not 'default'"):
-        client.set_registered_model_alias("own", "production", version)
+    with pytest.raises(MlflowException, match="workspace 'own', not 'default'"):
+        default.promote("own", version)
 
 
 def test_a_version_is_deleted_though_its_name_is_released_elsewhere(team):
@@ -209,12 +176,10 @@ def test_a_version_is_deleted_though_its_name_is_released_elsewhere(team):
     one, other = team("deleted-here"), team("released-there")
     versions = [place.version("twin", "s3://bucket/twin") for place in (one, other)]
     copy = other.version("twin-copy", "models:/twin/1")
-    text = other.sign("twin", versions[1], targets=(("twin-copy", "production"),))
-    with other.here() as client:
-        client.set_model_version_tag("twin-copy", copy, TAG, text)
-        client.set_registered_model_alias("twin-copy", "production", copy)
-        with pytest.raises(MlflowException, match="is released on the statement"):
-            client.delete_model_version("twin", versions[1])
+    other.put("twin-copy", copy, other.sign("twin", versions[1], targets=(("twin-copy", "production"),)))
+    other.promote("twin-copy", copy)
+    with other.here() as client, pytest.raises(MlflowException, match="is released on the statement"):
+        client.delete_model_version("twin", versions[1])
     with one.here() as client:
         client.delete_model_version("twin", versions[0])
 
@@ -224,15 +189,14 @@ def test_verify_and_doctor_ask_for_the_statement_of_their_workspace(team, site):
     with here.here():
         version = here.registry.log("read")
     here.sign("read", version)
-    with here.here() as client:
-        client.set_registered_model_alias("read", "production", version)
-        text = here.text("read", version, workspace="default")
-    with sqlite3.connect(here.folder / "tracking.db", timeout=30) as past:
+    here.promote("read", version)
+    text = here.text("read", version, workspace="default")
+    with here.registry.past() as past:
         past.execute("UPDATE model_version_tags SET value = ? WHERE name = 'read' AND key = ?", (text, TAG))
     with here.here():
         with pytest.raises(StatementError, match="workspace 'default', not 'read'"):
-            verify("models:/read@production", guard, tracking_uri=here.address)
-        said = [a.text for a in examine(guard, tracking_uri=here.address) if a.state == "wrong"]
+            verify("models:/read@production", guard, tracking_uri=here.registry.address)
+        said = [a.text for a in examine(guard, tracking_uri=here.registry.address) if a.state == "wrong"]
     assert any("workspace 'default', not 'read'" in text for text in said)
 
 
