@@ -9,7 +9,7 @@ import pytest
 from privgate import report
 from privgate.evidence.verdict import SCOPES, Decision, Outcome
 from privgate.policy.judging import find_scope
-from privgate.registry import attaching
+from privgate.registry import attachments
 
 OUTCOMES = (Outcome.PASSED, Outcome.INCONCLUSIVE, Outcome.FAILED)
 REQUEST = {"": "pdtp(over=domain)", "beside": "pdtp(over=beside)", "direct": "pdtp(over=direct)"}
@@ -38,7 +38,7 @@ def shown(verdict, runs, folder):
     yield "Markdown", re.search(r"## \S+ (.*): churn", report.render(doc, "markdown"))[1]
     yield "JUnit", re.search(r'name="decision" value="([^"]*)"', report.render(doc, "junit"))[1]
     yield "overview", re.search(r'result"><svg.*?</svg>(.*?)</td>', report.index([doc]), flags=re.DOTALL)[1]
-    yield "tag", attaching._tags(verdict, "pdtp-1", "runs:/r", folder)["privgate"].rpartition(", pdtp-1")[0]
+    yield "tag", attachments._tags(verdict, "pdtp-1", "runs:/r", folder)["privgate"].rpartition(", pdtp-1")[0]
     yield "notebook", re.search(r"Verdict (.*?): churn", verdict._repr_html_())[1]
 
 
@@ -54,7 +54,7 @@ def test_every_surface_says_the_same_four_facts(runs, tmp_path, outcome, scope, 
     told = {k: " ".join(unescape(re.sub(r"<[^>]+>", "", v)).split()).casefold()
             for k, v in shown(verdict, runs, tmp_path)}  # fmt: skip
     assert told == dict.fromkeys(told, due.text)
-    metrics = attaching.headline(verdict)
+    metrics = attachments.headline(verdict)
     facts = [metrics[f"privgate/{name}"] for name in ("outcome", "scope", "warnings", "observed")]
     assert facts == [ended.rank, SCOPES.index(due.scope), due.warnings, observed]
 
@@ -73,4 +73,4 @@ def test_a_rule_that_was_not_asked_is_never_told_as_what_blocked(runs, tmp_path)
     spared = runs.golden("direct")["findings"][-1] | {"rule": "other", "title": "Not asked", "outcome": "not needed"}
     verdict = runs.verdict({**runs.golden("direct"), "findings": [spared, *[f.payload() for f in verdict.findings]]})
 
-    assert attaching._tags(verdict, "pdtp-1", "runs:/r", tmp_path)["privgate.findings"].startswith("Influence")
+    assert attachments._tags(verdict, "pdtp-1", "runs:/r", tmp_path)["privgate.findings"].startswith("Influence")
