@@ -1,4 +1,20 @@
-"""privgate: a pre-deployment privacy gate for the MLflow model registry."""
+"""privgate: a pre-deployment privacy gate for the MLflow model registry.
+
+log_model, log_recipe   put a model with its recipe, or the recipe alone, into the registry
+Recipe                  how the model was trained: an estimator or a function, its seed, its claim
+TrainingData            records and labels, whose each record is, and candidates of the same population
+Domain                  what the endpoint accepts
+Release                 what the endpoint answers; Laplace and Gaussian are noise that it adds
+Claim                   the differential privacy that the training claims
+Subject                 a model version with all of this; Subject.load(uri) reads one
+Policy                  the rules; Policy.load(name or file) reads them
+evaluate                measures the subject, and judges it by the policy
+Budget, Fleet           what a run may cost, and where it trains
+Verdict                 what came out; Finding is one rule of it, Outcome its word
+PrivgateError           what every error of ours is
+
+Each has a page of its own: help(privgate.Recipe). The command is `privgate --help`.
+"""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -7,22 +23,28 @@ from typing import TYPE_CHECKING, Any
 from privgate.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from privgate.advice.search import evaluate
-    from privgate.errors import PrivgateError
-    from privgate.evidence.verdict import Finding, Outcome, Verdict
-    from privgate.policy import Policy
-    from privgate.registry import log_model, log_recipe
-    from privgate.run.run import Budget
-    from privgate.subject.claim import Claim
-    from privgate.subject.data import TrainingData
-    from privgate.subject.domain import Domain
-    from privgate.subject.recipe import Recipe
-    from privgate.subject.release import Gaussian, Laplace, Release
-    from privgate.subject.subject import Subject
-    from privgate.training.fleet import Fleet
+    from privgate.advice.search import evaluate as evaluate
+    from privgate.errors import PrivgateError as PrivgateError
+    from privgate.evidence.verdict import Finding as Finding
+    from privgate.evidence.verdict import Outcome as Outcome
+    from privgate.evidence.verdict import Verdict as Verdict
+    from privgate.policy import Policy as Policy
+    from privgate.registry import log_model as log_model
+    from privgate.registry import log_recipe as log_recipe
+    from privgate.run.run import Budget as Budget
+    from privgate.subject.claim import Claim as Claim
+    from privgate.subject.data import TrainingData as TrainingData
+    from privgate.subject.domain import Domain as Domain
+    from privgate.subject.recipe import Recipe as Recipe
+    from privgate.subject.release import Gaussian as Gaussian
+    from privgate.subject.release import Laplace as Laplace
+    from privgate.subject.release import Release as Release
+    from privgate.subject.subject import Subject as Subject
+    from privgate.training.fleet import Fleet as Fleet
 
-# Where each public name lives; imported on first use, because importing privgate must stay cheap.
-_HOME = {
+#: public name -> where it lives; imported on first use, because importing privgate must stay cheap.
+#: There is no __all__: with one, help(privgate) would print the pages of all of them.
+HOMES = {
     "Budget": "run.run",
     "Claim": "subject.claim",
     "Domain": "subject.domain",
@@ -43,27 +65,6 @@ _HOME = {
     "log_recipe": "registry",
 }
 
-__all__ = [
-    "Budget",
-    "Claim",
-    "Domain",
-    "Finding",
-    "Fleet",
-    "Gaussian",
-    "Laplace",
-    "Outcome",
-    "Policy",
-    "PrivgateError",
-    "Recipe",
-    "Release",
-    "Subject",
-    "TrainingData",
-    "Verdict",
-    "evaluate",
-    "log_model",
-    "log_recipe",
-]
-
 
 def _load(uri: str, **options: Any) -> Any:
     return import_module("privgate.registry").load_subject(uri, **options)
@@ -77,9 +78,9 @@ def _door(name: str) -> Callable[..., Any]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in HOMES:
         raise AttributeError(f"module 'privgate' has no attribute {name!r}")
-    value = getattr(import_module(f"privgate.{_HOME[name]}"), name)
+    value = getattr(import_module(f"privgate.{HOMES[name]}"), name)
     if name == "Subject":
         # the registry is a floor above the subject, so the package root wires the two
         value.loader = staticmethod(_load)
@@ -90,4 +91,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(HOMES)

@@ -38,7 +38,7 @@ def names() -> Iterator[dict[str, Any]]:
     import privgate
     from privgate import models
 
-    yield {"row": "privgate", "names": sorted(privgate.__all__)}
+    yield {"row": "privgate", "names": sorted(privgate.HOMES)}
     yield {"row": "privgate.models", "names": sorted(models.__all__)}
     yield {"row": "elsewhere", "names": list(NAMES)}
     yield from ({"row": name, "options": options} for name, options in adapters.commands().items())
