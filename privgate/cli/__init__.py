@@ -38,7 +38,12 @@ MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("dp", "capacity"): ("dp", "bounds", "--deletions"),
 }
 #: options of 0.1 that do nothing any more: read with their value for one version, with one warning
-GONE = ("--mode", "--precision")
+GONE: dict[str, str] = {
+    "--mode": "the policy says who is left out",
+    "--precision": "networks are compared in full",
+    "--sweep": "run `privgate guard doctor` and `privgate verify` by a timer instead",
+    **dict.fromkeys(("--lease", "--settle"), "run one `privgate guard serve` a registry"),
+}
 
 #: commands that train or read much: they say at once that they have begun
 LONG = ("check", "adopt", "promote", "verify", "advise", "demo", "guard sign", "guard doctor", "dp audit")
@@ -63,8 +68,8 @@ def spell_as_today(args: list[str]) -> tuple[list[str], list[str]]:
     kept = iter(args)
     args = []
     for word in kept:
-        if word.partition("=")[0] in GONE and args[:1] in (["check"], ["promote"]):
-            notes.append(f"{word.partition('=')[0]} has no effect any more, and 0.3 will not know it")
+        if why := args[:1] in (["check"], ["promote"], ["guard"]) and GONE.get(word.partition("=")[0], ""):
+            notes.append(f"{word.partition('=')[0]} went with 0.1.0: {why}")
             if "=" not in word:
                 next(kept, None)
         else:

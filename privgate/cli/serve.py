@@ -37,8 +37,6 @@ _OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", 
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--every", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
-@click.option("--sweep", type=float, hidden=True)
-@click.option("--lease", "--settle", type=float, hidden=True)
 @click.option(
     "--check-seconds",
     default=86400.0,
@@ -61,8 +59,6 @@ def serve(
     host: str,
     port: int,
     every: float,
-    sweep: float | None,
-    lease: float | None,
     check_seconds: float,
     tracking_uri: str | None,
     options: tuple[str, ...],
@@ -81,12 +77,6 @@ def serve(
     from privgate.registry.client import connect
     from privgate.serve import Loop, Server, make_application
 
-    if sweep is not None:
-        click.echo(
-            "WARNING: --sweep went; run `privgate guard doctor` and `privgate verify` by a timer instead", err=True
-        )
-    if lease is not None:
-        click.echo("WARNING: --lease and --settle went; run one `privgate guard serve` a registry", err=True)
     names = {option.split("=")[0] for option in options}
     if own := sorted(_OWN & names):
         raise UsageError(

@@ -298,7 +298,7 @@ def test_without_a_signer_it_stops_after_the_check_and_moves_when_somebody_has_s
     with serving(registry, tmp_path / "s", *options, sign=False) as served:
         until(lambda: "privgate.findings" in tags(registry, name), served)
         assert CheckRequest.parse(tags(registry, name)[TAG]).since
-        assert "--lease and --settle went" in served.log.read_text()
+        assert "--settle went with 0.1.0" in served.log.read_text()
         decided = tags(registry, name)["privgate.decided_at"]
         time.sleep(3)
         assert alias(registry, name) is None
