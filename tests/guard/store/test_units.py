@@ -40,9 +40,11 @@ def test_the_commands_accept_the_options_of_the_units():
     from mlflow.cli import server
 
     assert len(UNITS) == 2
-    for unit, command, called in zip(UNITS, (server, serve), ("server", "serve"), strict=True):
-        program, name, *options = words(unit)
-        assert (Path(program).name, name) == ({"server": "mlflow", "serve": "privgate"}[called], called)
+    for unit, command, called in zip(UNITS, (server, serve), ("mlflow server", "privgate guard serve"), strict=True):
+        program, *rest = words(unit)
+        count = called.count(" ")
+        assert [Path(program).name, *rest[:count]] == called.split()
+        options = rest[count:]
         _, rest, _ = command.make_parser(click.Context(command)).parse_args(options)
         assert rest == []
         with pytest.raises(click.NoSuchOption):
