@@ -34,7 +34,7 @@ class _State:
     label: str = ""
     done: int = 0
     total: int = 0
-    left: float = math.nan
+    seconds_left: float = math.nan
     began: float = 0.0
     said: float = 0.0
     estimated: bool = False
@@ -48,7 +48,7 @@ _now = _State()
 def begin(text: str) -> None:
     """Say what is begun, and from now on at least every 5 s that it goes on."""
     with _now.lock:
-        _now.label, _now.done, _now.total, _now.left, _now.began = "", 0, 0, math.nan, time.monotonic()
+        _now.label, _now.done, _now.total, _now.seconds_left, _now.began = "", 0, 0, math.nan, time.monotonic()
         _say(text)
         if _now.ended is None:
             _now.ended = threading.Event()
@@ -66,7 +66,7 @@ def progress(done: int, total: int, seconds_left: float, label: str = "retrainin
     """Draw one line of progress on stderr; where that is no terminal, a line a phase, an estimate and every 5 s."""
     with _now.lock:
         fresh = label != _now.label
-        _now.label, _now.done, _now.total, _now.left = label, done, total, seconds_left
+        _now.label, _now.done, _now.total, _now.seconds_left = label, done, total, seconds_left
         if fresh:
             _now.began, _now.estimated = time.monotonic(), False
         if sys.stderr.isatty():
@@ -79,7 +79,7 @@ def progress(done: int, total: int, seconds_left: float, label: str = "retrainin
 
 
 def _line() -> str:
-    remaining = f", about {span(_now.left)} left" if _now.left > 0 else ""
+    remaining = f", about {span(_now.seconds_left)} left" if _now.seconds_left > 0 else ""
     return f"{_now.label}: {_now.done} of {_now.total}{remaining}"
 
 
