@@ -87,6 +87,26 @@ def test_a_file_has_a_name_of_its_own():
     assert "part.py" not in twice
 
 
+#: words that say nothing of the thing; `of` alone may be a parameter, as in "5 of 9"
+NO_NAMES = frozenset({"found", "made", "asked", "told", "left", "once", "beside", "coins", "unit", "of"})
+
+
+def test_names_say_the_thing():
+    """A function is called by verb and noun, a variable by the noun of its type; what a file holds keeps its name."""
+    functions, parameters, variables = [], [], []
+    for module, file in FILES.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                functions += [f"{module}.{node.name}"] * (node.name.strip("_") in NO_NAMES)
+                own = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+                parameters += [f"{module}.{node.name}({a.arg})" for a in own if a.arg in NO_NAMES - {"of"}]
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in NO_NAMES - {"of"}:
+                variables.append(f"{module}:{node.lineno} {node.id}")
+    assert functions == []
+    assert parameters == []
+    assert len(variables) <= 100, variables
+
+
 def test_the_kernel_rests_on_numpy_and_nothing_else():
     kernel = {name for name in FILES if name.startswith("privgate.kernel")}
 
