@@ -34,5 +34,12 @@ def doctor(*, config: Path, tracking_uri: str | None) -> int:
     return int(ExitCode.SUBJECT if wrong else ExitCode.PASSED)
 
 
-for _command in (serve, sign, keys.revoke, keys.keys):
+for _command, _help in (
+    (serve, "Check what asks for it in the registry, have it signed, move the alias."),
+    (sign, "Sign a report; meant for another user than check."),
+    (keys.revoke, "Let a version, a statement or a key count no longer."),
+    (keys.keys, "Make, show and rotate signing keys."),
+    (doctor, "Ask whether the server is guarded, and everything released verifies."),
+):
+    _command.short_help = _help
     guard.add_command(_command)

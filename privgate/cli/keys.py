@@ -16,7 +16,7 @@ _DAYS = click.option("--days", default=365, show_default=True, type=click.IntRan
 
 @click.group()
 def keys() -> None:
-    """Make, show, rotate and revoke signing keys."""
+    """Make, show and rotate signing keys; `privgate guard revoke` lets one count no longer."""
 
 
 @keys.command()
