@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.models.classifier import Settings
-from privgate.models.columns import Column, columns_of, is_missing, split
+from privgate.subject.accepted_questions import is_missing
+from privgate.subject.domain import Column, list_columns, split_columns
 
 
 class Fixed(Settings):
@@ -31,7 +32,7 @@ class Fixed(Settings):
             A column is not declared, or as something else, or nobody confirmed the domain.
         """
         del y
-        columns, (names, _), framed = columns_of(self.domain), split(X[:0]), hasattr(X, "columns")
+        columns, (names, _), framed = list_columns(self.domain), split_columns(X[:0]), hasattr(X, "columns")
         if not framed and len(columns) != len(names):
             raise ValueError(f"X is an array of {len(names)} columns, the domain declares {len(columns)}; pass a frame")
         declared: dict[Any, Column] = {c.name: c for c in columns} if framed else dict(enumerate(columns))
@@ -58,7 +59,7 @@ class Fixed(Settings):
         ValueError
             Other columns than those of ``fit``, or a value missing that the domain does not allow to be.
         """
-        names, values = split(X)
+        names, values = split_columns(X)
         renamed = hasattr(self, "feature_names_in_") and hasattr(X, "columns") and names != [*self.feature_names_in_]
         if len(names) != self.n_features_in_ or renamed:
             raise ValueError(f"the columns are {names}, not those of fit, {[c.name for c in self.columns_]}")

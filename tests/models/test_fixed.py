@@ -17,7 +17,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 from privgate import Domain, Recipe, TrainingData
 from privgate.errors import SubjectError
 from privgate.models import FixedOneHot, FixedScaler
-from privgate.models.columns import Column
+from privgate.subject.domain import Column
 
 FRAME = pd.DataFrame(
     {
