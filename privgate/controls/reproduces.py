@@ -14,8 +14,8 @@ from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
 from privgate.kernel.accepted import Accepted
 from privgate.statistics import leakage
-from privgate.subject import released
 from privgate.subject.containers import make_like, stack, take
+from privgate.subject.release import measure_changes
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
 from privgate.training.fit import Answer, Fit
@@ -282,7 +282,7 @@ def _measure_nats(subject: Subject, stored: Answer, expected: Float) -> float:
     if subject.task == "regression":
         return 0.0
     exact = leakage.largest_change(stored.log_p, expected)
-    return float(np.maximum(exact, released.changes(stored.log_p, expected, subject.release)).max(initial=0.0))
+    return float(np.maximum(exact, measure_changes(stored.log_p, expected, subject.release)).max(initial=0.0))
 
 
 def get_registered_gaps(control: Precondition) -> tuple[float, float]:

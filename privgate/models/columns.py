@@ -1,3 +1,5 @@
 """Where models that an earlier version stored find the class of their columns."""
 
-from privgate.subject.domain import Column as Column
+from privgate.subject.domain import Column
+
+__all__ = ["Column"]

@@ -33,9 +33,9 @@ class AcceptedQuestions:
     def holds(self, X: Any) -> Any:
         """Return which records are accepted, bool array of shape (n,); what cannot be read is not."""
         n = len(X) if not hasattr(X, "shape") else int(X.shape[0]) if X.shape else 1
-        names = self.stated.get("names")
-        good = None
-        if (is_double(X) or not self.stated.get("double")) and names in (None, list(getattr(X, "columns", names or ()))):
+        names, good = self.stated.get("names"), None
+        same_columns = names is None or list(getattr(X, "columns", names)) == names
+        if same_columns and (is_double(X) or not self.stated.get("double")):
             good = self._hold_columns(X) if self.stated.get("columns") else self._hold_numbers(X, n)
         return np.zeros(n, dtype=bool) if good is None else good
 
