@@ -39,6 +39,23 @@ def is_fitted(value: Any) -> bool:
     return learned or any(is_fitted(v) for v in ((_settings(value) or {}).values() if known else inner))
 
 
+def is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
+    """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with.
+
+    A name below ``sklearn.`` is not enough: ``sklearn.datasets._base:os.system`` is one.
+    """
+    home = str(getattr(thing, "__module__", ""))
+    keeps = hasattr(thing, "get_params") or hasattr(thing, "get_n_splits")
+    return isinstance(thing, type) and keeps and home.startswith(tuple(h.partition(":")[0] for h in homes))
+
+
+def is_number_type(ref: str) -> bool:
+    """Whether a reference names a number type or an elementwise function of numpy, which parameters of steps are."""
+    home, _, name = ref.partition(":")
+    thing = getattr(np, name, None) if home == "numpy" else None
+    return isinstance(thing, np.ufunc) or (isinstance(thing, type) and issubclass(thing, np.number | np.bool_))
+
+
 def reference(thing: Any) -> str:
     """Return ``module:qualname`` of a class or function; a script's own functions get the script's module name.
 

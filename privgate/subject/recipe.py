@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.documents import strict_json
 from privgate.errors import SubjectError
-from privgate.subject import calling, estimators, sources, tasks
+from privgate.subject import estimators, sources, tasks
 from privgate.subject.claim import Claim
-from privgate.subject.libraries import is_class_of, is_number_type
+from privgate.subject.estimators import is_class_of, is_number_type
 from privgate.subject.tasks import aligned, numbers
 
 #: classes that went with 0.1.0, and what to use instead
@@ -93,7 +93,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.recorded is not None:
             return
-        training, params = calling.plain(self.training, self.params)
+        training, params = sources.simplify_training(self.training, self.params)
         object.__setattr__(self, "training", training)
         object.__setattr__(self, "params", params)
         if not (callable(self.training) or estimators.is_estimator(self.training)):
@@ -111,7 +111,7 @@ class Recipe:
         if self.task not in (None, *tasks.TASKS):
             raise SubjectError(f"no task {self.task!r}; it is one of {', '.join(tasks.TASKS)}")
         if not self.is_estimator:
-            calling.check(self.training, {**self.params, **self.made_by})
+            sources.check_training(self.training, {**self.params, **self.made_by})
         elif unknown := (set(self.params) | set(self.made_by)) - set(
             self.training.get_params() if self.params or self.made_by else ()
         ):
@@ -180,7 +180,7 @@ class Recipe:
         if self.is_estimator:
             estimator = _configured(self.training, self.params)
             return {**common, "kind": "estimator", "estimator": estimators.encode(estimator), "params": {}}
-        function, owner = calling.parts(self.training)
+        function, owner = sources.split_method(self.training)
         params = {k: estimators.encode(v) for k, v in {**owner, **self.params}.items()}
         return {**common, "kind": "function", "fit": estimators.reference(function), "params": params}
 
@@ -320,12 +320,12 @@ class Recipe:
             with estimators.seeded(made, seed):
                 return made.fit(X, y)
         if self.recorded is None:
-            function, owner = calling.parts(self.training)
-            return calling.train(function, X, y, seed=seed, params={**copy.deepcopy(owner), **self.params, **made_of})
+            function, owner = sources.split_method(self.training)
+            return sources.train(function, X, y, seed=seed, params={**copy.deepcopy(owner), **self.params, **made_of})
         params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()} | made_of
         function = self._resolve(self.recorded["fit"])
         with sources.importing_from(self.root):  # methods, too, import what they need when they are called
-            return calling.train(function, X, y, seed=seed, params=params)
+            return sources.train(function, X, y, seed=seed, params=params)
 
     def _made_of(self, X: Any, y: NDArray[Any]) -> dict[str, Any]:
         """Return the parameters that are made of the records that are trained on."""
