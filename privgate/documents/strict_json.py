@@ -80,10 +80,10 @@ def content(path: Path, limits: DocumentLimits = SMALL) -> bytes:
     ``DocumentError``: it is no regular file, or too large. ``OSError``: it cannot be opened or read.
     """
     with opened(path) as f:
-        found = f.read(limits.size + 1)
-    if len(found) > limits.size:
+        data = f.read(limits.size + 1)
+    if len(data) > limits.size:
         raise too_large(limits)
-    return found
+    return data
 
 
 def too_large(limits: DocumentLimits) -> DocumentError:
@@ -212,9 +212,9 @@ def _no_constant(name: str) -> float:
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         seen: set[str] = set()
         twice = next(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]  # None: go on
         raise DocumentError(f"holds the key {twice[:80]!r} twice")
-    return found
+    return mapping

@@ -16,7 +16,7 @@ from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact, TextEvalu
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
 from privgate.documents import LARGE, strict_json
-from privgate.evaluation.context_stated import STATED, hash_key, with_context
+from privgate.evaluation.notebook import STATED, load_hash_key, with_context
 from privgate.run.run import Budget
 
 #: keys of the configuration that say how a check runs, with what they are where absent
@@ -96,7 +96,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate.registry.reports import refuse_place
     from privgate.training.fleet import Fleet
 
-    policy, key = Policy.load(config["policy"]), hash_key(config.get("hash_key_file"))
+    policy, key = Policy.load(config["policy"]), load_hash_key(config.get("hash_key_file"))
     subject = registry.load_subject(uri)
     if config.get("attach", True):
         refuse_unattachable(subject)

@@ -316,14 +316,14 @@ def _of_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
     cells = [cell(v) for v in array.tolist()]
     kinds = ["text" if isinstance(c, str) else "None" if c is None else c[0] for c in cells]
     _refuse_missing(np.isin(kinds, ["None", "nan", "NA", "NaTType"]), what)
-    found = sorted(set(kinds))
-    if len(found) > 1 and not set(found) <= {"int", "float"}:
+    known = sorted(set(kinds))
+    if len(known) > 1 and not set(known) <= {"int", "float"}:
         other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
         raise SubjectError(
             f"{what} mixes {kinds[0]} (record 0) with {kinds[other]} (record {other}), which as text may be the same; "
             "give all of them one type"
         )
-    if set(found) <= {"int", "float", "bool"}:
+    if set(known) <= {"int", "float", "bool"}:
         return np.array(array.tolist())
     return np.array([str(v) for v in array])
 

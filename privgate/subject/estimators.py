@@ -69,10 +69,10 @@ def reference(thing: Any) -> str:
         own = str(getattr(thing, "__qualname__", "")).rpartition("<locals>.")[2]  # an address tells nobody anything
         known = "a lambda" if own == "<lambda>" else own or repr(thing)
         raise SubjectError(f"{known} has no importable name; define it at the top level of a module")
-    found: Any = sys.modules.get(home)
+    held: Any = sys.modules.get(home)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is not thing:
+        held = getattr(held, part, None)
+    if held is not thing:
         raise SubjectError(
             f"{home}:{name} is not {thing!r}; a recipe needs functions and classes that their own names find again"
         )
@@ -207,10 +207,10 @@ def _decoded_partial(value: Any, resolve: Resolve) -> Any:
 
 def _decoded_instance(value: Any, resolve: Resolve) -> Any:
     home = resolve(value["class"])
-    made = home.__new__(home)
+    instance = home.__new__(home)
     for name, part in value["params"].items():
-        object.__setattr__(made, name, decode(part, resolve))  # also where a dataclass is frozen
-    return made
+        object.__setattr__(instance, name, decode(part, resolve))  # also where a dataclass is frozen
+    return instance
 
 
 _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {

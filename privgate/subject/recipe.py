@@ -193,11 +193,11 @@ class Recipe:
         return sources.collect(self._references(), extra=self.sources)
 
     def _references(self) -> list[str]:
-        found = estimators.references(self.payload.get("estimator")) + estimators.references(
+        references = estimators.references(self.payload.get("estimator")) + estimators.references(
             list(self.payload["params"].values())
         )
-        made = dict(self.payload.get("made_by", {})).values()
-        return found + [r for r in (self.payload.get("fit"), self.payload["predict"], *made) if r]
+        makers = dict(self.payload.get("made_by", {})).values()
+        return references + [r for r in (self.payload.get("fit"), self.payload["predict"], *makers) if r]
 
     @cached_property
     def digest(self) -> str:
@@ -216,7 +216,7 @@ class Recipe:
                 f"recipe.json has schema {payload.get('schema')!r}; this privgate reads privgate/recipe/v1"
             )
         dp = payload["dp"]
-        made = cls(
+        recipe = cls(
             None,
             seed=payload["seed"],
             dp=None if dp is None else Claim.from_payload(dp),
@@ -226,9 +226,9 @@ class Recipe:
             root=root,
         )
         named = {n.replace(":", ".") for n in re.findall(r"privgate\.[\w.]+:\w+", json.dumps(dict(payload)))}
-        if why := name_removed_class(named | sources.imported({} if root is None else made.snapshot)):
+        if why := name_removed_class(named | sources.imported({} if root is None else recipe.snapshot)):
             raise SubjectError(f"the recipe names {why}")
-        return made
+        return recipe
 
     # in workers only: these run the user's code
 
@@ -254,10 +254,10 @@ class Recipe:
         if self.recorded is None:
             from sklearn.base import clone
 
-            made = _configured(clone(self.training), self.params)
+            estimator = _configured(clone(self.training), self.params)
         else:
-            made = estimators.decode(self.recorded["estimator"], self._resolve)
-        return estimators.set_seed(made, self.seed)
+            estimator = estimators.decode(self.recorded["estimator"], self._resolve)
+        return estimators.set_seed(estimator, self.seed)
 
     @property
     def library_estimator(self) -> Any:
@@ -316,9 +316,9 @@ class Recipe:
         """Run the training function; only ever called in a worker."""
         made_of = self._made_of(X, y)
         if self.is_estimator:
-            made = estimators.set_seed(_configured(self.estimator, made_of), seed)
-            with estimators.seeded(made, seed):
-                return made.fit(X, y)
+            estimator = estimators.set_seed(_configured(self.estimator, made_of), seed)
+            with estimators.seeded(estimator, seed):
+                return estimator.fit(X, y)
         if self.recorded is None:
             function, owner = sources.split_method(self.training)
             return sources.train(function, X, y, seed=seed, params={**copy.deepcopy(owner), **self.params, **made_of})

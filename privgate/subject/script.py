@@ -43,19 +43,19 @@ def bound(statement: ast.stmt) -> set[str]:
     """Return the global names that a statement at the top of a file binds or changes."""
     if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
         return set()
-    found: set[str] = set()
+    names: set[str] = set()
     for node in _outside_functions(statement):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+            names |= {(a.asname or a.name).partition(".")[0] for a in node.names}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found |= set(dotted(node)[:1])
+            names |= set(dotted(node)[:1])
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        found |= set(dotted(statement.value.func)[:1])
-    return found
+        names |= set(dotted(statement.value.func)[:1])
+    return names
 
 
 def _outside_functions(statement: ast.AST) -> Iterator[ast.AST]:
@@ -108,12 +108,12 @@ def needed(names: Iterable[str], *, file: Path | None) -> str:
     ``file`` is the script; None in a notebook, whose cells Python remembers. ``SubjectError``: something that is
     reached would have to be trained, read or logged again, or has no text; the sentence names its line.
     """
-    made = _Part(vars(sys.modules["__main__"]), file)
+    part = _Part(vars(sys.modules["__main__"]), file)
     for name in names:
-        made.reach(name)
-    made.settings()
-    made.check()
-    return made.text(with_settings=True)
+        part.reach(name)
+    part.settings()
+    part.check()
+    return part.text(with_settings=True)
 
 
 class _Part:
@@ -184,8 +184,8 @@ class _Part:
         self.constants.append(f"{name} = {written}")
 
     def _own(self, name: str, value: Any) -> None:
-        if (found := self._definition(name, value)) is not None:
-            self._add(*found)
+        if (definition := self._definition(name, value)) is not None:
+            self._add(*definition)
         elif any(name in bound(s) for s in self.body):  # made by a call: a namedtuple
             self._keep_makers(name)
         else:
@@ -227,8 +227,8 @@ class _Part:
         ]
         line = 0 if code is None else code.co_firstlineno
         inside = [n for n in held if _first(n) <= line <= (n.end_lineno or n.lineno)]
-        found = inside or held
-        return self._compiled(segment(found[-1], lines)) if found else None
+        nodes = inside or held
+        return self._compiled(segment(nodes[-1], lines)) if nodes else None
 
     def _compiled(self, text: str) -> tuple[str, CodeType]:
         flags = __future__.annotations.compiler_flag if self.lazy else 0
@@ -319,12 +319,12 @@ def _codes(value: Any) -> Iterator[CodeType]:
 
 def _globals(code: CodeType) -> set[str]:
     """Return every global name that a piece of code and the functions in it read."""
-    found = {
+    names = {
         str(i.argval)
         for i in dis.get_instructions(code)
         if i.opname in {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
     }
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            found |= _globals(constant)
-    return found
+            names |= _globals(constant)
+    return names

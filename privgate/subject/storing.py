@@ -128,14 +128,14 @@ def _cells_of(column: Any, name: Any) -> tuple[Any, Any]:
     texts: list[str | None] = []
     kinds: list[int] = []
     for row, value in enumerate(column.tolist()):
-        told = cell(value)
-        kind = "text" if isinstance(told, str) else "none" if told is None else told[0]
+        known = cell(value)
+        kind = "text" if isinstance(known, str) else "none" if known is None else known[0]
         if kind not in _KINDS:
             raise SubjectError(
                 f"column {name!r} holds a {type(value).__name__} among objects (record {row}), which cannot be stored "
                 "without pickle; give the column a type of its own (pandas.to_datetime, astype)"
             )
-        texts.append(told if isinstance(told, str) else told[1] if told is not None and len(told) > 1 else None)
+        texts.append(known if isinstance(known, str) else known[1] if known is not None and len(known) > 1 else None)
         kinds.append(_KINDS.index(kind))
     try:
         return pa.array(texts, pa.large_string()), pa.array(kinds, pa.int8())
@@ -183,14 +183,14 @@ def _load_frame(path: Path) -> Any:
 def _objects(texts: Any, kinds: Any) -> Any:
     import pandas as pd
 
-    made = np.empty(len(texts), dtype=object)
-    made[:] = texts.to_pylist()
+    objects = np.empty(len(texts), dtype=object)
+    objects[:] = texts.to_pylist()
     kind = kinds.to_numpy()
     for k, make in ((4, int), (5, float.fromhex), (6, "True".__eq__)):
         for row in np.flatnonzero(kind == k):
-            made[row] = make(made[row])
-    made[kind == 1], made[kind == 2], made[kind == 3] = None, np.nan, pd.NA
-    return made
+            objects[row] = make(objects[row])
+    objects[kind == 1], objects[kind == 2], objects[kind == 3] = None, np.nan, pd.NA
+    return objects
 
 
 #: what of pandas' readers may be recorded: how text becomes values, nothing that runs or names another place
@@ -212,15 +212,15 @@ _OPTIONS = {"csv": _CSV, "parquet": frozenset({"columns"})}
 def format_of(uri: str, stated: str | None = None) -> str:
     """Return "csv" or "parquet"; any other kind of file a loader of one's own reads."""
     path = Path(urlparse(uri).path or uri)
-    found = stated or {".csv": "csv", ".gz": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}.get(
+    form = stated or {".csv": "csv", ".gz": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}.get(
         path.suffix.lower(), ""
     )
-    if found not in _OPTIONS or (path / "_delta_log").is_dir():
+    if form not in _OPTIONS or (path / "_delta_log").is_dir():
         raise SubjectError(
             f"{uri!r} is neither CSV nor Parquet; give format='csv' or 'parquet', or read it (SQL, Delta, anything "
             "else) in a function of your own: TrainingData.from_loader('package.module:function')"
         )
-    return found
+    return form
 
 
 def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
@@ -242,8 +242,8 @@ def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
         return pd.read_csv(uri, **dict(options)) if form == "csv" else pd.read_parquet(uri, **dict(options))
     except (OSError, ValueError, TypeError, ImportError, LookupError, ArithmeticError, RuntimeError) as exc:
         # what a reader quotes stands in a record, unless it was asked for
-        asked, line = f"{uri!r} {str(local)!r} {dict(options)}", str(exc).partition("\n")[0]
-        said = QUOTED.sub(lambda q: q[0] if f"'{q['name']}'" in asked else "'…'", line)
+        named, line = f"{uri!r} {str(local)!r} {dict(options)}", str(exc).partition("\n")[0]
+        said = QUOTED.sub(lambda q: q[0] if f"'{q['name']}'" in named else "'…'", line)
         raise SubjectError(f"{uri!r} cannot be read as {form}: {said[:200]}") from exc
 
 

@@ -67,8 +67,8 @@ def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
         )
         return "" if predicts and task == "regression" else why
     if kind in _OTHERS and (not predicts or (kind == "outlier_detector" and task == "regression")):
-        beside = ", and they predict no target that residuals could be measured from" if predicts else ""
-        return f"{name} {_OTHERS[kind]}{beside}"
+        more = ", and they predict no target that residuals could be measured from" if predicts else ""
+        return f"{name} {_OTHERS[kind]}{more}"
     if predicts or task == "regression":
         return ""
     if kind == "regression":
