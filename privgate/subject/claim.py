@@ -125,8 +125,7 @@ class Claim:
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
         """Return the claim that ``payload`` describes."""
         known = {f.name for f in fields(cls)}
-        unknown = sorted(set(payload) - known)
-        if unknown or "mechanism" not in payload:
+        if (unknown := sorted(set(payload) - known)) or "mechanism" not in payload:
             what = f"has unknown entries {', '.join(unknown)}" if unknown else "names no mechanism"
             raise SubjectError(f"the recorded differential-privacy claim {what}; it has {', '.join(sorted(known))}")
         return cls(**payload)

@@ -112,12 +112,9 @@ class Recipe:
             raise SubjectError(f"no task {self.task!r}; it is one of {', '.join(tasks.TASKS)}")
         if not self.is_estimator:
             sources.check_training(self.training, {**self.params, **self.made_by})
-        elif unknown := (set(self.params) | set(self.made_by)) - set(
-            self.training.get_params() if self.params or self.made_by else ()
-        ):
+        elif (named := {*self.params, *self.made_by}) and (unknown := named - set(self.training.get_params())):
             raise SubjectError(f"{type(self.training).__name__} has no parameter {min(unknown)!r}")
-        functions = (self.training, self.predict, *self.made_by.values())
-        if any(getattr(function, "__module__", None) == "__main__" for function in functions):
+        if any(getattr(function, "__module__", None) == "__main__" for function in self.functions):
             sources.collect(self._references(), extra=self.sources)  # refused before anything is trained or logged
 
     def _check_origins(self) -> None:
@@ -135,10 +132,8 @@ class Recipe:
     @property
     def refusal(self) -> str:
         """Why nothing can be judged of a model that this trains, known without training; empty if nothing is known."""
-        estimator = self._known_estimator
-        if estimator is None:
-            return ""
-        return tasks.refusal(estimator, self.task or "", predicts=self.payload["predict"] is not None)
+        known, predicts = self._known_estimator, self.payload["predict"] is not None
+        return "" if known is None else tasks.refusal(known, self.task or "", predicts=predicts)
 
     def unclear_task(self, y: NDArray[Any]) -> str:
         """Return why somebody must say whether targets are labels or numbers; empty if it is said, or plain."""
@@ -193,11 +188,10 @@ class Recipe:
         return sources.collect(self._references(), extra=self.sources)
 
     def _references(self) -> list[str]:
-        references = estimators.references(self.payload.get("estimator")) + estimators.references(
-            list(self.payload["params"].values())
-        )
+        values = [self.payload.get("estimator"), *self.payload["params"].values()]
         makers = dict(self.payload.get("made_by", {})).values()
-        return references + [r for r in (self.payload.get("fit"), self.payload["predict"], *makers) if r]
+        named = (self.payload.get("fit"), self.payload["predict"], *makers)
+        return [*estimators.references(values), *filter(None, named)]
 
     @cached_property
     def digest(self) -> str:
@@ -276,22 +270,21 @@ class Recipe:
         """
         if not self.is_estimator or self.payload.get("made_by"):
             return None
+        spec = self.payload["estimator"]
         with strict_json.reading("the recipe's estimator cannot be made", SubjectError):
-            named = estimators.references(self.payload["estimator"])
-            files = estimators.names_files(self.payload["estimator"])
-        if files or not all(r.startswith(homes) or is_number_type(r) for r in named):
-            return None
+            named = estimators.references(spec)
+            if estimators.names_files(spec) or not all(r.startswith(homes) or is_number_type(r) for r in named):
+                return None
         if self.recorded is None:
             return self.estimator
-        if self._shadows_libraries or estimators.keeps_state(self.recorded["estimator"]):
-            return None
-        if not (isinstance(self.recorded["estimator"], Mapping) and self.recorded["estimator"].get("!") == "estimator"):
+        whole = isinstance(spec, Mapping) and spec.get("!") == "estimator"
+        if not whole or self._shadows_libraries or estimators.keeps_state(spec):
             return None
         classes = {ref: sources.resolve(ref, None) for ref in named}
-        if not all(is_number_type(ref) or is_class_of(homes, thing) for ref, thing in classes.items()):
+        if not all(is_number_type(r) or is_class_of(homes, thing) for r, thing in classes.items()):
             return None
         with strict_json.reading("the recipe's estimator cannot be made", SubjectError):
-            return estimators.set_seed(estimators.decode(self.recorded["estimator"], classes.__getitem__), self.seed)
+            return estimators.set_seed(estimators.decode(spec, classes.__getitem__), self.seed)
 
     @property
     def own_model(self) -> Mapping[str, Any] | None:

@@ -94,11 +94,10 @@ def _save_frame(X: Any, stem: Path, note: dict[str, Any]) -> Path:
         column, at = X.iloc[:, k].reset_index(drop=True), str(k)
         if str(dtype) == "category":
             extra[at] = pa.array(column.cat.codes.to_numpy().astype(np.int32))
-            known = column.cat.categories
-            about = {"values": known.tolist(), "dtype": str(known.dtype), "ordered": bool(column.cat.ordered)}
-            if not all(isinstance(v, str | int | float | bool) for v in about["values"]):
+            known, ordered = column.cat.categories, bool(column.cat.ordered)
+            if not all(isinstance(v, str | int | float | bool) for v in known.tolist()):
                 raise SubjectError(f"the categories of column {name!r} are neither text nor numbers; make text of them")
-            categories[at] = about
+            categories[at] = {"values": known.tolist(), "dtype": str(known.dtype), "ordered": ordered}
         elif str(dtype) == "object":
             extra[at], extra[f"{at}.kind"] = _cells_of(column, name)
         else:
@@ -125,18 +124,15 @@ def _cells_of(column: Any, name: Any) -> tuple[Any, Any]:
     """Return text and kind of each object of a column."""
     import pyarrow as pa
 
-    texts: list[str | None] = []
-    kinds: list[int] = []
-    for row, value in enumerate(column.tolist()):
-        known = cell(value)
-        kind = "text" if isinstance(known, str) else "none" if known is None else known[0]
+    cells = [["text", c] if isinstance(c, str) else c or ["none"] for c in map(cell, column.tolist())]
+    for row, (kind, *_) in enumerate(cells):
         if kind not in _KINDS:
             raise SubjectError(
-                f"column {name!r} holds a {type(value).__name__} among objects (record {row}), which cannot be stored "
-                "without pickle; give the column a type of its own (pandas.to_datetime, astype)"
+                f"column {name!r} holds a {type(column.iloc[row]).__name__} among objects (record {row}), which cannot "
+                "be stored without pickle; give the column a type of its own (pandas.to_datetime, astype)"
             )
-        texts.append(known if isinstance(known, str) else known[1] if known is not None and len(known) > 1 else None)
-        kinds.append(_KINDS.index(kind))
+    texts = [rest[0] if rest else None for _, *rest in cells]
+    kinds = [_KINDS.index(kind) for kind, *_ in cells]
     try:
         return pa.array(texts, pa.large_string()), pa.array(kinds, pa.int8())
     except (pa.ArrowException, UnicodeError) as exc:
