@@ -389,22 +389,16 @@ def _with_lists(
 
 def _listed(log_p: Float, release: Release, error: Float, *, later: bool) -> tuple[Bool, Bool]:
     """Return which labels may be listed, and which certainly are; of equal ones the later or the earlier first."""
-    k = release.list_size(log_p.shape[-1])
-    ranked = log_p[..., ::-1] if later else log_p
-    order = np.argsort(-ranked, axis=-1, kind="stable")[..., :k]
-    first = np.zeros(log_p.shape, dtype=bool)
-    np.put_along_axis(first, order, values=True, axis=-1)
-    first = first[..., ::-1] if later else first
+    k, step = release.list_size(log_p.shape[-1]), -1 if later else 1
+    first = ~np.isnan(release.listed(log_p[..., ::step], 0.0, np.nan))[..., ::step]
     if k == log_p.shape[-1]:
         return first, first
     with np.errstate(invalid="ignore"):
         gap = np.abs(log_p - np.sort(log_p, axis=-1)[..., [-k]])
-    near = ((gap > 0) & (gap < TIED)).any(axis=-1)  # not equal, but rounding may make them so
-    error = np.where(near, np.maximum(error, TIED), error)
-    unsure, e = (error > 0)[..., None], error[..., None]
-    with np.errstate(invalid="ignore"):
-        low = np.where(np.isneginf(log_p), -np.inf, log_p - e)
-        high = np.where(np.isneginf(log_p), -np.inf, log_p + e)
+        near = ((gap > 0) & (gap < TIED)).any(axis=-1)  # not equal, but rounding may make them so
+        error = np.where(near, np.maximum(error, TIED), error)
+        unsure, e = (error > 0)[..., None], error[..., None]
+        low, high = (np.where(np.isneginf(log_p), -np.inf, log_p + side) for side in (-e, e))
     may = high >= np.sort(low, axis=-1)[..., [-k]]
     must = low > np.sort(high, axis=-1)[..., [-k - 1]]
     return np.where(unsure, may, first), np.where(unsure, must, first)

@@ -18,7 +18,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import metadata
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -68,12 +68,9 @@ def _locate(module: str) -> str | None:
         return None
     if spec is None or not rest:
         return None if spec is None else spec.origin
-    for place in spec.submodule_search_locations or ():
-        stem = Path(place, *rest)
-        for candidate in (stem / "__init__.py", stem.with_name(stem.name + ".py")):
-            if candidate.is_file():
-                return str(candidate)
-    return None
+    stems = [Path(place, *rest) for place in spec.submodule_search_locations or ()]
+    files = (file for stem in stems for file in (stem / "__init__.py", stem.with_name(f"{stem.name}.py")))
+    return next((str(file) for file in files if file.is_file()), None)
 
 
 def _own_file(module: str) -> Path | None:
@@ -143,7 +140,7 @@ def _parents(module: str) -> list[str]:
 
 def imported_names(snapshot: Mapping[str, bytes]) -> set[str]:
     """Return the top-level names of everything a snapshot imports that is neither its own nor Python's."""
-    own = {PurePosixPath(name).parts[0].removesuffix(".py") for name in snapshot}
+    own = {name.partition("/")[0].removesuffix(".py") for name in snapshot}
     return {m.partition(".")[0] for m in imported(snapshot)} - own - _STDLIB - {""}
 
 
