@@ -26,10 +26,7 @@ class Fixed(Settings):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find each column of ``X`` in the domain.
 
-        Raises
-        ------
-        ValueError
-            A column is not declared, or as something else, or nobody confirmed the domain.
+        ``ValueError``: a column is not declared, or as something else, or nobody confirmed the domain.
         """
         del y
         columns, (names, _), framed = list_columns(self.domain), split_columns(X[:0]), hasattr(X, "columns")
@@ -54,10 +51,7 @@ class Fixed(Settings):
     def transform(self, X: Any) -> Float:
         """Return a table of numbers between 0 and 1, whatever the records hold.
 
-        Raises
-        ------
-        ValueError
-            Other columns than those of ``fit``, or a value missing that the domain does not allow to be.
+        ``ValueError``: other columns than those of ``fit``, or a value missing that the domain does not allow to be.
         """
         names, values = split_columns(X)
         renamed = hasattr(self, "feature_names_in_") and hasattr(X, "columns") and names != [*self.feature_names_in_]
@@ -118,7 +112,7 @@ class FixedScaler(Fixed):
     def _encode(self, column: Column, values: NDArray[Any]) -> Float:
         low, high = column.ends or (0.0, 0.0)
         if values.dtype.kind == "O":
-            values = np.array([np.nan if is_missing(v) else float(v) for v in values.tolist()], dtype=np.float64)
+            values = np.array([np.nan if is_missing(v) else float(v) for v in values.tolist()])
         x = values.astype(np.float64)
         gone = np.isnan(x)
         if gone.any() and not column.missing:

@@ -216,13 +216,12 @@ class TrainingData:
     @cached_property
     def digest(self) -> str:
         """Full sha256 over every value, label, id, group, candidate and the declared domain."""
-        parts: dict[str, Any] = {"X": content_digest(self.X), "y": digest.of_array(self.y)}
-        for name, value in (("ids", self.ids), ("groups", self.groups)):
+        parts: dict[str, Any] = {k: self.declared()[k] for k in ("domain", "sensitive")}
+        for name, value in (("y", self.y), ("ids", self.ids), ("groups", self.groups)):
             parts[name] = None if value is None else digest.of_array(value)
         if self.candidates is not None:
             parts["candidates"] = [content_digest(self.candidates[0]), digest.of_array(self.candidates[1])]
-        said = self.declared()
-        return digest.of_json({**parts, "domain": said["domain"], "sensitive": said["sensitive"]})
+        return digest.of_json({"X": content_digest(self.X), **parts})
 
     @cached_property
     def order(self) -> str:
@@ -287,10 +286,8 @@ class TrainingData:
     def save(self, folder: Path) -> dict[str, str]:
         """Write everything below ``folder`` without pickle; return ``file name -> sha256``."""
         folder.mkdir(parents=True, exist_ok=True)
-        names: dict[str, Any] = {"X": files.save(self.X, folder / "X"), "y": files.save(self.y, folder / "y")}
-        for name in ("ids", "groups"):
-            value = getattr(self, name)
-            names[name] = None if value is None else files.save(value, folder / name)
+        own = {name: getattr(self, name) for name in ("X", "y", "ids", "groups")}
+        names: dict[str, Any] = {k: None if v is None else files.save(v, folder / k) for k, v in own.items()}
         if self.candidates is not None:
             parts = zip(("X", "y", "people"), self.candidates, strict=False)
             names["candidates"] = [files.save(v, folder / f"candidates_{k}") for k, v in parts]
@@ -333,9 +330,8 @@ class TrainingData:
         try:
             function = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as exc:
-            raise SubjectError(
-                f"loader {reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'"
-            ) from exc
+            why = f"loader {reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'"
+            raise SubjectError(why) from exc
         data = function(**options)
         if not isinstance(data, TrainingData):
             raise SubjectError(f"loader {reference!r} returned {type(data).__name__}, not TrainingData")
@@ -384,15 +380,15 @@ class TrainingData:
         uri = files.absolute(path)
         form = files.format_of(uri, file_format)
         X, y, id_values, group_values = files.split(files.read(uri, form, options), columns)
-        pair, other = None, None if candidates is None else files.absolute(candidates)
+        outside, other = None, None if candidates is None else files.absolute(candidates)
         if other is not None:
             people = files.read(other, form, options)
             unused = [c for c in (ids, *drop) if c in people.columns]
             named = groups if groups in people.columns else None
             X_out, y_out, _, names = files.split(people, {"target": target, "groups": named, "drop": unused})
-            pair = (X_out, y_out) if names is None else (X_out, y_out, names)
+            outside = (X_out, y_out, *([] if names is None else [names]))
         about = {"one_record_each": one_record_each, "domain": domain, "sensitive": tuple(sensitive)}
-        data = cls(X, y, ids=id_values, groups=group_values, candidates=pair, **about)
+        data = cls(X, y, ids=id_values, groups=group_values, candidates=outside, **about)
         source = {"uri": uri, "format": form, "columns": columns, "candidates": other, "options": options}
         try:
             recorded = json.loads(json.dumps({**source, **data.declared()}, allow_nan=False))
@@ -404,10 +400,8 @@ class TrainingData:
     @classmethod
     def from_source(cls, source: Mapping[str, Any]) -> Self:
         """Return the data that a recorded ``source`` names, read again."""
-        about = {**source["columns"], **_stated(source), **source["options"]}
-        return cls.from_file(
-            str(source["uri"]), candidates=source["candidates"], file_format=str(source["format"]), **about
-        )
+        about = {**source["columns"], **_stated(source), **source["options"], "candidates": source["candidates"]}
+        return cls.from_file(str(source["uri"]), file_format=str(source["format"]), **about)
 
     @classmethod
     def from_dataset(cls, dataset: Any, **about: Any) -> Self:
@@ -458,7 +452,7 @@ def _read_targets(y: Any, n: int) -> NDArray[Any]:
 
 
 def _stated(index: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``Records.declared`` recorded, as keyword arguments."""
+    """Return what ``declared`` recorded, as keyword arguments."""
     domain = None if index["domain"] is None else Domain.from_payload(index["domain"])
     each = bool(index.get("one_record_each"))
     return {"domain": domain, "sensitive": tuple(index["sensitive"]), "one_record_each": each}

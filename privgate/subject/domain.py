@@ -210,13 +210,13 @@ class Domain:
             raise ValueError("a domain needs categories, box, columns, max_length or norm")
         if self.categories is not None and not (len(self.categories) and all(int(v) >= 1 for v in self.categories)):
             raise ValueError("domain: every feature needs at least one category")
-        if self.box is not None and any(not (np.isfinite(a) and np.isfinite(b) and a <= b) for a, b in self.box):
-            raise ValueError("domain: every box side needs finite low <= high")
+        if self.box is not None:  # read back, ends are floats
+            if any(not (np.isfinite(a) and np.isfinite(b) and a <= b) for a, b in self.box):
+                raise ValueError("domain: every box side needs finite low <= high")
+            object.__setattr__(self, "box", tuple((float(a), float(b)) for a, b in self.box))
         for name, v in (("max_length", self.max_length), ("norm", self.norm)):
             if v is not None and not (np.isfinite(v) and v > 0):
                 raise ValueError(f"domain: {name} must be a finite number above 0, not {v!r}")
-        if self.box is not None:  # read back, ends are floats
-            object.__setattr__(self, "box", tuple((float(a), float(b)) for a, b in self.box))
         inside, sides = [j for block in self.blocks for j in block], self.box or ()
         if len(set(inside)) != len(inside) or any(not 0 <= j < len(sides) or sides[j] != (0.0, 1.0) for j in inside):
             raise ValueError("domain: a block names columns of the box that go from 0 to 1, each column once")
@@ -361,14 +361,10 @@ class Domain:
         named = {} if self.columns is None else {"columns": [c.payload() for c in self.columns]}
         blocks = {"blocks": [list(b) for b in self.blocks]} if self.blocks else {}
         queries = {} if self.queries is None else {"queries": [list(q) for q in self.queries]}
-        return {
-            **named,
-            **blocks,
-            "categories": [int(v) for v in self.categories] if self.categories is not None else None,
-            "box": [list(side) for side in self.box] if self.box is not None else None,
-            **{k: getattr(self, k) for k in ("max_length", "norm", "inferred")},
-            **queries,
-        }
+        counts = None if self.categories is None else [int(v) for v in self.categories]
+        box = None if self.box is None else [list(side) for side in self.box]
+        rest = {k: getattr(self, k) for k in ("max_length", "norm", "inferred")}
+        return {**named, **blocks, "categories": counts, "box": box, **rest, **queries}
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Self:
@@ -379,14 +375,11 @@ class Domain:
             "box": lambda side: (float(side[0]), float(side[1])),
             "queries": tuple,
         }
-        stated: dict[str, Any] = {
-            k: tuple(map(kind, payload[k])) for k, kind in kinds.items() if payload.get(k) is not None
-        }
-        blocks = tuple(tuple(int(j) for j in block) for block in payload.get("blocks", ()))
+        stated: dict[str, Any] = {k: tuple(map(f, payload[k])) for k, f in kinds.items() if payload.get(k) is not None}
+        stated["blocks"] = tuple(tuple(map(int, block)) for block in payload.get("blocks", ()))
         stated |= {k: payload.get(k) for k in ("max_length", "norm")}
-        return cls(
-            **stated, blocks=blocks, inferred=bool(payload.get("inferred")), proposed=bool(payload.get("proposed"))
-        )
+        stated |= {k: bool(payload.get(k)) for k in ("inferred", "proposed")}
+        return cls(**stated)
 
 
 def _count(values: Any) -> int:

@@ -189,9 +189,13 @@ class Recipe:
 
     def _references(self) -> list[str]:
         values = [self.payload.get("estimator"), *self.payload["params"].values()]
+        return [*estimators.references(values), *self._named]
+
+    @property
+    def _named(self) -> list[str]:
+        """References of the functions that train, answer, and make parameters."""
         makers = dict(self.payload.get("made_by", {})).values()
-        named = (self.payload.get("fit"), self.payload["predict"], *makers)
-        return [*estimators.references(values), *filter(None, named)]
+        return [r for r in (self.payload.get("fit"), self.payload["predict"], *makers) if isinstance(r, str)]
 
     @cached_property
     def digest(self) -> str:
@@ -234,8 +238,7 @@ class Recipe:
         """What training and answering run: functions, classes, or an estimator."""
         if self.recorded is None:
             return [self.training, self.predict, *self.made_by.values()]
-        named = [self.recorded.get(k) for k in ("fit", "predict")] + [*dict(self.recorded.get("made_by", {})).values()]
-        return [self.estimator, *(self._resolve(n) for n in named if isinstance(n, str))]
+        return [self.estimator, *map(self._resolve, self._named)]
 
     @property
     def estimator(self) -> Any:
@@ -296,9 +299,8 @@ class Recipe:
         if not self.is_estimator or other is not None or not isinstance(spec, Mapping):
             return None
         home, _, name = str(spec.get("class")).partition(":")
-        if home != "privgate.models" or self._shadows_libraries:
-            return None
-        return {**spec["params"], "class": name}
+        ours = home == "privgate.models" and not self._shadows_libraries
+        return {**spec["params"], "class": name} if ours else None
 
     @property
     def _shadows_libraries(self) -> bool:
@@ -322,11 +324,9 @@ class Recipe:
 
     def _made_of(self, X: Any, y: NDArray[Any]) -> dict[str, Any]:
         """Return the parameters that are made of the records that are trained on."""
-        if self.recorded is None:
-            return {k: f(X, y) for k, f in self.made_by.items()}
-        named = dict(self.recorded.get("made_by", {}))
+        named = self.made_by if self.recorded is None else dict(self.recorded.get("made_by", {}))
         with sources.importing_from(self.root):
-            return {k: self._resolve(reference)(X, y) for k, reference in named.items()}
+            return {k: (self._resolve(f) if isinstance(f, str) else f)(X, y) for k, f in named.items()}
 
     def answerless(self, model: Any) -> str:
         """Return why a trained model answers nothing that could be judged; empty if it does."""

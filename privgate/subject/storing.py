@@ -62,10 +62,10 @@ def difference(given: Any, stored: Any) -> str:
     if content_digest(given) == content_digest(stored):
         return ""
     for name in given.columns if is_frame(given) and is_frame(stored) else ():
-        if content_digest(given[[name]]) != content_digest(stored[[name]]):
-            ours, theirs = given[name].dtype, stored[name].dtype
-            if ours != theirs:
-                return f"column {name!r} is {ours} in memory and {theirs} when read back"
+        ours, theirs = given[[name]], stored[[name]]
+        if content_digest(ours) != content_digest(theirs):
+            if (before := ours[name].dtype) != (after := theirs[name].dtype):
+                return f"column {name!r} is {before} in memory and {after} when read back"
             return f"column {name!r} holds other values when it is read back"
     return "its values are others when they are read back"
 
@@ -202,15 +202,14 @@ QUOTED = re.compile(r"(?:(?<!\w)|(?<=\bb))(?:(['\"])(?P<name>.*?)(?<!\\)\1(?!\w)
 #: what may separate columns beside one character: anything else is a regular expression, which may never end
 _SPACES = (r"\s+", None)
 _PACKED = ("infer", "gzip", "bz2", "xz", "zstd", "zip", None)
+_ENDINGS = {".csv": "csv", ".gz": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 _OPTIONS = {"csv": _CSV, "parquet": frozenset({"columns"})}
 
 
 def format_of(uri: str, stated: str | None = None) -> str:
     """Return "csv" or "parquet"; any other kind of file a loader of one's own reads."""
     path = Path(urlparse(uri).path or uri)
-    form = stated or {".csv": "csv", ".gz": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}.get(
-        path.suffix.lower(), ""
-    )
+    form = stated or _ENDINGS.get(path.suffix.lower(), "")
     if form not in _OPTIONS or (path / "_delta_log").is_dir():
         raise SubjectError(
             f"{uri!r} is neither CSV nor Parquet; give format='csv' or 'parquet', or read it (SQL, Delta, anything "
@@ -245,20 +244,19 @@ def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
 
 def split(frame: Any, columns: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
     """Return X, y, ids and groups of a frame; ``columns`` names target, ids, groups and what to drop."""
-    named = [columns["target"], *(columns[k] for k in ("ids", "groups") if columns.get(k) is not None)]
-    named += list(columns.get("drop", ()))
+    whose = [columns.get(k) for k in ("ids", "groups")]
+    named = [columns["target"], *(c for c in whose if c is not None), *columns.get("drop", ())]
     if absent := [c for c in named if c not in frame.columns]:
         raise SubjectError(f"there is no column {absent[0]!r} in the data; known: {', '.join(map(str, frame.columns))}")
-    ids, groups = (None if columns.get(k) is None else frame[columns[k]] for k in ("ids", "groups"))
+    ids, groups = (None if c is None else frame[c] for c in whose)
     # a person's name is no feature
     return frame.drop(columns=named).reset_index(drop=True), frame[columns["target"]], ids, groups
 
 
 def absolute(uri: str | Path) -> str:
     """Return a URI that means the same from every folder; one with a password, which would be recorded, is refused."""
-    text = str(uri)
-    if "://" in text:
-        if urlparse(text).password:
-            raise SubjectError("the address of the data holds a password, which would be recorded; use a loader")
-        return text
-    return str(Path(text).resolve())
+    if "://" not in (text := str(uri)):
+        return str(Path(text).resolve())
+    if urlparse(text).password:
+        raise SubjectError("the address of the data holds a password, which would be recorded; use a loader")
+    return text
