@@ -17,8 +17,8 @@ from privgate.subject import sources
 from privgate.subject.domain import Domain
 
 Resolve = Callable[[str], Any]
-#: kinds of parameters that name a class or a function -> under which key
-_NAMES = {"estimator": "class", "instance": "class", "member": "class", "import": "value"}
+#: kinds of parameters that name a class
+_OF_A_CLASS = frozenset({"estimator", "instance", "member"})
 #: most cells of a table among the parameters, and what its columns may be
 _CELLS = 10_000
 #: methods by which an object says itself what it consists of
@@ -224,9 +224,17 @@ _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
 
 
 def references(value: Any) -> list[str]:
-    """Return every ``module:qualname`` that ``decode`` would resolve."""
-    tagged = [(node, _NAMES.get(node.get("!", ""))) for node in _nodes(value)]
-    return [node[key] for node, key in tagged if key]
+    """Return every ``module:qualname`` that ``decode`` would resolve; what holds no values where it should raises."""
+    if isinstance(value, list):
+        return [r for v in value for r in references(v)]
+    if not isinstance(value, dict) or value.get("!") == "domain":
+        return []
+    if value.get("!") == "import":
+        return [value["value"]]
+    if value.get("!") in _OF_A_CLASS:
+        return [value["class"], *references([*value.get("params", {}).values()])]
+    inner = value.get("value", [])
+    return [] if isinstance(inner, str) else [r for v in inner for r in references(v)]
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:
