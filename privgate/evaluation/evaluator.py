@@ -54,12 +54,8 @@ class PrivacyEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's own cl
     ) -> Any:
         """Check the model, log metrics and report to the run, and return both.
 
-        Raises
-        ------
-        MlflowException
-            The configuration has an unknown key, or names no model.
-        PrivgateError
-            No verdict could be reached.
+        ``MlflowException``: the configuration has an unknown key, or names no model. ``PrivgateError``: no verdict
+        could be reached.
         """
         del model_type, dataset, kwargs
         config = _own(evaluator_config)

@@ -298,7 +298,6 @@ class Sharded(Classifier):
         return hashlib.blake2b(what, key=hashlib.sha256(self.key.encode()).digest(), digest_size=8).digest()
 
     def _features(self, X: Any) -> Any:
-        """Return X without the column of ids."""
         if self.ids is None:
             return X
         if hasattr(X, "columns"):

@@ -168,9 +168,7 @@ class TrainingData:
     @property
     def people_declared(self) -> str:
         """What was declared about whose the records are; empty where nobody did."""
-        if self.groups is not None:
-            return "groups"
-        return "one record each" if self.one_record_each else ""
+        return "groups" if self.groups is not None else "one record each" if self.one_record_each else ""
 
     def declare_people(self, declared: str, by: str = "", groups: Any = None) -> Self:
         """Return the same data with whose the records are declared beside them: their digest stays.
@@ -246,9 +244,7 @@ class TrainingData:
 
     def pool(self) -> tuple[Any, NDArray[Any]]:
         """Return training records followed by candidates, as (X, y): the rows that training tasks name."""
-        if self.candidates is None:
-            return self.X, self.y
-        return stack(self.X, self.candidates[0]), self.pool_labels
+        return self.X if self.candidates is None else stack(self.X, self.candidates[0]), self.pool_labels
 
     @property
     def pool_labels(self) -> NDArray[Any]:

@@ -238,7 +238,6 @@ def references(value: Any) -> list[str]:
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield every mapping within an encoded value, those around others first."""
     if isinstance(value, dict):
         yield value
         value = [*value.values()]

@@ -144,7 +144,6 @@ class Recipe:
 
     @property
     def _known_estimator(self) -> Any:
-        """The estimator of libraries' classes, or as it was given; None for a function."""
         if self.recorded is not None:
             return self.estimator_of("sklearn.", "privgate.models:")
         return self.training if self.is_estimator else None
@@ -323,7 +322,6 @@ class Recipe:
             return sources.train(function, X, y, seed=seed, params=params)
 
     def _made_of(self, X: Any, y: NDArray[Any]) -> dict[str, Any]:
-        """Return the parameters that are made of the records that are trained on."""
         named = self.made_by if self.recorded is None else dict(self.recorded.get("made_by", {}))
         with sources.importing_from(self.root):
             return {k: (self._resolve(f) if isinstance(f, str) else f)(X, y) for k, f in named.items()}
@@ -355,7 +353,6 @@ class Recipe:
         return numbers(np.asarray(raw, dtype=np.float64))
 
     def _predict(self, model: Any) -> Any:
-        """Return the recipe's ``predict``, None where the model answers by itself; refuse one that cannot."""
         if why := self.answerless(model):
             raise SubjectError(why)
         predict = self.predict if self.recorded is None else self.recorded["predict"]

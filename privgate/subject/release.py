@@ -326,7 +326,7 @@ def bound_changes(log_with: Float, log_without: Float, release: Release) -> tupl
         same = same.all(axis=-1, keepdims=True)
     small, large = np.where(same, 0.0, small), np.where(same, 0.0, large)
     if release.form in ("top_k", "label"):
-        small, large = _with_lists((small, large), models, (one, other), release)
+        small, large = _with_lists((small, large), models, (one[1], other[1]), release)
     return small.max(axis=-1), large.max(axis=-1)
 
 
@@ -367,14 +367,11 @@ def _apart(one: tuple[Float, Float], other: tuple[Float, Float]) -> tuple[Float,
 
 
 def _with_lists(
-    apart: tuple[Float, Float],
-    models: tuple[Float, Float],
-    values: tuple[tuple[Float, Float], tuple[Float, Float]],
-    release: Release,
+    apart: tuple[Float, Float], models: tuple[Float, Float], highest: tuple[Float, Float], release: Release
 ) -> tuple[Float, Float]:
     """Return changes of listed labels, infinite where one model alone lists a label that has a probability."""
     small, large = apart
-    seen = ~(np.isneginf(values[0][1]) & np.isneginf(values[1][1])) & ~(np.isneginf(models[0]) & np.isneginf(models[1]))
+    seen = ~np.isneginf(highest).all(axis=0) & ~np.isneginf(models).all(axis=0)
     seen &= ~(models[0] == models[1]).all(axis=-1)[..., None]
     exact = np.zeros(small.shape[:-1])
     smallest, largest = np.full(small.shape, np.inf), np.zeros(large.shape)

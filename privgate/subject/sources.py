@@ -229,7 +229,6 @@ def importing_from(root: Path | None) -> Iterator[None]:
 
 
 def _take_out(tops: frozenset[str]) -> dict[str, ModuleType]:
-    """Remove and return every loaded module whose top-level name is one of ``tops``."""
     below = tuple(f"{top}." for top in tops)  # thousands are loaded, and each training asks
     return {m: sys.modules.pop(m) for m in list(sys.modules) if m.startswith(below) or m in tops} if tops else {}
 
@@ -328,7 +327,6 @@ def _names(function: Any) -> set[str]:
 
 
 def _name_seed(kind: type) -> str:
-    """Return by which name a class takes a seed where it is constructed; empty if it does not."""
     return next((name for name in ("seed", "random_state") if name in _names(kind)), "")
 
 
