@@ -23,7 +23,7 @@ import hypothesis
 import pytest
 
 from privgate.report.charts import Drawing
-from privgate.subject import libraries
+from privgate.subject import sources
 from privgate.training.box import bubblewrap
 from tests import attack_table, sampling
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from privgate.training.fleet import Fleet
 
 gc.disable()  # until everything is collected: of what is imported, nothing is garbage
-_provided = functools.cache(lambda modules, _path, ask=libraries.providing: ask(modules))  # it reads hundreds of files
-libraries.providing = lambda modules: _provided(tuple(modules), tuple(sys.path))
+_provided = functools.cache(lambda modules, _path, ask=sources.providing: ask(modules))  # it reads hundreds of files
+sources.providing = lambda modules: _provided(tuple(modules), tuple(sys.path))
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
 

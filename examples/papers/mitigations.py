@@ -13,8 +13,7 @@ from papers.table import Row, Table
 from privgate.run import refit
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
-from privgate.subject.release import Release
-from privgate.subject.released import released
+from privgate.subject.release import Release, released
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 

@@ -280,7 +280,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
     """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
     from privgate import registry, report
     from privgate.advice.search import advise, evaluate
-    from privgate.evaluation.context_stated import with_context
+    from privgate.evaluation.notebook import with_context
     from privgate.guard.verification import approved_report
     from privgate.registry.attachments import refuse_unattachable
 

@@ -87,7 +87,7 @@ def _judged(name: str, shown: Any, data: Any, folder: Path, store: str, *, fleet
     """Register one model, check it, print the decision, and promote it if it is approved."""
     from privgate import registry, report
     from privgate.advice.search import evaluate
-    from privgate.evaluation.context_stated import with_context
+    from privgate.evaluation.notebook import with_context
     from privgate.policy import Policy
 
     click.echo(f"\n{name}: {shown.what}")

@@ -12,7 +12,7 @@ import click
 from privgate.cli import console
 from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
 from privgate.errors import RegistryError, UsageError
-from privgate.evaluation.context_stated import hash_key
+from privgate.evaluation.notebook import load_hash_key as hash_key
 from privgate.evidence.verdict import Outcome
 from privgate.policy import Policy
 from privgate.report import formats

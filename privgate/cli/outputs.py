@@ -61,7 +61,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
     ``UsageError``: one of them cannot be written; nothing was trained.
     """
-    from privgate.evaluation.context_stated import hash_key
+    from privgate.evaluation.notebook import load_hash_key as hash_key
 
     place = folder(settings["report_dir"], "--report-dir")
     for name in ("report.json", "report.html", "summary.md", "junit.xml", "records.parquet", "cases.npz"):

@@ -109,11 +109,11 @@ def list_probes(subject: Subject) -> list[Probe]:
     gone, everybody = draw_half(subject, rng), np.arange(subject.data.n)
     half = plan_training(subject, left_out=gone)
     probes = [Probe("leaving out a random half", half, whole)]
-    for of, out, unchanged in (("", NOBODY, whole), (" of the other half", gone, half)):
+    for whose, out, unchanged in (("", NOBODY, whole), (" of the other half", gone, half)):
         rows = rng.permutation(np.setdiff1d(everybody, out))[:RELABELLED]
         if labels := relabel(subject, rows, rng, gone=out):
             fit = Fit(subject.recipe.seed, list_pool(subject), left_out=out, relabel=labels)
-            probes.append(Probe(f"relabelling {len(labels)} records{of}", fit, unchanged))
+            probes.append(Probe(f"relabelling {len(labels)} records{whose}", fit, unchanged))
     return probes
 
 

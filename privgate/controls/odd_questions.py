@@ -26,7 +26,7 @@ def make_odd_questions(domain: Mapping[str, Any], X: Any, rng: Generator) -> Ite
             yield f"column {names[j]!r} {what}", _changed(take(X, rng.integers(int(X.shape[0]), size=1)), j, value)
     rows = hypotheses.dense(take(X, rng.integers(int(X.shape[0]), size=8)))
     if rows is not None:
-        yield from (("several columns together", make_like(made[None], X)) for made in _odd_rows(domain, rows, rng))
+        yield from (("several columns together", make_like(row[None], X)) for row in _odd_rows(domain, rows, rng))
 
 
 def _odd_rows(domain: Mapping[str, Any], rows: Float, rng: Generator) -> Iterator[Float]:
@@ -37,9 +37,9 @@ def _odd_rows(domain: Mapping[str, Any], rows: Float, rng: Generator) -> Iterato
             each = np.ceil(limit * 1.01 / d ** (1 / power)) if power == 1 else limit * 1.01 / d**0.5
             yield from (np.full(d, each), np.full(d, 2 * each), np.where(np.arange(d) < max(2, d // 2), limit, 0.0))
     for block in domain.get("blocks", ()):
-        made = rows[0].copy()
-        made[list(block)[:2]] = 1.0
-        yield made
+        row = rows[0].copy()
+        row[list(block)[:2]] = 1.0
+        yield row
     if domain.get("queries") is not None:
         known = np.array(domain["queries"], dtype=np.float64)
         for _ in range(16):  # others' values mixed, the middle of two, and a step beside one
@@ -73,9 +73,9 @@ def _odd_values(domain: Mapping[str, Any], j: int, name: Any) -> Iterator[tuple[
 def _changed(record: Any, j: int, value: Any) -> Any:
     """Return a record with another value in a column, in the column's own type where that holds it."""
     if hasattr(record, "iloc"):
-        made, own = record.copy(), record.dtypes.iloc[j]
-        made[record.columns[j]] = np.array([value], dtype=own if _type_holds(own, value) else None)
-        return made
+        other, own = record.copy(), record.dtypes.iloc[j]
+        other[record.columns[j]] = np.array([value], dtype=own if _type_holds(own, value) else None)
+        return other
     table = np.array(record.toarray() if hasattr(record, "toarray") else record)
     if not _type_holds(table.dtype, value):
         table = table.astype(object if isinstance(value, str) else np.float64)

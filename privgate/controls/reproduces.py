@@ -14,8 +14,8 @@ from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
 from privgate.kernel.accepted import Accepted
 from privgate.statistics import leakage
-from privgate.subject import released
 from privgate.subject.containers import make_like, stack, take
+from privgate.subject.release import measure_changes
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
 from privgate.training.fit import Answer, Fit
@@ -128,8 +128,8 @@ def check_reproduces(subject: Subject, fleet: Fleet) -> Precondition:
     detail |= {"from_registered_model": gap, "records_compared": subject.data.n}
     detail["from_registered_model_nats"] = _measure_nats(subject, stored, expected)
     if not gap <= TOLERANCE:
-        unit = "probabilities" if subject.task == "classification" else "answers, in deviations of the targets,"
-        text = f"the recipe does not reproduce the registered model: {unit} differ by up to {gap:.2g} on {records}"
+        what = "probabilities" if subject.task == "classification" else "answers, in deviations of the targets,"
+        text = f"the recipe does not reproduce the registered model: {what} differ by up to {gap:.2g} on {records}"
         return _doubt(f"{text}, allowed is {TOLERANCE:g}", detail)
     if problem := _compare_elsewhere(subject, fleet, detail):
         return _doubt(problem, detail)
@@ -175,25 +175,25 @@ def _mix_records(subject: Subject, rng: Generator) -> Float:
     reach = _read_reach(subject)
     if reach is None:
         return mixed
-    d, made = X.shape[1], [mixed]
+    d, parts = X.shape[1], [mixed]
     if reach.low is not None and reach.high is not None:
         low, high = reach.low, reach.high
         if 2**d <= _CORNERS:
-            made.append(np.array(list(itertools.product(*zip(low, high, strict=True)))))
+            parts.append(np.array(list(itertools.product(*zip(low, high, strict=True)))))
         else:
             ends = rng.random((_CORNERS, d)) < 0.5
             ends[:2] = [[False], [True]]
-            made.append(np.where(ends, high, low))
-        made.append(low + (high - low) * rng.random((_RANDOM, d)))
+            parts.append(np.where(ends, high, low))
+        parts.append(low + (high - low) * rng.random((_RANDOM, d)))
     limit = reach.length if np.isfinite(reach.length) else reach.norm
     if np.isfinite(limit):
-        made.append(np.zeros((1, d)))
+        parts.append(np.zeros((1, d)))
         single = np.zeros((min(d, _CORNERS), d))
         single[np.arange(len(single)), rng.permutation(d)[: len(single)]] = np.floor(limit)
-        made.append(single)
+        parts.append(single)
         share = rng.dirichlet(np.full(d, 0.3), _RANDOM)
-        made.append(np.floor(limit * share) if np.isfinite(reach.length) else limit * share)
-    rows = np.concatenate(made)
+        parts.append(np.floor(limit * share) if np.isfinite(reach.length) else limit * share)
+    rows = np.concatenate(parts)
     rows = np.floor(rows + 0.5) if reach.whole else rows
     listing = None if subject.accepted is None else subject.accepted.queries
     return rows if listing is None else np.array(listing, dtype=np.float64)  # nothing else is answered
@@ -282,7 +282,7 @@ def _measure_nats(subject: Subject, stored: Answer, expected: Float) -> float:
     if subject.task == "regression":
         return 0.0
     exact = leakage.largest_change(stored.log_p, expected)
-    return float(np.maximum(exact, released.changes(stored.log_p, expected, subject.release)).max(initial=0.0))
+    return float(np.maximum(exact, measure_changes(stored.log_p, expected, subject.release)).max(initial=0.0))
 
 
 def get_registered_gaps(control: Precondition) -> tuple[float, float]:

@@ -21,8 +21,7 @@ from privgate.errors import SubjectError
 from privgate.evidence import Count, Precondition
 from privgate.subject.accepted_questions import AcceptedQuestions, is_double
 from privgate.subject.containers import length, make_like, stack, take
-from privgate.subject.release import Laplace, Noise, Release
-from privgate.subject.released import admissible
+from privgate.subject.release import Laplace, Noise, Release, admissible
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 

@@ -242,11 +242,11 @@ def _write_validation(
         info = {"raised_exception": bool(e.error), "exception_message": e.error or None, "exception_traceback": None}
         row = {"success": e.met, "expectation_config": {**config, "severity": e.severity}, "result": {}, "meta": {}}
         rows.append({**row, "exception_info": info})
-    met, of = sum(e.met for _, e in results), len(results)
-    counts = {"evaluated_expectations": of, "successful_expectations": met, "unsuccessful_expectations": of - met}
+    met, count = sum(e.met for _, e in results), len(results)
+    counts = {"evaluated_expectations": count, "successful_expectations": met, "unsuccessful_expectations": count - met}
     return {
-        "success": met == of,
-        "statistics": {**counts, "success_percent": 100.0 * met / of},
+        "success": met == count,
+        "statistics": {**counts, "success_percent": 100.0 * met / count},
         "suite_name": str(suite.get("name", file)),
         "suite_parameters": {},
         "id": None,
@@ -346,6 +346,6 @@ def _round_outward(end: float, *, up: bool) -> float | int:
     if end == 0.0:
         return 0
     exact = Decimal(repr(end))
-    unit = Decimal(1).scaleb(exact.adjusted())
-    rounded = (exact / unit).to_integral_value(ROUND_CEILING if up else ROUND_FLOOR) * unit
+    digit = Decimal(1).scaleb(exact.adjusted())
+    rounded = (exact / digit).to_integral_value(ROUND_CEILING if up else ROUND_FLOOR) * digit
     return int(rounded) if rounded == rounded.to_integral_value() and abs(rounded) < 2**53 else float(rounded)

@@ -36,9 +36,8 @@ class DocumentError(ValueError):
 
     def say_of_file(self, file: object) -> str:
         """Return the whole sentence about a file."""
-        place = "".join(f"{p}." for p in self.place).rstrip(".")
-        parts = [f"{file}:{self.line}" if self.line else str(file), *([place] if place else []), str(self)]
-        return ": ".join(parts)
+        place = ".".join(map(str, self.place)).rstrip(".")
+        return ": ".join([f"{file}:{self.line}" if self.line else str(file), *([place] if place else []), str(self)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +79,10 @@ def content(path: Path, limits: DocumentLimits = SMALL) -> bytes:
     ``DocumentError``: it is no regular file, or too large. ``OSError``: it cannot be opened or read.
     """
     with opened(path) as f:
-        found = f.read(limits.size + 1)
-    if len(found) > limits.size:
+        data = f.read(limits.size + 1)
+    if len(data) > limits.size:
         raise too_large(limits)
-    return found
+    return data
 
 
 def too_large(limits: DocumentLimits) -> DocumentError:
@@ -94,14 +93,9 @@ def too_large(limits: DocumentLimits) -> DocumentError:
 
 @contextmanager
 def reading(sentence: str, error: type[Exception]) -> Iterator[None]:
-    """Turn what values of an unexpected kind raise into one sentence; also a decorator.
+    """Turn what values of an unexpected kind raise into one sentence, what cannot be read, and a few words on why.
 
-    Parameters
-    ----------
-    sentence : str
-        What cannot be read.
-    error : type
-        Raised with the sentence and a few words on what was found. What is raised on purpose passes unchanged.
+    It is also a decorator. What is raised on purpose passes unchanged.
     """
     try:
         yield
@@ -126,9 +120,7 @@ def why(exc: BaseException) -> str:
 #: a text, or what an unclosed one holds: it matches at every quote, so each byte is looked at once
 _TEXTS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEP = [0] * 256
-for _opening, _closing in ("[]", "{}"):
-    _STEP[ord(_opening)], _STEP[ord(_closing)] = 1, -1
+_STEP = dict(zip(b"[]{}", (1, -1, 1, -1), strict=True))
 _LARGEST = 1 << 63  # what 64 bits hold
 
 
@@ -141,34 +133,18 @@ def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
 
 
 def loads(text: str | bytes, limits: DocumentLimits = SMALL) -> Any:
-    """Return the value that JSON writes.
+    """Return the value that JSON writes, as text or as bytes of UTF-8.
 
-    Parameters
-    ----------
-    text : str or bytes
-        Of UTF-8.
-    limits : DocumentLimits
-        What it may be at most.
-
-    Raises
-    ------
-    DocumentError
-        It is too large, too deep, or no strict JSON.
+    ``DocumentError``: it is larger or deeper than its limits, or no strict JSON.
     """
     try:
         raw = text.encode() if isinstance(text, str) else bytes(text)
         if len(raw) > limits.size:
             raise too_large(limits)
         _bounded(raw, limits)
-        value = json.loads(
-            raw.decode(),
-            parse_int=_whole,
-            parse_float=_finite,
-            parse_constant=_no_constant,
-            object_pairs_hook=_each_key_once,
-        )
-        if b"\\u" in raw:
-            # a lone half of a pair is no text: nothing could write it again
+        kinds: dict[str, Any] = {"parse_int": _whole, "parse_float": _finite, "parse_constant": _no_constant}
+        value = json.loads(raw.decode(), object_pairs_hook=_each_key_once, **kinds)
+        if b"\\u" in raw:  # a lone half of a pair is no text: nothing could write it again
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeError as exc:
         raise DocumentError("is not UTF-8 text") from exc
@@ -212,9 +188,9 @@ def _no_constant(name: str) -> float:
 
 
 def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        twice = next(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]  # None: go on
-        raise DocumentError(f"holds the key {twice[:80]!r} twice")
-    return found
+    mapping = dict[str, Any]()
+    for key, value in pairs:
+        if key in mapping:
+            raise DocumentError(f"holds the key {key[:80]!r} twice")
+        mapping[key] = value
+    return mapping

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from privgate.documents.strict_json import SMALL, DocumentError, DocumentLimits, content, too_large
 
 Key = str | int
@@ -34,11 +36,7 @@ def parse(text: str, limits: DocumentLimits = SMALL) -> tuple[Any, dict[Place, i
     ``DocumentError``: it is too large, no YAML, or holds what may not be held; names line and place.
     """
     marks: dict[Place, int] = {}
-    if len(text) > limits.size:
-        raise too_large(limits)
-    events = _events(text, limits)
-    value = _Builder(events, marks).document()
-    return value, marks
+    return _Builder(_events(text, limits), marks).document(), marks
 
 
 def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
@@ -59,8 +57,6 @@ def as_mlflow_reads(text: str, limits: DocumentLimits = SMALL) -> Any:
     ``DocumentError``: it is too large, no YAML, or uses a tag, a merge key, a key twice, a number of a hundred digits,
     or aliases that stand for more than the limit.
     """
-    import yaml
-
     parse_structure(text, limits)
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  the safe one
@@ -70,26 +66,20 @@ def as_mlflow_reads(text: str, limits: DocumentLimits = SMALL) -> Any:
 
 def parse_structure(text: str, limits: DocumentLimits = SMALL) -> None:
     """Refuse what ``parse`` refuses, except notations of numbers, and aliases whose expansion is within the limit."""
-    if len(text) > limits.size:
-        raise too_large(limits)
     _Builder(_events(text, limits), {}, lenient=limits).document()
 
 
 def _events(text: str, limits: DocumentLimits) -> Iterator[Any]:
     """Give the parser's events, counted; libyaml's parser, or the slower one of Python where that is not built."""
-    import yaml
-
     depth = values = 0
+    if len(text) > limits.size:
+        raise too_large(limits)
     if _DIRECTIVE.search(text):  # each one slows down every other
         raise DocumentError("is not YAML that is read here: it holds a directive (%TAG)", expected="plain values")
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            if isinstance(event, yaml.NodeEvent):
-                values += 1
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
+            values += isinstance(event, yaml.NodeEvent)
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             line = _line(event)
             if values > limits.values:
                 raise DocumentError(f"holds more than {limits.values} values", line=line)
@@ -99,8 +89,7 @@ def _events(text: str, limits: DocumentLimits) -> Iterator[Any]:
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         what = " ".join(str(exc.problem or exc.context or "is not YAML").split())
-        line = mark.line + 1 if mark else 0
-        raise DocumentError(f"is not YAML: {what}", line=line, expected="YAML 1.2") from exc
+        raise DocumentError(f"is not YAML: {what}", line=mark.line + 1 if mark else 0, expected="YAML 1.2") from exc
     except (yaml.YAMLError, UnicodeError, RecursionError) as exc:
         raise DocumentError(f"is not YAML: {' '.join(str(exc).split())[:200]}", expected="YAML 1.2") from exc
 
@@ -114,30 +103,23 @@ class _Builder:
     def __init__(
         self, events: Iterator[Any], marks: dict[Place, int], *, lenient: DocumentLimits | None = None
     ) -> None:
-        self.events = events
-        self.marks = marks
-        self.lenient = lenient
-        self.count = 0
+        self.events, self.marks, self.lenient, self.count = events, marks, lenient, 0
         #: anchor -> what it stands for, and how many values that is
         self.anchored: dict[str, tuple[Any, int]] = {}
 
     def document(self) -> Any:
-        import yaml
-
         value = None
         for event in self.events:
-            if isinstance(event, yaml.DocumentStartEvent) and (event.version or (1, 2)) not in ((1, 1), (1, 2)):
-                raise DocumentError("is not YAML: its version is unknown", line=_line(event), expected="YAML 1.2")
-            if isinstance(event, yaml.DocumentStartEvent) and self.marks:
-                what = "is not YAML: it holds several documents"
-                raise DocumentError(what, line=_line(event), expected="YAML 1.2")
+            if isinstance(event, yaml.DocumentStartEvent):
+                known = (event.version or (1, 2)) in ((1, 1), (1, 2))
+                if self.marks or not known:
+                    what = "is not YAML: it holds several documents" if known else "is not YAML: its version is unknown"
+                    raise DocumentError(what, line=_line(event), expected="YAML 1.2")
             if isinstance(event, yaml.NodeEvent):
                 value = self.build(event, ())
         return value
 
     def build(self, event: Any, place: Place) -> Any:
-        import yaml
-
         line, before = _line(event), self.count
         self.marks.setdefault(place, line)
         self.count += 1
@@ -166,16 +148,12 @@ class _Builder:
         return value
 
     def items(self, place: Place) -> Iterator[Any]:
-        import yaml
-
         for i, event in enumerate(self.events):
             if isinstance(event, yaml.SequenceEndEvent):
                 return
             yield self.build(event, (*place, i))
 
     def pairs(self, place: Place) -> Iterator[tuple[str, Any]]:
-        import yaml
-
         first: dict[str, int] = {}
         for event in self.events:
             if isinstance(event, yaml.MappingEndEvent):
@@ -202,11 +180,12 @@ class _Builder:
             return _BOOL[text]
         if text[0] in "-+.0123456789" and (len(text) > _LONGEST_NUMBER or _NUMBER.fullmatch(text)):
             value = _number(text) if len(text) <= _LONGEST_NUMBER else None
-            if self.lenient is None or len(text) > _LONGEST_NUMBER:
-                if value is None or not math.isfinite(value):
-                    shown = text if len(text) <= 40 else f"{text[:37]}..."
-                    raise _refuse(line, place, f"{shown} is not a finite number", "a finite number")
-                return value
+            if self.lenient is not None and len(text) <= _LONGEST_NUMBER:
+                return text
+            if value is None or not math.isfinite(value):
+                shown = text if len(text) <= 40 else f"{text[:37]}..."
+                raise _refuse(line, place, f"{shown} is not a finite number", "a finite number")
+            return value
         return text  # dates stay text; the model reads them
 
 

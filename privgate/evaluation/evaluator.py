@@ -16,7 +16,7 @@ from mlflow.models.evaluation.artifacts import JsonEvaluationArtifact, TextEvalu
 from mlflow.models.evaluation.base import EvaluationResult, ModelEvaluator
 
 from privgate.documents import LARGE, strict_json
-from privgate.evaluation.context_stated import STATED, hash_key, with_context
+from privgate.evaluation.notebook import STATED, load_hash_key, with_context
 from privgate.run.run import Budget
 
 #: keys of the configuration that say how a check runs, with what they are where absent
@@ -54,12 +54,8 @@ class PrivacyEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's own cl
     ) -> Any:
         """Check the model, log metrics and report to the run, and return both.
 
-        Raises
-        ------
-        MlflowException
-            The configuration has an unknown key, or names no model.
-        PrivgateError
-            No verdict could be reached.
+        ``MlflowException``: the configuration has an unknown key, or names no model. ``PrivgateError``: no verdict
+        could be reached.
         """
         del model_type, dataset, kwargs
         config = _own(evaluator_config)
@@ -95,7 +91,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate.registry.attachments import log_to, refuse_place, refuse_unattachable
     from privgate.training.fleet import Fleet
 
-    policy, key = Policy.load(config["policy"]), hash_key(config.get("hash_key_file"))
+    policy, key = Policy.load(config["policy"]), load_hash_key(config.get("hash_key_file"))
     subject = registry.load_subject(uri)
     if config.get("attach", True):
         refuse_unattachable(subject)

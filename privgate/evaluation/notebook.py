@@ -1,23 +1,106 @@
-"""``verdict.report(path)`` and ``verdict.plot()``: what a notebook asks of a verdict."""
+"""What people get of a verdict: what page one says beside it, the report, and what a notebook shows.
 
+The key of the keyed hashes that stand for people is here too: it stays with the controller.
+"""
+
+import getpass
+import os
+import platform
+import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from privgate import report as reports
-from privgate.errors import MeasurementError
-from privgate.evaluation.context_stated import STATED, with_context
-from privgate.evaluation.context_stated import hash_key as own_key
+from privgate.errors import MeasurementError, UsageError
 from privgate.evidence.verdict import Outcome, Verdict
 from privgate.report import assertions, charts, schema
+from privgate.subject.subject import Subject
+from privgate.training.fleet import Fleet
 
+#: what an operator may state; also the keys of ``privgate.yaml`` and, in capitals after PRIVGATE_, of the environment
+STATED = ("purpose", "owner", "data_name", "data_source")
+#: people asked at most to say how often the model is right
+_MOST_QUESTIONS = 5000
 #: the page's colours, for a drawing that stands alone
 _COLORS = (
     "--paper:#fff;--ink:#16191d;--chart-a:#1b6ca8;--chart-b:#b3541e;"
     "--chart-limit:#9b1216;--chart-grid:#dfe3e8;--chart-soft:#5b646e"
 )
+
+
+def load_hash_key(file: str | os.PathLike[str] | None = None) -> bytes:
+    """Return the key; whoever holds it can recompute the hashes in a report from the record ids.
+
+    ``file`` is ``privgate/hash.key`` in the user's configuration folder if absent, and is written on first use.
+    ``UsageError``: it can neither be read nor made, or is too short.
+    """
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    path = Path(file) if file is not None else home / "privgate" / "hash.key"
+    try:
+        key = path.read_bytes().strip() if path.exists() else _write_key(path)
+    except OSError as exc:
+        why = "Not a directory" if isinstance(exc, FileExistsError) else exc.strerror
+        raise UsageError(f"the hash key {path} cannot be read or made: {why}; name --hash-key-file") from exc
+    if len(key) < 32:
+        raise UsageError(f"the hash key in {path} is shorter than 32 characters; delete the file to have one made")
+    return key
+
+
+def _write_key(path: Path) -> bytes:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as f:
+        f.write(secrets.token_hex(32).encode())
+    return path.read_bytes()
+
+
+def with_context(verdict: Verdict, subject: Subject | None, fleet: Fleet | None, stated: Mapping[str, Any]) -> Verdict:
+    """Return the verdict with what page one says beside it; nothing of it is judged.
+
+    ``fleet`` asks the registered model, in a worker, about people outside its data; accuracy is not measured without.
+    ``stated`` are purpose, owner, name and source of the data, in the operator's words; what is missing is said to be.
+    """
+    known = {k: " ".join(str(stated.get(k) or "").split()) for k in STATED}
+    right, count = (None, 0) if fleet is None or subject is None else accuracy(subject, fleet)
+    context = {**known, **ran(os.environ), "accuracy": right, "accuracy_n": count}
+    return replace(verdict, detail={**verdict.detail, "context": context})
+
+
+def ran(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return who ran the check and where: the actor and address of a workflow run, else this user and host."""
+    if run := environ.get("GITHUB_RUN_ID"):
+        place = "/".join(environ.get(k, "") for k in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"))
+        return {"run_by": environ.get("GITHUB_ACTOR", ""), "run_on": f"{place}/actions/runs/{run}"}
+    if address := environ.get("CI_JOB_URL"):
+        return {"run_by": environ.get("GITLAB_USER_LOGIN", ""), "run_on": address}
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in many containers
+        user = f"user {os.getuid()}"
+    return {"run_by": user, "run_on": platform.node()}
+
+
+def accuracy(subject: Subject, fleet: Fleet) -> tuple[float | None, int]:
+    """Return the share of right answers about people outside the data, and how many were asked; None if unknown.
+
+    The registered model answers in a worker process, the most probable label counts, candidates that equal a training
+    record are asked too: this is the model's use, not an attack.
+    """
+    data = subject.data
+    if data.candidates is None or not subject.digests.get("model"):
+        return None, 0
+    outside = np.asarray(data.candidates[1])
+    rows = np.arange(data.n, data.n + min(len(outside), _MOST_QUESTIONS), dtype=np.int64)
+    answer = fleet.registered(subject, rows)
+    if answer.problem or answer.log_p.shape != (len(rows), len(subject.classes)):
+        return None, 0
+    said = np.asarray(subject.classes)[answer.log_p.argmax(axis=1)]
+    return float((said == outside[: len(rows)]).mean()), len(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +129,11 @@ class Picture:
 
 def overview(verdict: Verdict) -> str:
     """Return one row a rule and one a condition that does not hold, in HTML, in the words of the report."""
-    told = sorted(map(verdict.said, verdict.findings), key=schema.badness)
-    rules = assertions.of_rules([f for f in told if not schema.is_condition(f)], verdict.evidence.measurements.values())
-    unheld = [f for f in told if schema.is_condition(f) and f.outcome is not Outcome.PASSED]
+    findings = sorted(map(verdict.said, verdict.findings), key=schema.badness)
+    rules = assertions.of_rules(
+        [f for f in findings if not schema.is_condition(f)], verdict.evidence.measurements.values()
+    )
+    unheld = [f for f in findings if schema.is_condition(f) and f.outcome is not Outcome.PASSED]
     # no message: it may name a person, and notebooks travel
     rows = [(f.outcome.word, f.title or f.rule, "", "") for f in unheld]
     rows += [(a.outcome.word, a.asked, a.value if a.measured else "", a.threshold) for a in rules]
@@ -67,32 +152,24 @@ def report(
 ) -> list[Path]:
     """Write the report: one page where ``path`` ends in .html, else every format into that folder.
 
-    Raises
-    ------
-    TypeError
-        Something is stated that page one has no place for.
+    ``TypeError``: something is stated that page one has no place for.
     """
-    told = _stated(verdict, stated)
-    place, key = Path(path), own_key() if hash_key is None else hash_key
+    if unknown := sorted(set(stated) - set(STATED)):
+        raise TypeError(f"page one has no place for {', '.join(unknown)}; known: {', '.join(STATED)}")
+    if stated or not verdict.detail.get("context"):
+        verdict = with_context(verdict, None, None, stated)
+    place, key = Path(path), load_hash_key() if hash_key is None else hash_key
     if place.suffix != ".html":
-        return reports.write(told, place, hash_key=key, baseline=baseline)
+        return reports.write(verdict, place, hash_key=key, baseline=baseline)
     place.parent.mkdir(parents=True, exist_ok=True)
-    page = reports.render(reports.document(told, hash_key=key, baseline=baseline), "html")
+    page = reports.render(reports.document(verdict, hash_key=key, baseline=baseline), "html")
     place.write_text(page, encoding="utf-8")
     return [place]
 
 
-def _stated(verdict: Verdict, stated: Mapping[str, Any]) -> Verdict:
-    if unknown := sorted(set(stated) - set(STATED)):
-        raise TypeError(f"page one has no place for {', '.join(unknown)}; known: {', '.join(STATED)}")
-    if verdict.detail.get("context") and not stated:
-        return verdict
-    return with_context(verdict, None, None, stated)
-
-
 def plot(verdict: Verdict) -> Picture:
     """Return everybody's influence, largest first, or the worst ones where not everybody was measured."""
-    doc = schema.read(reports.document(verdict, hash_key=own_key()))
+    doc = schema.read(reports.document(verdict, hash_key=load_hash_key()))
     drawn = charts.draw_influence(doc)
     if not drawn.svg:
         raise MeasurementError(f"there is nothing to draw: {drawn.caption}")

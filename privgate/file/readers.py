@@ -118,9 +118,9 @@ def _read_zip(data: bytes, name: str, into: Contents, depth: int) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
         named = _name_arrays(packed, name)
         for member in sorted(packed.infolist(), key=lambda f: f.header_offset):
-            content, beside = packed.read(member), member.filename.rpartition("/data/")
-            if beside[1] and beside[2] in into.storages:
-                into.add_storage(content, beside[2])
+            content, parts = packed.read(member), member.filename.rpartition("/data/")
+            if parts[1] and parts[2] in into.storages:
+                into.add_storage(content, parts[2])
             else:
                 where = f"{name}/{member.filename}"
                 _read_part(content, named.get(member.filename, where), into, depth + 1)
@@ -168,13 +168,13 @@ def _read_safetensors(data: bytes, name: str, into: Contents) -> None:
     at = end = 8 + int.from_bytes(data[:8], "little")
     tensors = json.loads(data[8:end])
     _read_text(json.dumps(tensors.pop("__metadata__", "")).encode(), name, into, 0)
-    for key, told in sorted(tensors.items(), key=lambda t: t[1]["data_offsets"]):
-        begin, stop = (end + k for k in told["data_offsets"])
+    for key, tensor in sorted(tensors.items(), key=lambda t: t[1]["data_offsets"]):
+        begin, stop = (end + k for k in tensor["data_offsets"])
         into.add_opaque(data[at:begin], name)
         at = max(at, stop)
-        if told["dtype"] in _TENSOR:
-            values = np.frombuffer(data[begin:stop], _TENSOR[told["dtype"]])
-            into.add_array(values.reshape(told["shape"]), f"{name}.{key}")
+        if tensor["dtype"] in _TENSOR:
+            values = np.frombuffer(data[begin:stop], _TENSOR[tensor["dtype"]])
+            into.add_array(values.reshape(tensor["shape"]), f"{name}.{key}")
         else:
             into.opaque.append((f"{name}.{key}", data[begin:stop]))
     into.add_opaque(data[at:], name)

@@ -11,8 +11,7 @@ from privgate.controls.seeds import PAIRED, draw_others, plan_other
 from privgate.run import beside
 from privgate.run.run import Run
 from privgate.statistics import leakage
-from privgate.subject import released
-from privgate.subject.release import Release
+from privgate.subject.release import Release, bound_changes, measure_changes, without_digits
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
 from privgate.theorems.closed_form import REFIT, Retrained
@@ -57,14 +56,14 @@ def measure_influence(refits: Retrained, release: Release, *, people: int = 0) -
     columns = {"pdtp": value, "pdtp_low": low, "pdtp_high": high, "noise_floor": noise}
     if len(refits.seeds) == 1:  # further seeds are trained, and what was asked of a model is what it releases
         vague = np.zeros(refits.log_with.shape[1])
-        vague[live] = released.without_digits(refits.log_with[0, live], refits.log_without[0, live])
+        vague[live] = without_digits(refits.log_with[0, live], refits.log_without[0, live])
         columns["pdtp_high"] = np.maximum(high, _take_worst(refits, vague))
     if release.exact:
         return columns
     low, nominal, high = np.zeros((3, *refits.log_with.shape[:2]))
     both = refits.log_with[:, live], refits.log_without[:, live]
-    low[:, live], high[:, live] = released.bounds(*both, release)  # no closed form answers about such releases
-    nominal[:, live] = np.clip(released.changes(*both, release), low[:, live], high[:, live])
+    low[:, live], high[:, live] = bound_changes(*both, release)  # no closed form answers about such releases
+    nominal[:, live] = np.clip(measure_changes(*both, release), low[:, live], high[:, live])
     seen, most = (leakage.mean_changes(v[:, :, None], n_tests=2 * tested) for v in (nominal, high))
     # a mean of sizes holds training's noise, too: beyond one seed it shows no more than what is infinite
     least = low[0] if len(low) == 1 else np.where(np.isinf(low).any(axis=0), np.inf, 0.0)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.models.classifier import Settings
-from privgate.models.columns import Column, columns_of, is_missing, split
+from privgate.subject.accepted_questions import is_missing
+from privgate.subject.domain import Column, list_columns, split_columns
 
 
 class Fixed(Settings):
@@ -25,13 +26,10 @@ class Fixed(Settings):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find each column of ``X`` in the domain.
 
-        Raises
-        ------
-        ValueError
-            A column is not declared, or as something else, or nobody confirmed the domain.
+        ``ValueError``: a column is not declared, or as something else, or nobody confirmed the domain.
         """
         del y
-        columns, (names, _), framed = columns_of(self.domain), split(X[:0]), hasattr(X, "columns")
+        columns, (names, _), framed = list_columns(self.domain), split_columns(X[:0]), hasattr(X, "columns")
         if not framed and len(columns) != len(names):
             raise ValueError(f"X is an array of {len(names)} columns, the domain declares {len(columns)}; pass a frame")
         declared: dict[Any, Column] = {c.name: c for c in columns} if framed else dict(enumerate(columns))
@@ -53,12 +51,9 @@ class Fixed(Settings):
     def transform(self, X: Any) -> Float:
         """Return a table of numbers between 0 and 1, whatever the records hold.
 
-        Raises
-        ------
-        ValueError
-            Other columns than those of ``fit``, or a value missing that the domain does not allow to be.
+        ``ValueError``: other columns than those of ``fit``, or a value missing that the domain does not allow to be.
         """
-        names, values = split(X)
+        names, values = split_columns(X)
         renamed = hasattr(self, "feature_names_in_") and hasattr(X, "columns") and names != [*self.feature_names_in_]
         if len(names) != self.n_features_in_ or renamed:
             raise ValueError(f"the columns are {names}, not those of fit, {[c.name for c in self.columns_]}")
@@ -117,7 +112,7 @@ class FixedScaler(Fixed):
     def _encode(self, column: Column, values: NDArray[Any]) -> Float:
         low, high = column.ends or (0.0, 0.0)
         if values.dtype.kind == "O":
-            values = np.array([np.nan if is_missing(v) else float(v) for v in values.tolist()], dtype=np.float64)
+            values = np.array([np.nan if is_missing(v) else float(v) for v in values.tolist()])
         x = values.astype(np.float64)
         gone = np.isnan(x)
         if gone.any() and not column.missing:

@@ -198,10 +198,8 @@ class Sharded(Classifier):
         allowed = float(self.dtp) - _SPARE  # numpy's short floats would round what is spare away
         for _ in range(100):
             middle = (low + high) / 2
-            if log_pool_bound(middle, 1 / self.shards, K) <= allowed:
-                low = middle
-            else:
-                high = middle
+            fits = log_pool_bound(middle, 1 / self.shards, K) <= allowed
+            low, high = (middle, high) if fits else (low, middle)
         return low
 
     @property
@@ -228,11 +226,10 @@ class Sharded(Classifier):
         self._labels(y)
         shard = self.shard_of(X)
         features, labels = self._features(X), np.asarray(y)
-        of_member = [np.flatnonzero(shard == m) for m in range(int(self.shards))]
-        self.members_ = [
-            kept[m] if m in kept else self._train_member(m, take(features, rows), labels[rows])
-            for m, rows in enumerate(of_member)
-        ]
+        self.members_ = []
+        for m in range(int(self.shards)):
+            rows = np.flatnonzero(shard == m)
+            self.members_.append(kept[m] if m in kept else self._train_member(m, take(features, rows), labels[rows]))
         return self
 
     def _check(self) -> None:
@@ -301,7 +298,6 @@ class Sharded(Classifier):
         return hashlib.blake2b(what, key=hashlib.sha256(self.key.encode()).digest(), digest_size=8).digest()
 
     def _features(self, X: Any) -> Any:
-        """Return X without the column of ids."""
         if self.ids is None:
             return X
         if hasattr(X, "columns"):

@@ -13,7 +13,7 @@ from privgate import digest
 from privgate.documents import DocumentError, strict_json, strict_yaml
 from privgate.errors import SubjectError
 from privgate.registry.files import FOLDER, MLFLOW_META, UNPLAIN
-from privgate.subject.libraries import providing
+from privgate.subject.sources import providing
 
 SERVED = "python_function"
 #: what names a file but is none that is loaded: where an artifact once came from, and what a model is told

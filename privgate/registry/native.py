@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from privgate.errors import SubjectError
 from privgate.subject import accepted_questions
 from privgate.subject import release as releases
-from privgate.subject.libraries import providing, skops_io
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
+from privgate.subject.sources import providing, skops_io
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from privgate.registry import mlmodel
 from privgate.registry.files import OLD_REPORTS, REPORTS, all_files, compare
 from privgate.subject import sources
 from privgate.subject.accepted_questions import Refusing
-from privgate.subject.libraries import skops_io
+from privgate.subject.sources import skops_io
 
 #: keys of a flavor that name the files which its model is made of
 _MADE_OF = ("model_path", "python_model", "data", "model_data", "pickled_model")

@@ -115,8 +115,9 @@ def auc_error(scores: Float, members: Bool) -> float:
     s, m = checked(scores, members)
     inside, outside = np.sort(s[m]), np.sort(s[~m])
 
-    def share(of: Float, among: Float) -> Float:
-        return np.asarray((np.searchsorted(among, of, "left") + np.searchsorted(among, of, "right")) / (2 * len(among)))
+    def share(own: Float, others: Float) -> Float:
+        lower, upper = (np.searchsorted(others, own, side) for side in ("left", "right"))
+        return np.asarray((lower + upper) / (2 * len(others)))
 
     v1, v0 = share(inside, outside), share(outside, inside)
     n1, n0 = len(inside), len(outside)

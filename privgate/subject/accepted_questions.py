@@ -5,6 +5,7 @@ serves it where privgate is not installed.
 """
 
 import inspect
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -32,39 +33,39 @@ class AcceptedQuestions:
     def holds(self, X: Any) -> Any:
         """Return which records are accepted, bool array of shape (n,); what cannot be read is not."""
         n = len(X) if not hasattr(X, "shape") else int(X.shape[0]) if X.shape else 1
-        columns, names = self.stated.get("columns"), self.stated.get("names")
-        if self.stated.get("double") and not is_double(X):
-            return np.zeros(n, dtype=bool)
-        if names is not None and hasattr(X, "columns") and list(X.columns) != names:
-            return np.zeros(n, dtype=bool)
-        if columns:
-            return self._columns(X, n, columns)
-        table = _table(X, n)
-        return np.zeros(n, dtype=bool) if table is None else self._numbers(table)
+        names, good = self.stated.get("names"), None
+        same_columns = names is None or list(getattr(X, "columns", names)) == names
+        if same_columns and (is_double(X) or not self.stated.get("double")):
+            good = self._hold_columns(X) if self.stated.get("columns") else self._hold_numbers(X, n)
+        return np.zeros(n, dtype=bool) if good is None else good
 
-    def _columns(self, X: Any, n: int, columns: list[dict[str, Any]]) -> Any:
+    def _hold_columns(self, X: Any) -> Any:
+        """Return which records fit every declared column; None where these are not the columns that there are."""
+        columns = self.stated["columns"]
         if hasattr(X, "iloc"):
             known, names = list(X.columns), [c["name"] for c in columns]
             by_place = not all(isinstance(name, str) for name in names)  # libraries take numbers for places
             if any(known.count(name) != 1 for name in names) or (by_place and known != names):
-                return np.zeros(n, dtype=bool)
-            held = [X[c["name"]].astype(object).tolist() for c in columns]
+                return None
+            held = [X[name].astype(object).tolist() for name in names]
         else:
             array = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
             if array.ndim != 2 or array.shape[1] != len(columns):
-                return np.zeros(n, dtype=bool)
-            held = [column.tolist() for column in array.T]
+                return None
+            held = array.T.tolist()
         return np.array([[_fits(c, v) for v in values] for c, values in zip(columns, held, strict=True)]).all(axis=0)
 
-    def _numbers(self, table: Any) -> Any:
-        """Return which rows of numbers are accepted; NaN compares as not."""
+    def _hold_numbers(self, X: Any, n: int) -> Any:
+        """Return which rows of numbers are accepted, None where there are none; NaN compares as not."""
+        if (table := _table(X, n)) is None:
+            return None
         n, d = table.shape
         good = np.ones(n, dtype=bool)
         counts, box = self.stated.get("categories"), self.stated.get("box")
         for sides in (None if counts is None else [(0, v - 1) for v in counts], box):
-            if sides is not None and len(sides) != d:
-                return np.zeros(n, dtype=bool)
             if sides is not None:
+                if len(sides) != d:
+                    return None
                 low, high = np.array(sides, dtype=np.float64).reshape(-1, 2).T
                 lost = np.isnan(table) & np.isin(np.arange(d), self.stated.get("missing", ()))
                 good &= (lost | ((table >= low) & (table <= high))).all(axis=1)
@@ -86,10 +87,7 @@ class AcceptedQuestions:
         return good
 
     def refuse(self, X: Any) -> None:
-        """Raise unless every record is accepted.
-
-        ``QuestionRefusedError``: it names no value.
-        """
+        """Raise ``QuestionRefusedError``, which names no value, unless every record is accepted."""
         if not self.holds(X).all():
             raise QuestionRefusedError(
                 "a question lies outside of what this model is declared to accept; .accepted.stated says what that is"
@@ -117,12 +115,16 @@ def _table(X: Any, n: int) -> Any:
     return table.reshape(n, -1) if table.ndim > 1 and len(table) == n else None
 
 
-def _fits(column: dict[str, Any], value: Any) -> bool:
-    """Return whether a column may hold a value."""
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, NaT or NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return bool(column["missing"])
+        return True
+    return isinstance(value, Number | np.generic) and bool(value != value)  # noqa: PLR0124  the definition of NaN
+
+
+def _fits(column: dict[str, Any], value: Any) -> bool:
     try:
-        if value != value:  # noqa: PLR0124  NaN
+        if is_missing(value):
             return bool(column["missing"])
         if column["values"] is not None:
             return value in column["values"]
@@ -151,17 +153,17 @@ class Refusing:
         """Return the model's attribute; a method of it refuses before it answers."""
         if name in ("model", "accepted") or (name.startswith("__") and name != "__sklearn_tags__"):
             raise AttributeError(name)
-        found = getattr(self.model, name)
-        method = inspect.isroutine(found) or getattr(found, "__self__", None) is self.model  # of a part of it, too
+        held = getattr(self.model, name)
+        method = inspect.isroutine(held) or getattr(held, "__self__", None) is self.model  # of a part of it, too
         if not method or name.startswith(("get_", "set_")):
-            return found
+            return held
         accepted = self.accepted
 
         def answer_accepted(*given: Any, **named: Any) -> Any:
             X = named.get("X", given[0] if given else next(iter(named.values()), None))
             if X is not None and not isinstance(X, str | bytes | bool | int | float | np.generic):
                 accepted.refuse(X)
-            return found(*given, **named)
+            return held(*given, **named)
 
         answer_accepted.__name__ = name
         return answer_accepted

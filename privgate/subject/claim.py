@@ -107,15 +107,15 @@ class Claim:
 
     def doubts(self, records: int) -> tuple[str, ...]:
         """Return what makes this claim weaker than it reads for a training set of so many records."""
-        found = []
+        doubts = []
         if self.delta is not None and self.delta * records >= 1:
-            found.append(
+            doubts.append(
                 f"delta {self.delta:g} is at least 1/n = {1 / records:.2g}: publishing one random record outright "
                 "would satisfy such a claim"
             )
         if self.sampling == "shuffled":
-            found.append("batches are shuffled, for which no amplification by sampling is proved")
-        return tuple(found)
+            doubts.append("batches are shuffled, for which no amplification by sampling is proved")
+        return tuple(doubts)
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -125,8 +125,7 @@ class Claim:
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
         """Return the claim that ``payload`` describes."""
         known = {f.name for f in fields(cls)}
-        unknown = sorted(set(payload) - known)
-        if unknown or "mechanism" not in payload:
+        if (unknown := sorted(set(payload) - known)) or "mechanism" not in payload:
             what = f"has unknown entries {', '.join(unknown)}" if unknown else "names no mechanism"
             raise SubjectError(f"the recorded differential-privacy claim {what}; it has {', '.join(sorted(known))}")
         return cls(**payload)

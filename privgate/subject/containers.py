@@ -52,21 +52,20 @@ def order_of(X: Any) -> str:
         kinds = set(X.dtypes)
         plain = len(kinds) == 1 and isinstance(dtype := next(iter(kinds)), np.dtype) and dtype.kind in "biufc"
         X = X.to_numpy() if plain else None
-    if not isinstance(X, np.ndarray) or X.flags.c_contiguous == X.flags.f_contiguous:
-        return ""
-    return "C" if X.flags.c_contiguous else "F"
+    flags = X.flags if isinstance(X, np.ndarray) else None
+    return "" if flags is None or flags.c_contiguous == flags.f_contiguous else "C" if flags.c_contiguous else "F"
 
 
 def laid_out(X: Any, order: str) -> Any:
     """Return the same records in this memory order."""
     if order in {"", order_of(X)}:
         return X
-    if is_frame(X):
-        import pandas as pd
+    values = np.asarray(X.to_numpy() if is_frame(X) else X, order="C" if order == "C" else "F")
+    if not is_frame(X):
+        return values
+    import pandas as pd
 
-        values = np.asarray(X.to_numpy(), order="C" if order == "C" else "F")
-        return pd.DataFrame(values, index=X.index, columns=X.columns, copy=False)
-    return np.asarray(X, order="C" if order == "C" else "F")
+    return pd.DataFrame(values, index=X.index, columns=X.columns, copy=False)
 
 
 def make_like(rows: NDArray[np.float64], like: Any) -> Any:
@@ -126,16 +125,18 @@ def checked(X: Any) -> Any:
             raise SubjectError(f"X is a {kind}; pass X.numpy(), training gets arrays")
         if not hasattr(X, "shape") and not isinstance(X, list | tuple):
             raise SubjectError(f"X is a {kind}; pass an array, a DataFrame, a sparse matrix or a list of text")
-    if np.ma.is_masked(X):
-        raise SubjectError("X is a masked array, whose mask learners do not see; pass X.filled(numpy.nan)")
-    if hasattr(X, "shape") and not len(X.shape):
-        raise SubjectError("X is a single number; pass one record a row")
-    if hasattr(X, "shape") and 0 in X.shape[1:]:
-        raise SubjectError("X has no columns; pass at least one")
-    if isinstance(X, np.matrix):
-        raise SubjectError("X is a numpy matrix, which learners do not read; pass numpy.asarray(X)")
-    if isinstance(X, np.ndarray) and X.dtype.kind == "V":
-        raise SubjectError("X is a structured array, which learners do not read; pass pandas.DataFrame(X)")
+    shape = getattr(X, "shape", None)
+    problems = {
+        "is a masked array, whose mask learners do not see; pass X.filled(numpy.nan)": np.ma.is_masked(X),
+        "is a single number; pass one record a row": shape is not None and not len(shape),
+        "has no columns; pass at least one": shape is not None and 0 in shape[1:],
+        "is a numpy matrix, which learners do not read; pass numpy.asarray(X)": isinstance(X, np.matrix),
+        "is a structured array, which learners do not read; pass pandas.DataFrame(X)": (
+            isinstance(X, np.ndarray) and X.dtype.kind == "V"
+        ),
+    }
+    if problem := next((sentence for sentence, holds in problems.items() if holds), ""):
+        raise SubjectError(f"X {problem}")
     return X
 
 
@@ -177,8 +178,7 @@ def _alike_frames(X: Any, other: Any) -> tuple[Any, Any]:
         raise SubjectError(f"candidates lack the column {missing[0]!r} ({len(missing)} of {X.shape[1]})")
     if more := [c for c in other.columns if c not in X.columns]:
         raise SubjectError(f"candidates have the column {more[0]!r}, which the training records lack; drop it")
-    if list(other.columns) != list(X.columns):
-        other = other[list(X.columns)]
+    other = other if list(other.columns) == list(X.columns) else other[list(X.columns)]
     for name in [c for c in X.columns if X[c].dtype != other[c].dtype]:
         X, other = X.copy(deep=False), other.copy(deep=False)
         X[name], other[name] = _one_type(X[name], other[name], f"column {name!r}")
@@ -231,10 +231,8 @@ def cell(value: Any) -> Any:
     kind = type(value).__name__
     if not _holds_array(value):
         return [kind, str(value)]
-    if isinstance(value, list | tuple):  # the text of an array leaves its middle out
-        return [kind, [cell(v) for v in value]]
-    if isinstance(value, dict):
-        return [kind, [[cell(k), cell(v)] for k, v in value.items()]]
+    if isinstance(value, list | tuple | dict):  # the text of an array leaves its middle out
+        return [kind, [[cell(k), cell(value[k])] for k in value] if isinstance(value, dict) else [*map(cell, value)]]
     held = value if is_pandas(value) or is_sparse(value) else np.asarray(value)
     return [kind, str(value) if held.shape == () else content_digest(held)]
 
@@ -316,16 +314,14 @@ def _of_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
     cells = [cell(v) for v in array.tolist()]
     kinds = ["text" if isinstance(c, str) else "None" if c is None else c[0] for c in cells]
     _refuse_missing(np.isin(kinds, ["None", "nan", "NA", "NaTType"]), what)
-    found = sorted(set(kinds))
-    if len(found) > 1 and not set(found) <= {"int", "float"}:
+    known = set(kinds)
+    if len(known) > 1 and not known <= {"int", "float"}:
         other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
         raise SubjectError(
             f"{what} mixes {kinds[0]} (record 0) with {kinds[other]} (record {other}), which as text may be the same; "
             "give all of them one type"
         )
-    if set(found) <= {"int", "float", "bool"}:
-        return np.array(array.tolist())
-    return np.array([str(v) for v in array])
+    return np.array(array.tolist() if known <= {"int", "float", "bool"} else [str(v) for v in array])
 
 
 def _refuse_missing(missing: NDArray[Any], what: str) -> None:

@@ -1,23 +1,70 @@
-"""Training data: records that are written to files and read back, or that stay in a file, a data set or a loader."""
+"""Training data: records, labels, whose they are, and people who were not in it.
 
+Records are written to files and read back, or stay in a file, a data set or a loader.
+"""
+
+import copy
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privgate import digest
+from privgate.arrays import Index
 from privgate.documents import LARGE, strict_json
 from privgate.errors import SubjectError
+from privgate.subject import containers
 from privgate.subject import storing as files
+from privgate.subject.containers import content_digest, length, stack, take
 from privgate.subject.domain import Domain
-from privgate.subject.records import Records
-from privgate.subject.storing import load, save
+
+#: how a field of frozen data is set
+_set = object.__setattr__
+
+
+class Units(Sequence[Index]):
+    """Rows of each person, without an object each: a million of them would take more memory than most data.
+
+    ``order`` of shape (n,) holds all rows, those of a person side by side; ``bounds`` of shape (U + 1,) where each
+    begins in it, and the end.
+    """
+
+    def __init__(self, order: Index, bounds: Index) -> None:
+        self.order, self.bounds = order, bounds
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @property
+    def first(self) -> Index:
+        """The first row of each person, shape (U,)."""
+        return self.order[self.bounds[:-1]]
+
+    @property
+    def owner(self) -> Index:
+        """The person of each row, shape (n,)."""
+        owners = np.empty(len(self.order), dtype=np.int64)
+        owners[self.order] = np.repeat(np.arange(len(self)), np.diff(self.bounds))
+        return owners
+
+    def __getitem__(self, k: Any) -> Any:
+        if isinstance(k, slice):
+            return [self[j] for j in range(*k.indices(len(self)))]
+        if not -len(self) <= k < len(self):
+            raise IndexError("there is no such person")
+        k %= len(self)
+        return self.order[self.bounds[k] : self.bounds[k + 1]]
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingData(Records):
+class TrainingData:
     """Everything the training function saw, and who it belongs to.
 
     Parameters
@@ -41,16 +88,205 @@ class TrainingData(Records):
         Columns whose values form the groups of group-wise rules.
     """
 
+    X: Any
+    y: Any
+    ids: Any = None
+    groups: Any = None
+    one_record_each: bool = False
+    candidates: Any = None
+    domain: Domain | None = None
+    sensitive: tuple[str | int, ...] = ()
+    loader: str | None = field(default=None, repr=False)
+    #: where the data lie and how they are read, as JSON; set by ``from_file`` and ``from_dataset``
+    source: Mapping[str, Any] | None = field(default=None, repr=False)
+    #: whether ``y`` are numbers to predict, not labels; the recipe says so, see ``as_targets``
+    numbers: bool = field(default=False, repr=False, init=False)
+    #: who declared whose the records are, as ``declare_people`` was told
+    declared_by: str = field(default="", repr=False, init=False)
+
+    def __post_init__(self) -> None:
+        _set(self, "X", containers.checked(self.X))
+        n = length(self.X)
+        _set(self, "y", _read_targets(self.y, n))
+        for name in ("ids", "groups"):
+            if (value := getattr(self, name)) is not None:
+                array = containers.plain(value, name)
+                if array.shape != (n,):
+                    raise SubjectError(f"{name} has shape {array.shape} but there are {n} records")
+                _set(self, name, array)
+        if self.domain is not None:
+            try:
+                _set(self, "domain", Domain.read(self.domain))
+            except (TypeError, ValueError) as exc:
+                raise SubjectError(f"the declared domain cannot be used: {exc}") from exc
+            if why := self.domain.misfit(self.X):
+                raise SubjectError(why)
+        if self.one_record_each and self.groups is not None:
+            raise SubjectError("groups and one_record_each contradict each other; declare one of them")
+        if self.ids is not None and len(np.unique(self.ids)) != n:
+            raise SubjectError("ids are not unique; use groups for people with several records")
+        if self.candidates is not None:
+            self._set_candidates()
+
+    def _set_candidates(self) -> None:
+        """Bring candidates into the containers of the training data."""
+        if not (isinstance(self.candidates, tuple | list) and len(self.candidates) in (2, 3)):
+            raise SubjectError("candidates: pass (X, y) or (X, y, people) of people who were not trained on")
+        X, y_out, *names = self.candidates
+        y_out = containers.plain(y_out, "candidates: y")
+        if length(X) != len(y_out):
+            raise SubjectError(f"candidates: X has {length(X)} records but y has {len(y_out)}")
+        ours, theirs = containers.alike(self.X, containers.checked(X))
+        y_out = containers.like(y_out, self.y)
+        _set(self, "X", ours)
+        if names:
+            people = containers.plain(names[0], "candidates: people")
+            if people.shape != y_out.shape:
+                raise SubjectError(f"candidates: people has shape {people.shape} but y has {y_out.shape}")
+            if self.groups is None:
+                raise SubjectError("candidates: people are named as groups= names members; pass groups= too")
+            people = containers.like(people, self.groups, "names of people", "groups=")
+            others = np.flatnonzero(~np.isin(people.astype(str), self.groups.astype(str)))  # who is no member
+            theirs, y_out, names = take(theirs, others), y_out[others], [people[others]]
+        _set(self, "candidates", (theirs, y_out, *names))
+
+    @property
+    def n(self) -> int:
+        """Number of training records."""
+        return length(self.X)
+
+    @cached_property
+    def units(self) -> Units:
+        """Rows of each person, in the order in which people first appear; without groups each record is a person."""
+        if self.groups is None:
+            return Units(np.arange(self.n, dtype=np.int64), np.arange(self.n + 1, dtype=np.int64))
+        _, first, inverse = np.unique(self.groups, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first))[inverse]
+        order = np.argsort(rank, kind="stable").astype(np.int64)
+        return Units(order, np.concatenate([[0], np.cumsum(np.bincount(rank))]).astype(np.int64))
+
+    @property
+    def people_declared(self) -> str:
+        """What was declared about whose the records are; empty where nobody did."""
+        return "groups" if self.groups is not None else "one record each" if self.one_record_each else ""
+
+    def declare_people(self, declared: str, by: str = "", groups: Any = None) -> Self:
+        """Return the same data with whose the records are declared beside them: their digest stays.
+
+        Declared is "one record each", "groups" of the data themselves, or "groups <column>" with the person of each
+        record, shape (n,).
+        """
+        other = copy.copy(self)
+        for known in ("units", "unit_names"):
+            other.__dict__.pop(known, None)
+        _set(other, "declared_by", by)
+        if groups is not None:
+            other.__dict__["digest"] = self.digest
+            _set(other, "groups", containers.plain(groups, "groups"))
+        _set(other, "one_record_each", declared == "one record each" and other.groups is None)
+        return other
+
+    @cached_property
+    def candidate_people(self) -> Index:
+        """The person of each candidate record, int64 array of shape (m,), counted from 0."""
+        if self.candidates is None or len(self.candidates) == 2:
+            return np.arange(self.pool_size - self.n, dtype=np.int64)
+        return np.unique(self.candidates[2], return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
+    def unit_names(self) -> NDArray[Any]:
+        """Name of each person as text: its group, else its record id, else its row number."""
+        names = self.groups if self.groups is not None else self.ids
+        if names is None:
+            return np.arange(self.n).astype(str)
+        return np.array([str(names[i]) for i in self.units.first])
+
+    @cached_property
+    def effective_domain(self) -> Domain | None:
+        """The declared domain, or one inferred from numeric columns, or None where neither is possible."""
+        if self.domain is not None or containers.is_sparse(self.X) or len(getattr(self.X, "shape", ())) != 2:
+            return self.domain
+        array = np.asarray(self.X)
+        if array.dtype.kind not in "biuf" or not np.isfinite(array.astype(np.float64)).all():
+            return None
+        return Domain.infer(array)
+
+    @cached_property
+    def digest(self) -> str:
+        """Full sha256 over every value, label, id, group, candidate and the declared domain."""
+        parts: dict[str, Any] = {k: self.declared()[k] for k in ("domain", "sensitive")}
+        for name, value in (("y", self.y), ("ids", self.ids), ("groups", self.groups)):
+            parts[name] = None if value is None else digest.of_array(value)
+        if self.candidates is not None:
+            parts["candidates"] = [content_digest(self.candidates[0]), digest.of_array(self.candidates[1])]
+        return digest.of_json({"X": content_digest(self.X), **parts})
+
+    @cached_property
+    def order(self) -> str:
+        """Memory order of the records, "C" or "F", where it is another than usual: that of a frame is column by column.
+
+        No value depends on it, and what a learner makes of them may.
+        """
+        order = containers.order_of(self.X)
+        return order if order != ("F" if containers.is_frame(self.X) else "C") else ""
+
+    def as_targets(self) -> Self:
+        """Return the same data, whose ``y`` are numbers to predict; digests stay."""
+        other = copy.copy(self)
+        other.__dict__["numbers"] = True
+        return other
+
+    def declared(self) -> dict[str, Any]:
+        """Return what is said about the data and is not in them, as JSON."""
+        domain = None if self.domain is None else self.domain.payload()
+        said = {"one_record_each": True} if self.one_record_each else {}
+        return {"domain": domain, "sensitive": list(self.sensitive), **said}
+
+    def pool(self) -> tuple[Any, NDArray[Any]]:
+        """Return training records followed by candidates, as (X, y): the rows that training tasks name."""
+        return self.X if self.candidates is None else stack(self.X, self.candidates[0]), self.pool_labels
+
+    @property
+    def pool_labels(self) -> NDArray[Any]:
+        """Labels of the pool."""
+        return self.y if self.candidates is None else np.concatenate([self.y, self.candidates[1]])
+
+    @property
+    def pool_size(self) -> int:
+        """Number of rows of the pool."""
+        return self.n + (0 if self.candidates is None else len(self.candidates[1]))
+
+    def at(self, rows: Index) -> Any:
+        """Return the records of pool rows, in their order, without a copy of the whole pool."""
+        if self.candidates is None or not len(rows) or rows.max() < self.n:
+            return take(self.X, rows)
+        order = np.argsort(rows >= self.n, kind="stable")
+        inside = int((rows < self.n).sum())
+        both = stack(take(self.X, rows[order[:inside]]), take(self.candidates[0], rows[order[inside:]] - self.n))
+        return take(both, np.argsort(order, kind="stable"))
+
+    @cached_property
+    def _coded(self) -> tuple[NDArray[Any], Index]:
+        classes, codes = np.unique(self.y, return_inverse=True)
+        return classes, codes.astype(np.int64)
+
+    def classes(self) -> NDArray[Any]:
+        """Return the sorted distinct labels."""
+        return self._coded[0]
+
+    @property
+    def label_codes(self) -> Index:
+        """Position of each record's label in ``classes``, int64 array of shape (n,)."""
+        return self._coded[1]
+
     def save(self, folder: Path) -> dict[str, str]:
         """Write everything below ``folder`` without pickle; return ``file name -> sha256``."""
         folder.mkdir(parents=True, exist_ok=True)
-        names: dict[str, Any] = {"X": save(self.X, folder / "X"), "y": save(self.y, folder / "y")}
-        for name in ("ids", "groups"):
-            value = getattr(self, name)
-            names[name] = None if value is None else save(value, folder / name)
+        own = {name: getattr(self, name) for name in ("X", "y", "ids", "groups")}
+        names: dict[str, Any] = {k: None if v is None else files.save(v, folder / k) for k, v in own.items()}
         if self.candidates is not None:
             parts = zip(("X", "y", "people"), self.candidates, strict=False)
-            names["candidates"] = [save(v, folder / f"candidates_{k}") for k, v in parts]
+            names["candidates"] = [files.save(v, folder / f"candidates_{k}") for k, v in parts]
         index = {"schema": "privgate/data/v2", "files": names, **self.declared(), "digest": self.digest}
         (folder / "data.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
         return digest.of_files(folder)
@@ -62,9 +298,9 @@ class TrainingData(Records):
         names = dict(index["files"])
         pair = names.pop("candidates", None)
         held: dict[str, Any] = {
-            k: None if name is None else load(folder / name, mmap=mmap) for k, name in names.items()
+            k: None if name is None else files.load(folder / name, mmap=mmap) for k, name in names.items()
         }
-        candidates = None if pair is None else tuple(load(folder / name, mmap=mmap) for name in pair)
+        candidates = None if pair is None else tuple(files.load(folder / name, mmap=mmap) for name in pair)
         return cls(**held, candidates=candidates, **_stated(index))
 
     def read_column(self, column: str) -> Any:
@@ -90,14 +326,13 @@ class TrainingData(Records):
         try:
             function = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as exc:
-            raise SubjectError(
-                f"loader {reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'"
-            ) from exc
-        made = function(**options)
-        if not isinstance(made, TrainingData):
-            raise SubjectError(f"loader {reference!r} returned {type(made).__name__}, not TrainingData")
-        object.__setattr__(made, "loader", json.dumps({"reference": reference, "options": options}))
-        return made  # type: ignore[return-value]  # a loader may return a subclass
+            why = f"loader {reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'"
+            raise SubjectError(why) from exc
+        data = function(**options)
+        if not isinstance(data, TrainingData):
+            raise SubjectError(f"loader {reference!r} returned {type(data).__name__}, not TrainingData")
+        _set(data, "loader", json.dumps({"reference": reference, "options": options}))
+        return data  # type: ignore[return-value]  # a loader may return a subclass
 
     @classmethod
     def from_file(
@@ -141,30 +376,28 @@ class TrainingData(Records):
         uri = files.absolute(path)
         form = files.format_of(uri, file_format)
         X, y, id_values, group_values = files.split(files.read(uri, form, options), columns)
-        pair, other = None, None if candidates is None else files.absolute(candidates)
+        outside, other = None, None if candidates is None else files.absolute(candidates)
         if other is not None:
             people = files.read(other, form, options)
             unused = [c for c in (ids, *drop) if c in people.columns]
             named = groups if groups in people.columns else None
             X_out, y_out, _, names = files.split(people, {"target": target, "groups": named, "drop": unused})
-            pair = (X_out, y_out) if names is None else (X_out, y_out, names)
+            outside = (X_out, y_out, *([] if names is None else [names]))
         about = {"one_record_each": one_record_each, "domain": domain, "sensitive": tuple(sensitive)}
-        made = cls(X, y, ids=id_values, groups=group_values, candidates=pair, **about)
+        data = cls(X, y, ids=id_values, groups=group_values, candidates=outside, **about)
         source = {"uri": uri, "format": form, "columns": columns, "candidates": other, "options": options}
         try:
-            recorded = json.loads(json.dumps({**source, **made.declared()}, allow_nan=False))
+            recorded = json.loads(json.dumps({**source, **data.declared()}, allow_nan=False))
         except (TypeError, ValueError) as exc:
             raise SubjectError(f"how the file is read cannot be recorded: {exc}; use plain text and numbers") from exc
-        object.__setattr__(made, "source", recorded)
-        return made
+        _set(data, "source", recorded)
+        return data
 
     @classmethod
     def from_source(cls, source: Mapping[str, Any]) -> Self:
         """Return the data that a recorded ``source`` names, read again."""
-        about = {**source["columns"], **_stated(source), **source["options"]}
-        return cls.from_file(
-            str(source["uri"]), candidates=source["candidates"], file_format=str(source["format"]), **about
-        )
+        about = {**source["columns"], **_stated(source), **source["options"], "candidates": source["candidates"]}
+        return cls.from_file(str(source["uri"]), file_format=str(source["format"]), **about)
 
     @classmethod
     def from_dataset(cls, dataset: Any, **about: Any) -> Self:
@@ -183,22 +416,39 @@ class TrainingData(Records):
             return cls(dataset.features, dataset.targets, **about)
         named: dict[str, Any] = {k: about.pop(k) for k in ("ids", "groups", "drop") if k in about}
         columns: dict[str, Any] = {"target": dataset.targets, **named}
-        uri = getattr(dataset.source, "uri", None)
-        if uri is not None:
-            try:
-                read = cls.from_file(uri, **columns, **about)
-            except SubjectError:
-                read = None
-            X, y, _, _ = files.split(dataset.df, columns)
-            if read is not None and cls(X, y).digest == cls(read.X, read.y).digest:
-                return read
-        about.pop("file_format", None)
         X, y, ids, groups = files.split(dataset.df, columns)
+        if (uri := getattr(dataset.source, "uri", None)) is not None:
+            with suppress(SubjectError):
+                read = cls.from_file(uri, **columns, **about)
+                if cls(X, y).digest == cls(read.X, read.y).digest:
+                    return read
+        about.pop("file_format", None)
         return cls(X, y, ids=ids, groups=groups, **about)
 
 
+def _read_targets(y: Any, n: int) -> NDArray[Any]:
+    """Return labels or targets as an array of shape (n,); refuse several a record, and what is missing."""
+    try:
+        shape = np.shape(y)
+    except ValueError as exc:  # lists of unequal length
+        raise SubjectError(containers.SEVERAL.format(what="y")) from exc
+    if len(shape) == 2 and shape[1] > 1:
+        raise SubjectError(
+            f"y has {shape[1]} columns: several labels or numbers a record are not judged together; log one model "
+            "a column, each with its own y, and check each"
+        )
+    targets = containers.plain(y, "y")
+    if targets.ndim != 1 or len(targets) != n:
+        raise SubjectError(f"X has {n} records but y has shape {targets.shape}; pass one label a record")
+    if n < 2:
+        raise SubjectError(f"training data has {n} records; leaving one out needs at least 2")
+    if targets.dtype.kind == "f" and not np.isfinite(targets).all():
+        raise SubjectError("y holds NaN or infinity; remove or fill those records")
+    return targets
+
+
 def _stated(index: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``Records.declared`` recorded, as keyword arguments."""
+    """Return what ``declared`` recorded, as keyword arguments."""
     domain = None if index["domain"] is None else Domain.from_payload(index["domain"])
     each = bool(index.get("one_record_each"))
     return {"domain": domain, "sensitive": tuple(index["sensitive"]), "one_record_each": each}

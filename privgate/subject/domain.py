@@ -1,24 +1,162 @@
-"""The feature domain: which questions the deployed model accepts.
+"""What the endpoint accepts: the columns that are declared before the data are seen, and the domain that they make.
 
 DTP is a supremum over questions, so it is meaningless without saying over which. A domain is declared with the data,
 or inferred from it, and then marked as inferred in every report.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.models.columns import Column, is_missing, split
-from privgate.subject.accepted_questions import AcceptedQuestions
+from privgate.subject.accepted_questions import AcceptedQuestions, is_missing
 
 #: what a proposal says of itself wherever it is shown
 PROPOSED = (
     "read off data and confirmed by nobody: ranges and categories of private data are themselves private. Widen them "
     "to what you would have said without looking, then .confirm()"
 )
+_HINT = "give (low, high), (low, high, None) where values may be missing, or a list of the values"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: a range of numbers or a list of values, and whether a value may be missing.
+
+    Parameters
+    ----------
+    name : str or int
+        Of the column of a frame, or its position in an array.
+    ends : (low, high), optional
+        Of a numeric column.
+    values : tuple, optional
+        Text, whole numbers or booleans of a categorical column, in the order in which they are encoded.
+    missing : bool
+        Whether None, NaN or NA may stand for a value.
+    """
+
+    name: str | int
+    ends: tuple[float, float] | None = None
+    values: tuple[Any, ...] | None = None
+    missing: bool = False
+
+    def __post_init__(self) -> None:
+        named, values = f"domain: column {self.name!r}", self.values
+        if (self.ends is None) == (values is None):
+            raise ValueError(f"{named} needs a range or a list of values; {_HINT}")
+        if self.ends is not None and not (np.isfinite(self.ends).all() and self.ends[0] <= self.ends[1]):
+            raise ValueError(f"{named} needs finite low <= high, not {self.ends}")
+        if values is not None and not (values or self.missing):
+            raise ValueError(f"{named} lists no value")
+        if values is not None and len(set(values)) != len(values):
+            raise ValueError(f"{named} lists a value twice")
+
+    @classmethod
+    def from_short(cls, name: str | int, stated: Any) -> "Column":
+        """Return the column that a short form describes: a tuple is a range, a list or set the values.
+
+        Examples
+        --------
+        >>> Column.from_short("age", (17, 90)).ends
+        (17.0, 90.0)
+        >>> Column.from_short("work", ["private", None]).missing
+        True
+        """
+        if isinstance(stated, cls):
+            return stated
+        if isinstance(stated, tuple) and all(isinstance(v, Real) for v in stated[:2]):
+            if len(stated) == 2 or (len(stated) == 3 and stated[2] is None):
+                return cls(name, (float(stated[0]), float(stated[1])), missing=len(stated) == 3)
+        elif isinstance(stated, list | set | frozenset | np.ndarray):
+            plain = [v.item() if isinstance(v, np.generic) else v for v in stated]
+            held = [v for v in plain if not is_missing(v)]
+            if all(isinstance(v, str | int | float) for v in held):
+                values = sorted(held, key=repr) if isinstance(stated, set | frozenset) else held
+                return cls(name, values=tuple(values), missing=len(held) < len(plain))
+        raise ValueError(f"domain: unknown key or form, {name!r}: {stated!r}; {_HINT}")
+
+    @classmethod
+    def from_values(cls, name: Any, values: NDArray[Any]) -> "Column":
+        """Return what a column's values suggest: a range rounded outward to a tenth of its width, or the values."""
+        held = [v for v in values.tolist() if not is_missing(v)]
+        missing = len(held) < len(values)
+        if values.dtype.kind not in "iuf":
+            if not all(isinstance(v, str | int | float) for v in held):
+                raise ValueError(f"domain: column {name!r} holds neither numbers nor text; write it down")
+            return cls(name, values=tuple(sorted(set(held), key=lambda v: (str(type(v)), v))), missing=missing)
+        if not held:
+            raise ValueError(f"domain: column {name!r} holds nothing; write it down")
+        low, high = min(held), max(held)
+        width = float(high) - float(low) or abs(high) or 1.0
+        if not (np.isfinite(width) and width > 1e-300):
+            raise ValueError(f"domain: no range of sensible size holds column {name!r}; write it down")
+        digits = int(np.floor(np.log10(width) - 0.3))
+        step = 10.0**digits
+        ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
+        short = round(ends[0], -digits), round(ends[1], -digits)  # 0.7, not 0.7000000000000001
+        ends = short if short[0] <= low and high <= short[1] else ends
+        if not (np.isfinite(ends).all() and ends[0] <= low and high <= ends[1]):
+            raise ValueError(f"domain: no finite range holds column {name!r}; write it down")
+        return cls(name, ends, missing=missing)
+
+    def form(self) -> tuple[float | None, ...] | list[Any]:
+        """Return the short form; ``from_short`` is the inverse."""
+        if self.ends is not None:
+            return (*self.ends, None) if self.missing else self.ends
+        return [*(self.values or ()), *([None] if self.missing else [])]
+
+    def payload(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> "Column":
+        """Return the column that ``payload`` describes."""
+        ends, values = payload["ends"], payload["values"]
+        ends = None if ends is None else (float(ends[0]), float(ends[1]))
+        return cls(payload["name"], ends, None if values is None else tuple(values), bool(payload["missing"]))
+
+
+def list_columns(stated: Any) -> tuple[Column, ...]:
+    """Return the columns of a ``privgate.Domain``, a mapping from name to short form, or columns.
+
+    ``ValueError``: nothing is declared by name, or nobody has confirmed a domain that was read off data.
+    """
+    if getattr(stated, "proposed", False):
+        raise ValueError(
+            "the domain was read off data and nobody has confirmed it: look at it, correct it, then domain.confirm()"
+        )
+    if isinstance(stated, Mapping):
+        return tuple(Column.from_short(name, form) for name, form in stated.items())
+    if isinstance(stated, Domain):
+        if stated.columns is not None:
+            return stated.columns
+        if stated.box is not None:
+            return tuple(Column(k, ends) for k, ends in enumerate(stated.box))
+        if stated.categories is not None:
+            return tuple(Column(k, values=tuple(range(count))) for k, count in enumerate(stated.categories))
+    columns = tuple(stated) if isinstance(stated, Iterable) and not isinstance(stated, str) else ()
+    if columns and all(isinstance(c, Column) for c in columns):
+        return columns
+    raise ValueError(f"domain: no column is declared; a mapping from each column's name is needed: {_HINT}")
+
+
+def split_columns(X: Any) -> tuple[list[str | int], list[NDArray[Any]]]:
+    """Return names and values of the columns of a frame, or of a two-dimensional array by position."""
+    if hasattr(X, "iloc") and hasattr(X, "columns"):
+        return list(X.columns), [_read_values(X.iloc[:, k]) for k in range(X.shape[1])]
+    array = np.asarray(X.toarray() if hasattr(X, "tocsr") else X)
+    if array.ndim != 2:
+        raise ValueError(f"a table with one record a row is needed, not an array of {array.ndim} dimensions")
+    return list(range(array.shape[1])), list(array.T)
+
+
+def _read_values(series: Any) -> NDArray[Any]:
+    plain = isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf"
+    return np.asarray(series) if plain else np.asarray(series.astype(object), dtype=object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +198,30 @@ class Domain:
 
     def __post_init__(self) -> None:
         if self.queries is not None:
-            self._check_queries(self.queries)
+            self._read_queries(self.queries)
         if self.columns is not None:
             if not all(isinstance(c, Column) for c in self.columns):
                 raise ValueError("domain: for a frame's columns pass TrainingData(…, domain={'age': (0, 120), …})")
             if len({c.name for c in self.columns}) != len(self.columns) or not self.columns:
                 raise ValueError("domain: every column needs a name of its own, and there must be one")
-            object.__setattr__(self, "box", _hull(self.columns))
-        stated = [v for v in (self.categories, self.box, self.max_length, self.norm, self.columns) if v is not None]
-        if not stated:
+            ranges = tuple(c.ends for c in self.columns if c.ends is not None and not c.missing)
+            object.__setattr__(self, "box", ranges if len(ranges) == len(self.columns) else None)
+        if self.columns is None and not self.is_table:
             raise ValueError("a domain needs categories, box, columns, max_length or norm")
         if self.categories is not None and not (len(self.categories) and all(int(v) >= 1 for v in self.categories)):
             raise ValueError("domain: every feature needs at least one category")
-        if self.box is not None and any(not (np.isfinite(a) and np.isfinite(b) and a <= b) for a, b in self.box):
-            raise ValueError("domain: every box side needs finite low <= high")
+        if self.box is not None:  # read back, ends are floats
+            if any(not (np.isfinite(a) and np.isfinite(b) and a <= b) for a, b in self.box):
+                raise ValueError("domain: every box side needs finite low <= high")
+            object.__setattr__(self, "box", tuple((float(a), float(b)) for a, b in self.box))
         for name, v in (("max_length", self.max_length), ("norm", self.norm)):
             if v is not None and not (np.isfinite(v) and v > 0):
                 raise ValueError(f"domain: {name} must be a finite number above 0, not {v!r}")
-        if self.box is not None:  # read back, ends are floats
-            object.__setattr__(self, "box", tuple((float(a), float(b)) for a, b in self.box))
         inside, sides = [j for block in self.blocks for j in block], self.box or ()
         if len(set(inside)) != len(inside) or any(not 0 <= j < len(sides) or sides[j] != (0.0, 1.0) for j in inside):
             raise ValueError("domain: a block names columns of the box that go from 0 to 1, each column once")
-        asked = () if self.queries is None else np.array(self.queries)
-        good = AcceptedQuestions({**self.payload(), "queries": None}).holds(asked)
+        questions = () if self.queries is None else np.array(self.queries)
+        good = AcceptedQuestions({**self.payload(), "queries": None}).holds(questions)
         if not good.all():  # theorems over the ranges would say less than what is answered
             raise ValueError(
                 f"domain: question {int(good.argmin()) + 1} of the list lies outside the ranges that are declared "
@@ -99,7 +237,7 @@ class Domain:
         text = f"Domain({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
         return f"{text}\n  PROPOSED, {PROPOSED}" if self.proposed else text
 
-    def _check_queries(self, given: Any) -> None:
+    def _read_queries(self, given: Any) -> None:
         try:
             rows = [list(q) for q in given]
             text = any(isinstance(v, str | bytes) for row in rows for v in row)  # numpy reads numbers off it
@@ -142,12 +280,12 @@ class Domain:
         if isinstance(stated, Mapping):
             own = ("categories", "box", "max_length", "norm", "queries")
             if stated and not set(own) & set(stated):
-                return cls(columns=tuple(Column.from_short(name, form) for name, form in stated.items()))
+                return cls(columns=list_columns(stated))
             if unknown := set(stated) - set(own):
                 raise ValueError(f"domain: unknown key {min(map(str, unknown))!r}; known: {', '.join(own)}")
             return cls.from_payload({k: stated.get(k) for k in own})
         if len(getattr(stated, "shape", ())) == 2:
-            return cls._proposal(stated)
+            return cls._propose(stated)
         items = list(stated)
         if not items:
             raise ValueError("domain: it names no feature")
@@ -168,17 +306,16 @@ class Domain:
         return cls(box=tuple((float(p), float(q)) for p, q in zip(lo, hi, strict=True)), inferred=True)
 
     @classmethod
-    def _proposal(cls, table: Any) -> "Domain":
-        """Return what a person may confirm: ranges rounded outward and categories, of each column of a table."""
-        names, values = split(table)
+    def _propose(cls, table: Any) -> "Domain":
+        names, values = split_columns(table)
         if not len(values) or not len(values[0]):
             raise ValueError("domain: there are no records to propose a domain from; write it down")
-        proposed = tuple(_proposed(name, column) for name, column in zip(names, values, strict=True))
+        columns = tuple(map(Column.from_values, names, values))
         if hasattr(table, "columns"):
-            return cls(columns=proposed, proposed=True)
-        if any(c.ends is None or c.missing for c in proposed):
+            return cls(columns=columns, proposed=True)
+        if any(c.ends is None or c.missing for c in columns):
             raise ValueError("domain: an array of numbers without missing values is needed, or a DataFrame")
-        return cls(box=tuple(c.ends for c in proposed if c.ends is not None), proposed=True)
+        return cls(box=tuple(c.ends for c in columns if c.ends is not None), proposed=True)
 
     def confirm(self) -> "Domain":
         """Return the same domain as declared: a person has looked at it, and it gives nobody away."""
@@ -200,17 +337,20 @@ class Domain:
         return [c.name for c in self.columns or () if c.values is not None]
 
     def misfit(self, X: Any) -> str:
-        """Return how named columns differ from those of the data; empty where they are the same in the same order."""
-        if self.columns is None:
-            return ""
-        if not hasattr(X, "columns"):
-            return "the domain declares columns by name but X is no DataFrame"
-        declared, held = [c.name for c in self.columns], list(X.columns)
-        if declared == held:
-            return ""
-        odd = [n for n in (*held, *declared) if (n in held) != (n in declared)]
-        how = f"{odd[0]!r} is in one of them only" if odd else "their order differs"
-        return f"the domain's columns are not those of X: {how}"
+        """Return how what is declared differs from the columns of the data; empty where it is about the same ones."""
+        shape: tuple[int, ...] = getattr(X, "shape", ())
+        if self.columns is not None:
+            if not hasattr(X, "columns"):
+                return "the domain declares columns by name but X is no DataFrame"
+            declared, held = [c.name for c in self.columns], list(X.columns)
+            if declared != held:
+                odd = [n for n in (*held, *declared) if (n in held) != (n in declared)]
+                how = f"{odd[0]!r} is in one of them only" if odd else "their order differs"
+                return f"the domain's columns are not those of X: {how}"
+        for name, sides in (("categories", self.categories), ("box", self.box)):
+            if sides is not None and len(shape) == 2 and len(sides) != shape[1]:
+                return f"the domain declares {len(sides)} features ({name}) but X has {shape[1]} columns"
+        return ""
 
     def holds(self, X: Any) -> NDArray[np.bool_]:
         """Return which records are accepted, shape (n,); what cannot be read is not."""
@@ -221,14 +361,10 @@ class Domain:
         named = {} if self.columns is None else {"columns": [c.payload() for c in self.columns]}
         blocks = {"blocks": [list(b) for b in self.blocks]} if self.blocks else {}
         queries = {} if self.queries is None else {"queries": [list(q) for q in self.queries]}
-        return {
-            **named,
-            **blocks,
-            "categories": [int(v) for v in self.categories] if self.categories is not None else None,
-            "box": [list(side) for side in self.box] if self.box is not None else None,
-            **{k: getattr(self, k) for k in ("max_length", "norm", "inferred")},
-            **queries,
-        }
+        counts = None if self.categories is None else [int(v) for v in self.categories]
+        box = None if self.box is None else [list(side) for side in self.box]
+        rest = {k: getattr(self, k) for k in ("max_length", "norm", "inferred")}
+        return {**named, **blocks, "categories": counts, "box": box, **rest, **queries}
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Self:
@@ -239,14 +375,11 @@ class Domain:
             "box": lambda side: (float(side[0]), float(side[1])),
             "queries": tuple,
         }
-        stated: dict[str, Any] = {
-            k: tuple(map(kind, payload[k])) for k, kind in kinds.items() if payload.get(k) is not None
-        }
-        blocks = tuple(tuple(int(j) for j in block) for block in payload.get("blocks", ()))
+        stated: dict[str, Any] = {k: tuple(map(f, payload[k])) for k, f in kinds.items() if payload.get(k) is not None}
+        stated["blocks"] = tuple(tuple(map(int, block)) for block in payload.get("blocks", ()))
         stated |= {k: payload.get(k) for k in ("max_length", "norm")}
-        return cls(
-            **stated, blocks=blocks, inferred=bool(payload.get("inferred")), proposed=bool(payload.get("proposed"))
-        )
+        stated |= {k: bool(payload.get(k)) for k in ("inferred", "proposed")}
+        return cls(**stated)
 
 
 def _count(values: Any) -> int:
@@ -257,33 +390,3 @@ def _count(values: Any) -> int:
     if codes != list(range(len(codes))):
         raise ValueError(f"domain: category codes must be 0 .. V-1 without gaps, not {codes[:6]}")
     return len(codes)
-
-
-def _hull(columns: tuple[Column, ...]) -> tuple[tuple[float, float], ...] | None:
-    """Return the box of columns that are all ranges; None where one lists categories or may be missing."""
-    sides = [c.ends for c in columns if c.ends is not None and not c.missing]
-    return tuple(sides) if len(sides) == len(columns) else None
-
-
-def _proposed(name: Any, values: NDArray[Any]) -> Column:
-    """Return what a column's values suggest: a range rounded outward to a tenth of its width, or the values."""
-    held = [v for v in values.tolist() if not is_missing(v)]
-    missing = len(held) < len(values)
-    if values.dtype.kind in "iuf":
-        if not held:
-            raise ValueError(f"domain: column {name!r} holds nothing; write it down")
-        low, high = min(held), max(held)
-        width = float(high) - float(low) or abs(high) or 1.0
-        if not (np.isfinite(width) and width > 1e-300):
-            raise ValueError(f"domain: no range of sensible size holds column {name!r}; write it down")
-        digits = int(np.floor(np.log10(width) - 0.3))
-        step = 10.0**digits
-        ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
-        short = round(ends[0], -digits), round(ends[1], -digits)  # 0.7, not 0.7000000000000001
-        ends = short if short[0] <= low and high <= short[1] else ends
-        if not (np.isfinite(ends).all() and ends[0] <= low and high <= ends[1]):
-            raise ValueError(f"domain: no finite range holds column {name!r}; write it down")
-        return Column(name, ends, missing=missing)
-    if not all(isinstance(v, str | int | float) for v in held):
-        raise ValueError(f"domain: column {name!r} holds neither numbers nor text; write it down")
-    return Column(name, values=tuple(sorted(set(held), key=lambda v: (str(type(v)), v))), missing=missing)

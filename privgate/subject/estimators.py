@@ -33,10 +33,29 @@ def is_estimator(thing: Any) -> bool:
 
 def is_fitted(value: Any) -> bool:
     """Whether an estimator, or one within it or within a list or mapping, has learned something."""
-    known = is_estimator(value)
+    if is_estimator(value):
+        if any(k.endswith("_") and not k.startswith("_") for k in getattr(value, "__dict__", {})):
+            return True
+        value = _settings(value) or {}
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    learned = known and any(k.endswith("_") and not k.startswith("_") for k in getattr(value, "__dict__", {}))
-    return learned or any(is_fitted(v) for v in ((_settings(value) or {}).values() if known else inner))
+    return any(map(is_fitted, inner))
+
+
+def is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
+    """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with.
+
+    A name below ``sklearn.`` is not enough: ``sklearn.datasets._base:os.system`` is one.
+    """
+    home = str(getattr(thing, "__module__", ""))
+    keeps = hasattr(thing, "get_params") or hasattr(thing, "get_n_splits")
+    return isinstance(thing, type) and keeps and home.startswith(tuple(h.partition(":")[0] for h in homes))
+
+
+def is_number_type(ref: str) -> bool:
+    """Whether a reference names a number type or an elementwise function of numpy, which parameters of steps are."""
+    home, _, name = ref.partition(":")
+    thing = getattr(np, name, None) if home == "numpy" else None
+    return isinstance(thing, np.ufunc) or (isinstance(thing, type) and issubclass(thing, np.number | np.bool_))
 
 
 def reference(thing: Any) -> str:
@@ -52,10 +71,10 @@ def reference(thing: Any) -> str:
         own = str(getattr(thing, "__qualname__", "")).rpartition("<locals>.")[2]  # an address tells nobody anything
         known = "a lambda" if own == "<lambda>" else own or repr(thing)
         raise SubjectError(f"{known} has no importable name; define it at the top level of a module")
-    found: Any = sys.modules.get(home)
+    held: Any = sys.modules.get(home)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is not thing:
+        held = getattr(held, part, None)
+    if held is not thing:
         raise SubjectError(
             f"{home}:{name} is not {thing!r}; a recipe needs functions and classes that their own names find again"
         )
@@ -89,11 +108,13 @@ def encode(value: Any) -> Any:
         return encode(value.item())
     if isinstance(value, list):
         return [encode(v) for v in value]
-    if (tagged := _container(value)) is not None:
-        return tagged
+    if (tag := next((tag for kind, tag in _CONTAINERS if isinstance(value, kind)), None)) is not None:
+        return tag(value)
+    if type(value).__module__.startswith("pandas") and hasattr(value, "columns"):
+        return _frame(value)
     if not isinstance(value, type) and (params := _settings(value)) is not None:
         return {"!": "estimator", "class": reference(type(value)), "params": {k: encode(v) for k, v in params.items()}}
-    if isinstance(value, type) or hasattr(value, "__qualname__") or isinstance(value, np.ufunc):
+    if isinstance(value, type | np.ufunc) or hasattr(value, "__qualname__"):
         return {"!": "import", "value": reference(value)}
     if (state := _state(value)) is not None:
         return {"!": "instance", "class": reference(type(value)), "params": {k: encode(v) for k, v in state.items()}}
@@ -102,6 +123,21 @@ def encode(value: Any) -> Any:
     raise SubjectError(
         f"parameter of type {type(value).__name__} cannot be recorded; use numbers, text, lists or estimators"
     )
+
+
+#: what holds other values -> its tagged form; the first that fits
+_CONTAINERS: tuple[tuple[Any, Callable[[Any], dict[str, Any]]], ...] = (
+    (np.ndarray, lambda v: {"!": "array", "dtype": v.dtype.str, "value": encode(v.tolist())}),
+    (np.dtype, lambda v: {"!": "dtype", "value": v.str}),
+    (tuple, lambda v: {"!": "tuple", "value": encode([*v])}),
+    (set | frozenset, lambda v: {"!": "set", "value": sorted(map(encode, v), key=repr)}),
+    (Domain, lambda v: {"!": "domain", "value": {**v.payload(), "proposed": v.proposed}}),
+    (slice, lambda v: {"!": "slice", "value": [v.start, v.stop, v.step]}),
+    (Mapping, lambda v: {"!": "dict", "value": [[encode(k), encode(x)] for k, x in v.items()]}),
+    (PurePath, lambda v: {"!": "path", "value": str(v)}),
+    (Enum, lambda v: {"!": "member", "class": reference(type(v)), "params": {"name": v.name}}),
+    (functools.partial, lambda v: {"!": "partial", "value": [encode(v.func), encode(v.args), encode(v.keywords)]}),
+)
 
 
 def _state(value: Any) -> dict[str, Any] | None:
@@ -137,33 +173,6 @@ def _frame(X: Any) -> dict[str, Any]:
     return {"!": "frame", "value": [[encode(c), str(X[c].dtype), encode(X[c].tolist())] for c in X.columns]}
 
 
-def _container(value: Any) -> dict[str, Any] | None:
-    """Return the tagged form of anything that holds other values, or None."""
-    if isinstance(value, np.ndarray):
-        return {"!": "array", "dtype": value.dtype.str, "value": [encode(v) for v in value.tolist()]}
-    if isinstance(value, np.dtype):
-        return {"!": "dtype", "value": value.str}
-    if isinstance(value, tuple):
-        return {"!": "tuple", "value": [encode(v) for v in value]}
-    if isinstance(value, set | frozenset):
-        return {"!": "set", "value": sorted((encode(v) for v in value), key=repr)}
-    if isinstance(value, Domain):
-        return {"!": "domain", "value": {**value.payload(), "proposed": value.proposed}}
-    if isinstance(value, slice):
-        return {"!": "slice", "value": [value.start, value.stop, value.step]}
-    if isinstance(value, Mapping):
-        return {"!": "dict", "value": [[encode(k), encode(v)] for k, v in value.items()]}
-    if isinstance(value, PurePath):
-        return {"!": "path", "value": str(value)}
-    if isinstance(value, Enum):
-        return {"!": "member", "class": reference(type(value)), "params": {"name": value.name}}
-    if type(value).__module__.startswith("pandas") and hasattr(value, "columns"):
-        return _frame(value)
-    if isinstance(value, functools.partial):
-        return {"!": "partial", "value": [encode(value.func), encode(value.args), encode(value.keywords)]}
-    return None
-
-
 def decode(value: Any, resolve: Resolve) -> Any:
     """Return what ``encode`` recorded; ``resolve`` maps ``"module:qualname"`` to objects, a recipe's own ones first."""
     if isinstance(value, list):
@@ -179,8 +188,7 @@ def decode(value: Any, resolve: Resolve) -> Any:
 def _decoded_frame(value: Any, resolve: Resolve) -> Any:
     import pandas as pd
 
-    held = {decode(c, resolve): pd.Series(decode(v, resolve), dtype=dtype) for c, dtype, v in value["value"]}
-    return pd.DataFrame(held)
+    return pd.DataFrame({decode(c, resolve): pd.Series(decode(v, resolve), dtype=t) for c, t, v in value["value"]})
 
 
 def _decoded_partial(value: Any, resolve: Resolve) -> Any:
@@ -190,10 +198,10 @@ def _decoded_partial(value: Any, resolve: Resolve) -> Any:
 
 def _decoded_instance(value: Any, resolve: Resolve) -> Any:
     home = resolve(value["class"])
-    made = home.__new__(home)
+    instance = home.__new__(home)
     for name, part in value["params"].items():
-        object.__setattr__(made, name, decode(part, resolve))  # also where a dataclass is frozen
-    return made
+        object.__setattr__(instance, name, decode(part, resolve))  # also where a dataclass is frozen
+    return instance
 
 
 _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
@@ -216,7 +224,7 @@ _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
 
 
 def references(value: Any) -> list[str]:
-    """Return every ``module:qualname`` that ``decode`` would resolve."""
+    """Return every ``module:qualname`` that ``decode`` would resolve; what holds no values where it should raises."""
     if isinstance(value, list):
         return [r for v in value for r in references(v)]
     if not isinstance(value, dict) or value.get("!") == "domain":
@@ -224,16 +232,16 @@ def references(value: Any) -> list[str]:
     if value.get("!") == "import":
         return [value["value"]]
     if value.get("!") in _OF_A_CLASS:
-        return [value["class"], *references(list(value.get("params", {}).values()))]
+        return [value["class"], *references([*value.get("params", {}).values()])]
     inner = value.get("value", [])
     return [] if isinstance(inner, str) else [r for v in inner for r in references(v)]
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield every mapping within an encoded value, those around others first."""
     if isinstance(value, dict):
         yield value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        value = [*value.values()]
+    for inner in value if isinstance(value, list) else ():
         yield from _nodes(inner)
 
 
@@ -249,8 +257,8 @@ def names_files(value: Any) -> bool:
     ``input="filename"`` take records for names of files.
     """
     given = [node.get("params") for node in _nodes(value) if node.get("!") == "estimator"]
-    held = [params for params in given if isinstance(params, dict)]
-    return any(p.get("memory") is not None or p.get("input", "content") != "content" for p in held)
+    params = [p for p in given if isinstance(p, dict)]
+    return any(p.get("memory") is not None or p.get("input", "content") != "content" for p in params)
 
 
 @contextmanager

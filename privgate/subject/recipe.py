@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.documents import strict_json
 from privgate.errors import SubjectError
-from privgate.subject import calling, estimators, sources, tasks
+from privgate.subject import estimators, sources, tasks
 from privgate.subject.claim import Claim
-from privgate.subject.libraries import is_class_of, is_number_type
+from privgate.subject.estimators import is_class_of, is_number_type
 from privgate.subject.tasks import aligned, numbers
 
 #: classes that went with 0.1.0, and what to use instead
@@ -93,7 +93,7 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.recorded is not None:
             return
-        training, params = calling.plain(self.training, self.params)
+        training, params = sources.simplify_training(self.training, self.params)
         object.__setattr__(self, "training", training)
         object.__setattr__(self, "params", params)
         if not (callable(self.training) or estimators.is_estimator(self.training)):
@@ -111,13 +111,10 @@ class Recipe:
         if self.task not in (None, *tasks.TASKS):
             raise SubjectError(f"no task {self.task!r}; it is one of {', '.join(tasks.TASKS)}")
         if not self.is_estimator:
-            calling.check(self.training, {**self.params, **self.made_by})
-        elif unknown := (set(self.params) | set(self.made_by)) - set(
-            self.training.get_params() if self.params or self.made_by else ()
-        ):
+            sources.check_training(self.training, {**self.params, **self.made_by})
+        elif (named := {*self.params, *self.made_by}) and (unknown := named - set(self.training.get_params())):
             raise SubjectError(f"{type(self.training).__name__} has no parameter {min(unknown)!r}")
-        functions = (self.training, self.predict, *self.made_by.values())
-        if any(getattr(function, "__module__", None) == "__main__" for function in functions):
+        if any(getattr(function, "__module__", None) == "__main__" for function in self.functions):
             sources.collect(self._references(), extra=self.sources)  # refused before anything is trained or logged
 
     def _check_origins(self) -> None:
@@ -135,10 +132,8 @@ class Recipe:
     @property
     def refusal(self) -> str:
         """Why nothing can be judged of a model that this trains, known without training; empty if nothing is known."""
-        estimator = self._known_estimator
-        if estimator is None:
-            return ""
-        return tasks.refusal(estimator, self.task or "", predicts=self.payload["predict"] is not None)
+        known, predicts = self._known_estimator, self.payload["predict"] is not None
+        return "" if known is None else tasks.refusal(known, self.task or "", predicts=predicts)
 
     def unclear_task(self, y: NDArray[Any]) -> str:
         """Return why somebody must say whether targets are labels or numbers; empty if it is said, or plain."""
@@ -149,7 +144,6 @@ class Recipe:
 
     @property
     def _known_estimator(self) -> Any:
-        """The estimator of libraries' classes, or as it was given; None for a function."""
         if self.recorded is not None:
             return self.estimator_of("sklearn.", "privgate.models:")
         return self.training if self.is_estimator else None
@@ -180,7 +174,7 @@ class Recipe:
         if self.is_estimator:
             estimator = _configured(self.training, self.params)
             return {**common, "kind": "estimator", "estimator": estimators.encode(estimator), "params": {}}
-        function, owner = calling.parts(self.training)
+        function, owner = sources.split_method(self.training)
         params = {k: estimators.encode(v) for k, v in {**owner, **self.params}.items()}
         return {**common, "kind": "function", "fit": estimators.reference(function), "params": params}
 
@@ -193,11 +187,14 @@ class Recipe:
         return sources.collect(self._references(), extra=self.sources)
 
     def _references(self) -> list[str]:
-        found = estimators.references(self.payload.get("estimator")) + estimators.references(
-            list(self.payload["params"].values())
-        )
-        made = dict(self.payload.get("made_by", {})).values()
-        return found + [r for r in (self.payload.get("fit"), self.payload["predict"], *made) if r]
+        values = [self.payload.get("estimator"), *self.payload["params"].values()]
+        return [*estimators.references(values), *self._named]
+
+    @property
+    def _named(self) -> list[str]:
+        """References of the functions that train, answer, and make parameters."""
+        makers = dict(self.payload.get("made_by", {})).values()
+        return [r for r in (self.payload.get("fit"), self.payload["predict"], *makers) if isinstance(r, str)]
 
     @cached_property
     def digest(self) -> str:
@@ -216,7 +213,7 @@ class Recipe:
                 f"recipe.json has schema {payload.get('schema')!r}; this privgate reads privgate/recipe/v1"
             )
         dp = payload["dp"]
-        made = cls(
+        recipe = cls(
             None,
             seed=payload["seed"],
             dp=None if dp is None else Claim.from_payload(dp),
@@ -226,9 +223,9 @@ class Recipe:
             root=root,
         )
         named = {n.replace(":", ".") for n in re.findall(r"privgate\.[\w.]+:\w+", json.dumps(dict(payload)))}
-        if why := name_removed_class(named | sources.imported({} if root is None else made.snapshot)):
+        if why := name_removed_class(named | sources.imported({} if root is None else recipe.snapshot)):
             raise SubjectError(f"the recipe names {why}")
-        return made
+        return recipe
 
     # in workers only: these run the user's code
 
@@ -240,8 +237,7 @@ class Recipe:
         """What training and answering run: functions, classes, or an estimator."""
         if self.recorded is None:
             return [self.training, self.predict, *self.made_by.values()]
-        named = [self.recorded.get(k) for k in ("fit", "predict")] + [*dict(self.recorded.get("made_by", {})).values()]
-        return [self.estimator, *(self._resolve(n) for n in named if isinstance(n, str))]
+        return [self.estimator, *map(self._resolve, self._named)]
 
     @property
     def estimator(self) -> Any:
@@ -254,10 +250,10 @@ class Recipe:
         if self.recorded is None:
             from sklearn.base import clone
 
-            made = _configured(clone(self.training), self.params)
+            estimator = _configured(clone(self.training), self.params)
         else:
-            made = estimators.decode(self.recorded["estimator"], self._resolve)
-        return estimators.set_seed(made, self.seed)
+            estimator = estimators.decode(self.recorded["estimator"], self._resolve)
+        return estimators.set_seed(estimator, self.seed)
 
     @property
     def library_estimator(self) -> Any:
@@ -276,22 +272,21 @@ class Recipe:
         """
         if not self.is_estimator or self.payload.get("made_by"):
             return None
+        spec = self.payload["estimator"]
         with strict_json.reading("the recipe's estimator cannot be made", SubjectError):
-            named = estimators.references(self.payload["estimator"])
-            files = estimators.names_files(self.payload["estimator"])
-        if files or not all(r.startswith(homes) or is_number_type(r) for r in named):
-            return None
+            named = estimators.references(spec)
+            if estimators.names_files(spec) or not all(r.startswith(homes) or is_number_type(r) for r in named):
+                return None
         if self.recorded is None:
             return self.estimator
-        if self._shadows_libraries or estimators.keeps_state(self.recorded["estimator"]):
-            return None
-        if not (isinstance(self.recorded["estimator"], Mapping) and self.recorded["estimator"].get("!") == "estimator"):
+        whole = isinstance(spec, Mapping) and spec.get("!") == "estimator"
+        if not whole or self._shadows_libraries or estimators.keeps_state(spec):
             return None
         classes = {ref: sources.resolve(ref, None) for ref in named}
-        if not all(is_number_type(ref) or is_class_of(homes, thing) for ref, thing in classes.items()):
+        if not all(is_number_type(r) or is_class_of(homes, thing) for r, thing in classes.items()):
             return None
         with strict_json.reading("the recipe's estimator cannot be made", SubjectError):
-            return estimators.set_seed(estimators.decode(self.recorded["estimator"], classes.__getitem__), self.seed)
+            return estimators.set_seed(estimators.decode(spec, classes.__getitem__), self.seed)
 
     @property
     def own_model(self) -> Mapping[str, Any] | None:
@@ -303,9 +298,8 @@ class Recipe:
         if not self.is_estimator or other is not None or not isinstance(spec, Mapping):
             return None
         home, _, name = str(spec.get("class")).partition(":")
-        if home != "privgate.models" or self._shadows_libraries:
-            return None
-        return {**spec["params"], "class": name}
+        ours = home == "privgate.models" and not self._shadows_libraries
+        return {**spec["params"], "class": name} if ours else None
 
     @property
     def _shadows_libraries(self) -> bool:
@@ -316,24 +310,21 @@ class Recipe:
         """Run the training function; only ever called in a worker."""
         made_of = self._made_of(X, y)
         if self.is_estimator:
-            made = estimators.set_seed(_configured(self.estimator, made_of), seed)
-            with estimators.seeded(made, seed):
-                return made.fit(X, y)
+            estimator = estimators.set_seed(_configured(self.estimator, made_of), seed)
+            with estimators.seeded(estimator, seed):
+                return estimator.fit(X, y)
         if self.recorded is None:
-            function, owner = calling.parts(self.training)
-            return calling.train(function, X, y, seed=seed, params={**copy.deepcopy(owner), **self.params, **made_of})
+            function, owner = sources.split_method(self.training)
+            return sources.train(function, X, y, seed=seed, params={**copy.deepcopy(owner), **self.params, **made_of})
         params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()} | made_of
         function = self._resolve(self.recorded["fit"])
         with sources.importing_from(self.root):  # methods, too, import what they need when they are called
-            return calling.train(function, X, y, seed=seed, params=params)
+            return sources.train(function, X, y, seed=seed, params=params)
 
     def _made_of(self, X: Any, y: NDArray[Any]) -> dict[str, Any]:
-        """Return the parameters that are made of the records that are trained on."""
-        if self.recorded is None:
-            return {k: f(X, y) for k, f in self.made_by.items()}
-        named = dict(self.recorded.get("made_by", {}))
+        named = self.made_by if self.recorded is None else dict(self.recorded.get("made_by", {}))
         with sources.importing_from(self.root):
-            return {k: self._resolve(reference)(X, y) for k, reference in named.items()}
+            return {k: (self._resolve(f) if isinstance(f, str) else f)(X, y) for k, f in named.items()}
 
     def answerless(self, model: Any) -> str:
         """Return why a trained model answers nothing that could be judged; empty if it does."""
@@ -362,7 +353,6 @@ class Recipe:
         return numbers(np.asarray(raw, dtype=np.float64))
 
     def _predict(self, model: Any) -> Any:
-        """Return the recipe's ``predict``, None where the model answers by itself; refuse one that cannot."""
         if why := self.answerless(model):
             raise SubjectError(why)
         predict = self.predict if self.recorded is None else self.recorded["predict"]

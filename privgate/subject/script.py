@@ -12,6 +12,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -43,19 +44,19 @@ def bound(statement: ast.stmt) -> set[str]:
     """Return the global names that a statement at the top of a file binds or changes."""
     if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
         return set()
-    found: set[str] = set()
+    names: set[str] = set()
     for node in _outside_functions(statement):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+            names |= {(a.asname or a.name).partition(".")[0] for a in node.names}
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found |= set(dotted(node)[:1])
+            names |= set(dotted(node)[:1])
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        found |= set(dotted(statement.value.func)[:1])
-    return found
+        names |= set(dotted(statement.value.func)[:1])
+    return names
 
 
 def _outside_functions(statement: ast.AST) -> Iterator[ast.AST]:
@@ -108,12 +109,12 @@ def needed(names: Iterable[str], *, file: Path | None) -> str:
     ``file`` is the script; None in a notebook, whose cells Python remembers. ``SubjectError``: something that is
     reached would have to be trained, read or logged again, or has no text; the sentence names its line.
     """
-    made = _Part(vars(sys.modules["__main__"]), file)
+    part = _Part(vars(sys.modules["__main__"]), file)
     for name in names:
-        made.reach(name)
-    made.settings()
-    made.check()
-    return made.text(with_settings=True)
+        part.reach(name)
+    part.settings()
+    part.check()
+    return part.text(with_settings=True)
 
 
 class _Part:
@@ -184,23 +185,18 @@ class _Part:
         self.constants.append(f"{name} = {written}")
 
     def _own(self, name: str, value: Any) -> None:
-        if (found := self._definition(name, value)) is not None:
-            self._add(*found)
-        elif any(name in bound(s) for s in self.body):  # made by a call: a namedtuple
+        if (text := self._definition(name, value)) is not None:
+            self._add(text, self.pieces)
+        elif any(name in bound(s) for s in self.body):  # by a call: a namedtuple
             self._keep_makers(name)
         else:
             raise SubjectError(f"the text of {name} is not known here; move it to a module to register it")
 
-    def _add(self, text: str, code: CodeType) -> None:
-        tree = ast.parse(text)
-        for used in sorted(_globals(code)):
+    def _add(self, text: str, pieces: list[str]) -> None:
+        """Add a statement behind what it reaches; after ``import a.b`` the script says ``a.b``, and so does this."""
+        for used in sorted(self._read_globals(text)):
             self.reach(used)
-        self._submodules(tree)
-        self.pieces.append(text)
-
-    def _submodules(self, tree: ast.AST) -> None:
-        """Import what is reached by a dotted name: after ``import a.b`` the script says ``a.b``, and so does this."""
-        for node in ast.walk(tree):
+        for node in ast.walk(ast.parse(text)):
             chain = dotted(node) if isinstance(node, ast.Attribute) else []
             reached = self.modules.get(chain[0], "") if chain else ""
             for part in chain[1:]:
@@ -208,9 +204,14 @@ class _Part:
                 if not isinstance(sys.modules.get(reached), ModuleType):
                     break
                 self.imports.add(f"import {reached}")
+        pieces.append(text)
 
-    def _definition(self, name: str, value: Any) -> tuple[str, CodeType] | None:
-        """Return text and code of a function or class, from the script or the notebook's cell."""
+    def _read_globals(self, text: str) -> set[str]:
+        flags = __future__.annotations.compiler_flag if self.lazy else 0
+        return _globals(compile(text, "part", "exec", flags=flags, dont_inherit=True))
+
+    def _definition(self, name: str, value: Any) -> str | None:
+        """Return the text of a function or class, from the script or the notebook's cell."""
         code = next(_codes(value), None)
         if self.file is not None:
             lines, body = self.lines, self.body
@@ -219,20 +220,11 @@ class _Part:
             self.lazy = self.lazy or bool(code.co_flags & __future__.annotations.compiler_flag)
         else:
             return None
-        held = [
-            node
-            for top in body
-            for node in ast.walk(top)
-            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef) and node.name == name
-        ]
+        kinds = (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)
+        held = [n for top in body for n in ast.walk(top) if isinstance(n, kinds) and n.name == name]
         line = 0 if code is None else code.co_firstlineno
-        inside = [n for n in held if _first(n) <= line <= (n.end_lineno or n.lineno)]
-        found = inside or held
-        return self._compiled(segment(found[-1], lines)) if found else None
-
-    def _compiled(self, text: str) -> tuple[str, CodeType]:
-        flags = __future__.annotations.compiler_flag if self.lazy else 0
-        return text, compile(text, "part", "exec", flags=flags, dont_inherit=True)
+        nodes = [n for n in held if _first(n) <= line <= (n.end_lineno or n.lineno)] or held
+        return segment(nodes[-1], lines) if nodes else None
 
     def _keep_makers(self, name: str) -> None:
         """Add the statements of the script that made an object."""
@@ -250,7 +242,7 @@ class _Part:
                     f"{path}the training function uses {name}, which {call} makes when the file is imported; hand it "
                     "over as a parameter, or make it inside the function"
                 )
-            self._add(*self._compiled(segment(statement, self.lines)))
+            self._add(segment(statement, self.lines), self.pieces)
 
     def settings(self) -> None:
         """Add the statements that set up libraries which are reached: ``torch.set_default_dtype(torch.float64)``."""
@@ -269,13 +261,9 @@ class _Part:
             home = held.__name__ if isinstance(held, ModuleType) else (len(chain) == 1 and _home(held)) or ""
             if home.partition(".")[0] not in reached:
                 continue
-            text, code = self._compiled(segment(statement, self.lines))
-            used = _globals(code)
-            if all(n in {chain[0], *self.modules} or _is_plain(self.space.get(n)) for n in used):
-                for name in sorted(used):
-                    self.reach(name)
-                self._submodules(statement)
-                self.settled.append(text)
+            text, known = segment(statement, self.lines), {chain[0], *self.modules}
+            if all(name in known or _is_plain(self.space.get(name)) for name in self._read_globals(text)):
+                self._add(text, self.settled)
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
@@ -298,12 +286,8 @@ def _home(value: Any) -> str | None:
     home, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
     if not isinstance(home, str) or home in {"__main__", ""} or not name.isidentifier():
         return None
-    parts = home.split(".")
-    for size in range(1, len(parts) + 1):
-        module = ".".join(parts[:size])
-        if getattr(sys.modules.get(module), name, None) is value:
-            return module
-    return None
+    modules = accumulate(home.split("."), "{}.{}".format)
+    return next((m for m in modules if getattr(sys.modules.get(m), name, None) is value), None)
 
 
 def _codes(value: Any) -> Iterator[CodeType]:
@@ -319,12 +303,6 @@ def _codes(value: Any) -> Iterator[CodeType]:
 
 def _globals(code: CodeType) -> set[str]:
     """Return every global name that a piece of code and the functions in it read."""
-    found = {
-        str(i.argval)
-        for i in dis.get_instructions(code)
-        if i.opname in {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
-    }
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            found |= _globals(constant)
-    return found
+    reads = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
+    names = {str(i.argval) for i in dis.get_instructions(code) if i.opname in reads}
+    return names.union(*(_globals(part) for part in code.co_consts if isinstance(part, CodeType)))

@@ -1,6 +1,6 @@
-"""Source snapshots of a recipe: collecting them, and importing them again under a private name.
+"""A recipe's own code: collecting its source files, importing them again under a private name, and calling it.
 
-Collecting never imports anything that is not loaded already: files are found by walking search paths. Importing again
+Collecting never imports anything that is not loaded already: files are located by walking search paths. Importing again
 happens in workers only.
 """
 
@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import itertools
 import re
 import site
@@ -16,7 +17,8 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from importlib import metadata
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -39,8 +41,8 @@ def main_module() -> str:
         return _CELLS
     stem = re.sub(r"\W", "_", Path(path).stem)
     # a command (bin/privgate) is called like the library that it starts, which its name here must not hide
-    found = _locate(stem)
-    return stem if found is None or Path(found).resolve() == Path(path).resolve() else f"{stem}_script"
+    hidden = _locate(stem)
+    return stem if hidden is None or Path(hidden).resolve() == Path(path).resolve() else f"{stem}_script"
 
 
 @functools.cache
@@ -53,10 +55,8 @@ def _library_roots() -> tuple[Path, ...]:
 
 def is_library(path: Path) -> bool:
     """Whether a file belongs to an installed distribution or to Python itself."""
-    found = path.resolve()
-    return {"site-packages", "dist-packages"} & set(found.parts) != set() or any(
-        found.is_relative_to(r) for r in _library_roots()
-    )
+    file = path.resolve()
+    return bool({"site-packages", "dist-packages"} & set(file.parts)) or any(map(file.is_relative_to, _library_roots()))
 
 
 def _locate(module: str) -> str | None:
@@ -68,12 +68,9 @@ def _locate(module: str) -> str | None:
         return None
     if spec is None or not rest:
         return None if spec is None else spec.origin
-    for place in spec.submodule_search_locations or ():
-        stem = Path(place, *rest)
-        for candidate in (stem / "__init__.py", stem.with_name(stem.name + ".py")):
-            if candidate.is_file():
-                return str(candidate)
-    return None
+    stems = [Path(place, *rest) for place in spec.submodule_search_locations or ()]
+    files = (file for stem in stems for file in (stem / "__init__.py", stem.with_name(f"{stem.name}.py")))
+    return next((str(file) for file in files if file.is_file()), None)
 
 
 def _own_file(module: str) -> Path | None:
@@ -91,19 +88,16 @@ def _own_file(module: str) -> Path | None:
 
 def _imports(module: str, tree: ast.AST, *, is_package: bool) -> set[str]:
     """Return the absolute names of modules that a source file imports anywhere."""
-    package = module if is_package else module.rpartition(".")[0]
-    found: set[str] = set()
+    package = module.split(".") if is_package else module.split(".")[:-1]
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(a.name for a in node.names)
+            names.update(a.name for a in node.names)
         elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*parts, base] if base else parts)
-            found.add(base)
-            found.update(f"{base}.{a.name}" for a in node.names)
-    return found - {""}
+            around = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*around, *([node.module] if node.module else [])])
+            names |= {base, *(f"{base}.{a.name}" for a in node.names)}
+    return names - {""}
 
 
 def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> dict[str, bytes]:
@@ -117,33 +111,27 @@ def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> d
     """
     main, references = main_module(), list(references)
     todo = [r.partition(":")[0] for r in references]
-    asked = {r.partition(":")[2].partition(".")[0] for r in references if r.partition(":")[0] == main}
-    found: dict[str, bytes] = {}
-    seen = {"__main__", main}
-    cut: set[str] = set()
-    while todo or asked - cut:
-        if asked - cut:
-            cut = set(asked)
+    wanted = {r.partition(":")[2].partition(".")[0] for r in references if r.partition(":")[0] == main}
+    files: dict[str, bytes] = {}
+    seen, cut = {"__main__", main}, set[str]()
+    while todo or wanted - cut:
+        if wanted - cut:
+            cut = set(wanted)
             file = getattr(sys.modules["__main__"], "__file__", None)
             content = script.needed(sorted(cut), file=None if file is None else Path(file)).encode()
-            found[f"{main.replace('.', '/')}.py"] = content
+            files[f"{main.replace('.', '/')}.py"] = content
             todo += [*_parents(main), *sorted(_imports(main, ast.parse(content), is_package=False))]
         module = todo.pop() if todo else main
-        if module in seen:
-            continue
+        path = None if module in seen else _own_file(module)
         seen.add(module)
-        path = _own_file(module)
         if path is None:
             continue
-        content = path.read_bytes()
-        stem = module.replace(".", "/")
-        found[f"{stem}/__init__.py" if path.name == "__init__.py" else f"{stem}.py"] = content
-        imported = _imports(module, ast.parse(content, filename=str(path)), is_package=path.name == "__init__.py")
-        todo += [*_parents(module), *sorted(imported)]
-        asked |= {i.removeprefix(f"{main}.").partition(".")[0] for i in imported if i.startswith(f"{main}.")}
-    for file in extra:
-        found[Path(file).name] = Path(file).read_bytes()
-    return found
+        content, is_package = path.read_bytes(), path.name == "__init__.py"
+        files[f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"] = content
+        imports = _imports(module, ast.parse(content, filename=str(path)), is_package=is_package)
+        todo += [*_parents(module), *sorted(imports)]
+        wanted |= {i.removeprefix(f"{main}.").partition(".")[0] for i in imports if i.startswith(f"{main}.")}
+    return files | {Path(file).name: Path(file).read_bytes() for file in extra}
 
 
 def _parents(module: str) -> list[str]:
@@ -152,23 +140,23 @@ def _parents(module: str) -> list[str]:
 
 def imported_names(snapshot: Mapping[str, bytes]) -> set[str]:
     """Return the top-level names of everything a snapshot imports that is neither its own nor Python's."""
-    own = {PurePosixPath(name).parts[0].removesuffix(".py") for name in snapshot}
+    own = {name.partition("/")[0].removesuffix(".py") for name in snapshot}
     return {m.partition(".")[0] for m in imported(snapshot)} - own - _STDLIB - {""}
 
 
 def imported(snapshot: Mapping[str, bytes]) -> set[str]:
     """Return the dotted names of everything that a snapshot imports, with what it may take of modules of privgate."""
-    found: set[str] = set()
+    names: set[str] = set()
     for name, content in snapshot.items():
         if name.endswith(".py"):
             package = name.endswith("/__init__.py")
             module = name.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
             with suppress(SyntaxError, ValueError, RecursionError):  # a worker says so, which imports it
                 tree = ast.parse(content)
-                names = _imports(module, tree, is_package=package)
+                own = _imports(module, tree, is_package=package)
                 taken = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-                found |= names | {f"{m}.{a}" for m in names if m.startswith("privgate.") for a in taken}
-    return found
+                names |= own | {f"{m}.{a}" for m in own if m.startswith("privgate.") for a in taken}
+    return names
 
 
 def resolve(reference: str, root: Path | None) -> Any:
@@ -241,7 +229,6 @@ def importing_from(root: Path | None) -> Iterator[None]:
 
 
 def _take_out(tops: frozenset[str]) -> dict[str, ModuleType]:
-    """Remove and return every loaded module whose top-level name is one of ``tops``."""
     below = tuple(f"{top}." for top in tops)  # thousands are loaded, and each training asks
     return {m: sys.modules.pop(m) for m in list(sys.modules) if m.startswith(below) or m in tops} if tops else {}
 
@@ -262,3 +249,121 @@ def check_path(name: str) -> str:
     if not name or name.startswith("/") or {"", ".", ".."} & set(parts) or re.search(r"[\\:\x00-\x1f]", name):
         raise SubjectError(f"path {name!r} is not a plain relative path; files of a recipe stay in its folder")
     return name
+
+
+# Ways to write down training: a function, a partial, a method, a callable object, a class with ``fit``.
+
+_FORM = "a recipe needs fit(X, y, *, seed, **params)"
+#: name of the object among the recorded parameters, if the function is a method
+_OWNER = "self"
+
+
+def simplify_training(training: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """Return the same training as a function, method, class or estimator, with its parameters."""
+    if isinstance(training, functools.partial):
+        if training.args:
+            raise SubjectError("the partial gives arguments by position, where X and y go; give them by name")
+        return simplify_training(training.func, {**training.keywords, **params})
+    fits, named = hasattr(training, "fit"), hasattr(training, "get_params")
+    if isinstance(training, type):
+        return (training() if fits and named else training), params
+    if hasattr(training, "__code__") or inspect.ismethod(training) or (fits and named):
+        return training, params
+    if fits:
+        return training.fit, params
+    return training if hasattr(training, "__qualname__") or not callable(training) else training.__call__, params
+
+
+def split_method(training: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the function whose name is recorded, and the object that it is a method of, as a parameter."""
+    if inspect.ismethod(training) and not isinstance(training.__self__, type):
+        return training.__func__, {_OWNER: training.__self__}
+    return training, {}
+
+
+def check_training(training: Any, params: Mapping[str, Any]) -> None:
+    """Refuse what cannot be called with records, labels, a seed and these parameters; say which argument is wrong."""
+    name, is_class = getattr(training, "__qualname__", type(training).__name__), isinstance(training, type)
+    if _OWNER in params:
+        raise SubjectError(f"a parameter of {name} is called {_OWNER!r}; rename it")
+    if is_class and not hasattr(training, "fit"):
+        raise SubjectError(f"{name} is a class without fit; {_FORM}")
+    place = _name_seed(training) if is_class else "seed"
+    if is_class and not place and "seed" not in _names(training.fit):
+        raise SubjectError(f"neither {name}() nor its fit takes a seed or random_state; {_FORM}")
+    if not is_class and "seed" not in _names(training):
+        raise SubjectError(f"{name} takes no argument 'seed', by which it is trained again; {_FORM}")
+    try:
+        signature = inspect.signature(training)
+    except (TypeError, ValueError):  # written in C
+        return
+    try:
+        signature.bind(*(() if is_class else (None, None)), **{**params, **({place: 0} if place else {})})
+    except TypeError as exc:
+        raise SubjectError(f"{name} cannot be called with these parameters: {exc}; {_FORM}") from exc
+
+
+def train(function: Any, X: Any, y: Any, *, seed: int | None, params: Mapping[str, Any]) -> Any:
+    """Return the model; a method or class that returns nothing has trained its object."""
+    if isinstance(function, type):
+        place = _name_seed(function)
+        owner = function(**params, **({place: seed} if place else {}))
+        model = owner.fit(X, y) if place else owner.fit(X, y, seed=seed)
+    elif _OWNER in params:
+        owner, others = params[_OWNER], {k: v for k, v in params.items() if k != _OWNER}
+        model = getattr(owner, function.__name__)(X, y, seed=seed, **others)
+    else:
+        return function(X, y, seed=seed, **params)
+    return owner if model is None else model
+
+
+def _names(function: Any) -> set[str]:
+    """Return the names of arguments that may be given by name; all that are asked about where anything may."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return {"seed", "random_state"}
+    return {p.name for p in parameters} | ({"seed"} if any(p.kind is p.VAR_KEYWORD for p in parameters) else set())
+
+
+def _name_seed(kind: type) -> str:
+    return next((name for name in ("seed", "random_state") if name in _names(kind)), "")
+
+
+# What is known of installed libraries before they are imported, and how skops is imported.
+
+#: what imports a whole library each and holds no estimator: packages of scikit-learn's own, and what its tests are of
+_ADAPTERS = (*(f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy")), "pytest")
+
+
+def providing(modules: Iterable[str]) -> list[str]:
+    """Return the names of the distributions that install these top-level modules.
+
+    ``metadata.packages_distributions`` says the same after looking for every file of every distribution, which takes
+    seconds.
+    """
+    names = sorted({name for name in modules if name.isidentifier() and name != "__pycache__"})
+    tops = re.compile(rf"^(?:{'|'.join(names) or '(?!)'})(?:[/.,]|$)", re.MULTILINE)
+    providers = []
+    for dist in metadata.distributions():
+        declared = "\n".join((dist.read_text("top_level.txt") or "").split())
+        listed = declared or dist.read_text("RECORD") or dist.read_text("SOURCES.txt") or ""
+        if tops.search(listed):
+            providers.append(dist.metadata["Name"])
+    return providers
+
+
+def skops_io() -> Any:
+    """Return ``skops.io``: it lists every estimator of scikit-learn, and imports torch and dask on the way.
+
+    ``ImportError``: it is not installed.
+    """
+    absent = [name for name in _ADAPTERS if name not in sys.modules and "skops.io" not in sys.modules]
+    loaded: dict[str, Any] = sys.modules
+    loaded |= dict.fromkeys(absent)  # None: what the list then passes over
+    try:
+        import skops.io
+    finally:
+        for name in absent:
+            sys.modules.pop(name, None)
+    return skops.io

@@ -62,10 +62,10 @@ def difference(given: Any, stored: Any) -> str:
     if content_digest(given) == content_digest(stored):
         return ""
     for name in given.columns if is_frame(given) and is_frame(stored) else ():
-        if content_digest(given[[name]]) != content_digest(stored[[name]]):
-            ours, theirs = given[name].dtype, stored[name].dtype
-            if ours != theirs:
-                return f"column {name!r} is {ours} in memory and {theirs} when read back"
+        ours, theirs = given[[name]], stored[[name]]
+        if content_digest(ours) != content_digest(theirs):
+            if (before := ours[name].dtype) != (after := theirs[name].dtype):
+                return f"column {name!r} is {before} in memory and {after} when read back"
             return f"column {name!r} holds other values when it is read back"
     return "its values are others when they are read back"
 
@@ -94,11 +94,10 @@ def _save_frame(X: Any, stem: Path, note: dict[str, Any]) -> Path:
         column, at = X.iloc[:, k].reset_index(drop=True), str(k)
         if str(dtype) == "category":
             extra[at] = pa.array(column.cat.codes.to_numpy().astype(np.int32))
-            known = column.cat.categories
-            about = {"values": known.tolist(), "dtype": str(known.dtype), "ordered": bool(column.cat.ordered)}
-            if not all(isinstance(v, str | int | float | bool) for v in about["values"]):
+            known, ordered = column.cat.categories, bool(column.cat.ordered)
+            if not all(isinstance(v, str | int | float | bool) for v in known.tolist()):
                 raise SubjectError(f"the categories of column {name!r} are neither text nor numbers; make text of them")
-            categories[at] = about
+            categories[at] = {"values": known.tolist(), "dtype": str(known.dtype), "ordered": ordered}
         elif str(dtype) == "object":
             extra[at], extra[f"{at}.kind"] = _cells_of(column, name)
         else:
@@ -125,18 +124,15 @@ def _cells_of(column: Any, name: Any) -> tuple[Any, Any]:
     """Return text and kind of each object of a column."""
     import pyarrow as pa
 
-    texts: list[str | None] = []
-    kinds: list[int] = []
-    for row, value in enumerate(column.tolist()):
-        told = cell(value)
-        kind = "text" if isinstance(told, str) else "none" if told is None else told[0]
+    cells = [["text", c] if isinstance(c, str) else c or ["none"] for c in map(cell, column.tolist())]
+    for row, (kind, *_) in enumerate(cells):
         if kind not in _KINDS:
             raise SubjectError(
-                f"column {name!r} holds a {type(value).__name__} among objects (record {row}), which cannot be stored "
-                "without pickle; give the column a type of its own (pandas.to_datetime, astype)"
+                f"column {name!r} holds a {type(column.iloc[row]).__name__} among objects (record {row}), which cannot "
+                "be stored without pickle; give the column a type of its own (pandas.to_datetime, astype)"
             )
-        texts.append(told if isinstance(told, str) else told[1] if told is not None and len(told) > 1 else None)
-        kinds.append(_KINDS.index(kind))
+    texts = [rest[0] if rest else None for _, *rest in cells]
+    kinds = [_KINDS.index(kind) for kind, *_ in cells]
     try:
         return pa.array(texts, pa.large_string()), pa.array(kinds, pa.int8())
     except (pa.ArrowException, UnicodeError) as exc:
@@ -183,14 +179,14 @@ def _load_frame(path: Path) -> Any:
 def _objects(texts: Any, kinds: Any) -> Any:
     import pandas as pd
 
-    made = np.empty(len(texts), dtype=object)
-    made[:] = texts.to_pylist()
+    objects = np.empty(len(texts), dtype=object)
+    objects[:] = texts.to_pylist()
     kind = kinds.to_numpy()
     for k, make in ((4, int), (5, float.fromhex), (6, "True".__eq__)):
         for row in np.flatnonzero(kind == k):
-            made[row] = make(made[row])
-    made[kind == 1], made[kind == 2], made[kind == 3] = None, np.nan, pd.NA
-    return made
+            objects[row] = make(objects[row])
+    objects[kind == 1], objects[kind == 2], objects[kind == 3] = None, np.nan, pd.NA
+    return objects
 
 
 #: what of pandas' readers may be recorded: how text becomes values, nothing that runs or names another place
@@ -206,21 +202,20 @@ QUOTED = re.compile(r"(?:(?<!\w)|(?<=\bb))(?:(['\"])(?P<name>.*?)(?<!\\)\1(?!\w)
 #: what may separate columns beside one character: anything else is a regular expression, which may never end
 _SPACES = (r"\s+", None)
 _PACKED = ("infer", "gzip", "bz2", "xz", "zstd", "zip", None)
+_ENDINGS = {".csv": "csv", ".gz": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 _OPTIONS = {"csv": _CSV, "parquet": frozenset({"columns"})}
 
 
 def format_of(uri: str, stated: str | None = None) -> str:
     """Return "csv" or "parquet"; any other kind of file a loader of one's own reads."""
     path = Path(urlparse(uri).path or uri)
-    found = stated or {".csv": "csv", ".gz": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}.get(
-        path.suffix.lower(), ""
-    )
-    if found not in _OPTIONS or (path / "_delta_log").is_dir():
+    form = stated or _ENDINGS.get(path.suffix.lower(), "")
+    if form not in _OPTIONS or (path / "_delta_log").is_dir():
         raise SubjectError(
             f"{uri!r} is neither CSV nor Parquet; give format='csv' or 'parquet', or read it (SQL, Delta, anything "
             "else) in a function of your own: TrainingData.from_loader('package.module:function')"
         )
-    return found
+    return form
 
 
 def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
@@ -242,27 +237,26 @@ def read(uri: str, form: str, options: Mapping[str, Any]) -> Any:
         return pd.read_csv(uri, **dict(options)) if form == "csv" else pd.read_parquet(uri, **dict(options))
     except (OSError, ValueError, TypeError, ImportError, LookupError, ArithmeticError, RuntimeError) as exc:
         # what a reader quotes stands in a record, unless it was asked for
-        asked, line = f"{uri!r} {str(local)!r} {dict(options)}", str(exc).partition("\n")[0]
-        said = QUOTED.sub(lambda q: q[0] if f"'{q['name']}'" in asked else "'…'", line)
+        named, line = f"{uri!r} {str(local)!r} {dict(options)}", str(exc).partition("\n")[0]
+        said = QUOTED.sub(lambda q: q[0] if f"'{q['name']}'" in named else "'…'", line)
         raise SubjectError(f"{uri!r} cannot be read as {form}: {said[:200]}") from exc
 
 
 def split(frame: Any, columns: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
     """Return X, y, ids and groups of a frame; ``columns`` names target, ids, groups and what to drop."""
-    named = [columns["target"], *(columns[k] for k in ("ids", "groups") if columns.get(k) is not None)]
-    named += list(columns.get("drop", ()))
+    whose = [columns.get(k) for k in ("ids", "groups")]
+    named = [columns["target"], *(c for c in whose if c is not None), *columns.get("drop", ())]
     if absent := [c for c in named if c not in frame.columns]:
         raise SubjectError(f"there is no column {absent[0]!r} in the data; known: {', '.join(map(str, frame.columns))}")
-    ids, groups = (None if columns.get(k) is None else frame[columns[k]] for k in ("ids", "groups"))
+    ids, groups = (None if c is None else frame[c] for c in whose)
     # a person's name is no feature
     return frame.drop(columns=named).reset_index(drop=True), frame[columns["target"]], ids, groups
 
 
 def absolute(uri: str | Path) -> str:
     """Return a URI that means the same from every folder; one with a password, which would be recorded, is refused."""
-    text = str(uri)
-    if "://" in text:
-        if urlparse(text).password:
-            raise SubjectError("the address of the data holds a password, which would be recorded; use a loader")
-        return text
-    return str(Path(text).resolve())
+    if "://" not in (text := str(uri)):
+        return str(Path(text).resolve())
+    if urlparse(text).password:
+        raise SubjectError("the address of the data holds a password, which would be recorded; use a loader")
+    return text

@@ -148,8 +148,7 @@ class Subject:
 
         None where labels are read off the data, as scikit-learn does, or where the data hold others.
         """
-        own = self.recipe.own_model
-        stated = None if own is None or own.get("classes") is None else estimators.decode(own["classes"], _no_import)
+        stated = estimators.decode((self.recipe.own_model or {}).get("classes"), _no_import)
         if stated is None:
             return None
         declared = np.unique(np.asarray(stated))
@@ -167,8 +166,7 @@ class Subject:
 
     def with_data(self, data: TrainingData) -> Self:
         """Return the same recipe on other data, without a stored model."""
-        digests = {"recipe": self.recipe.digest, "data": data.digest}
-        return replace(self, data=data, model=None, digests=digests)
+        return replace(self, data=data, model=None, digests={"recipe": self.recipe.digest, "data": data.digest})
 
     @property
     def label_codes(self) -> NDArray[np.int64]:

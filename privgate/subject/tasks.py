@@ -1,4 +1,8 @@
-"""What kind of model a recipe trains, and what it answers with, checked and put in order."""
+"""What kind of model a recipe trains, and what it answers with, checked and put in order.
+
+A model names classes, predicts numbers, or is not judged here: what has no answer that a person's record could change,
+or is about no people at all, is refused in one sentence before anything is trained.
+"""
 
 from contextlib import suppress
 from typing import Any, Literal, get_args
@@ -7,12 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.errors import SubjectError
-
-# What kind of model a recipe trains: one that names classes, one that predicts numbers, or none that is judged here.
-#
-# A regressor's answers are numbers, so that nothing said about probabilities holds of it; what has no answer about a
-# person that a person's record could change, or no people at all, is refused in one sentence before anything is
-# trained.
 
 Task = Literal["classification", "regression"]
 TASKS: tuple[str, ...] = get_args(Task)
@@ -67,8 +65,8 @@ def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
         )
         return "" if predicts and task == "regression" else why
     if kind in _OTHERS and (not predicts or (kind == "outlier_detector" and task == "regression")):
-        beside = ", and they predict no target that residuals could be measured from" if predicts else ""
-        return f"{name} {_OTHERS[kind]}{beside}"
+        more = ", and they predict no target that residuals could be measured from" if predicts else ""
+        return f"{name} {_OTHERS[kind]}{more}"
     if predicts or task == "regression":
         return ""
     if kind == "regression":
@@ -93,14 +91,13 @@ def unclear_task(y: NDArray[Any], *, classifier: bool = False) -> str:
     if y.dtype.kind not in "iuf":
         return ""
     known = np.unique(y)
-    if y.dtype.kind == "f" and not (known == np.floor(known)).all():
-        if len(known) <= FEW and len(known) <= len(y) // 10:
-            return ""
-        return f"the {len(y)} targets have {len(known)} different values with fractions"
-    if len(known) <= FEW:
+    whole, rare = (known == np.floor(known)).all(), len(known) > len(y) // 10
+    if len(known) <= FEW and (whole or not rare):
         return ""
-    if len(known) > len(y) // 10:
-        return f"the {len(y)} targets have {len(known)} different whole values"
+    if rare or not whole:
+        return (
+            f"the {len(y)} targets have {len(known)} different {'whole values' if whole else 'values with fractions'}"
+        )
     if not classifier and (known[0] not in (0, 1) or known[-1] - known[0] + 1 > len(known)):
         return f"the targets have {len(known)} different whole values between {known[0]:g} and {known[-1]:g}"
     return ""
@@ -130,8 +127,7 @@ def aligned(raw: NDArray[np.float64], own: Any, classes: NDArray[Any]) -> NDArra
 
 def numbers(raw: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a regressor's answers, shape (n,); see ``Recipe.predictions``."""
-    if raw.ndim == 2 and raw.shape[1] == 1:
-        raw = raw[:, 0]
+    raw = raw[:, 0] if raw.ndim == 2 and raw.shape[1] == 1 else raw
     if raw.ndim != 1:
         raise SubjectError(f"the regressor returned shape {raw.shape}; it must give one number a record")
     if not np.isfinite(raw).all():

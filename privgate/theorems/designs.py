@@ -11,7 +11,7 @@ from privgate.kernel import Case
 from privgate.models import Sharded
 from privgate.models.ball_logistic import FLAT
 from privgate.subject import estimators, sources
-from privgate.subject.libraries import is_class_of
+from privgate.subject.estimators import is_class_of
 from privgate.subject.subject import Subject
 from privgate.theorems.certificate import DataTheorem, limit_shares, make_design
 from privgate.theorems.hypotheses import estimator_of, own_error, refusal

@@ -27,7 +27,7 @@ import numpy as np
 from privgate import digest
 from privgate.errors import PrivgateWarning, UsageError
 from privgate.subject import estimators
-from privgate.subject.libraries import providing
+from privgate.subject.sources import providing
 from privgate.subject.subject import Subject
 from privgate.training import payload
 from privgate.training.fit import Answer

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing import context, forkserver, popen_forkserver, process, reduction, spawn, util
 from typing import Any
 
-from privgate.subject.libraries import skops_io
+from privgate.subject.sources import skops_io
 from privgate.training import task_limits
 
 #: most of what a worker imports, in the order in which one does; the last two open a stored model, beside skops

@@ -17,7 +17,7 @@ from privgate.check.prepare import prepare
 from privgate.evidence.verdict import Outcome
 from privgate.influence.riskiest import FOLDS
 from privgate.run.run import Budget
-from privgate.subject.libraries import providing
+from privgate.subject.sources import providing
 from privgate.training.fleet import Fleet
 
 N = 40

@@ -1,6 +1,7 @@
 """First steps that learn nothing: they do what scikit-learn's would with the declared ranges and categories."""
 
 import json
+import pickle
 import warnings
 
 import numpy as np
@@ -17,7 +18,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 from privgate import Domain, Recipe, TrainingData
 from privgate.errors import SubjectError
 from privgate.models import FixedOneHot, FixedScaler
-from privgate.models.columns import Column
+from privgate.subject.domain import Column
 
 FRAME = pd.DataFrame(
     {
@@ -154,3 +155,7 @@ def test_a_domain_of_named_columns_is_read_back_and_has_a_box_where_all_are_numb
     assert Domain.from_payload(json.loads(json.dumps(data.domain.payload()))) == DOMAIN
     numbers = TrainingData(FRAME[["age"]], LABELS, domain={"age": (17, 90)}, one_record_each=True)
     assert numbers.domain.box == ((17.0, 90.0),)
+
+
+def test_a_column_that_an_earlier_version_stored_is_found():
+    assert pickle.loads(b"cprivgate.models.columns\nColumn\n.") is Column

@@ -5,8 +5,7 @@ import pytest
 
 from papers import datasets, mitigations
 from privgate.run import refit
-from privgate.subject.release import Release
-from privgate.subject.released import released
+from privgate.subject.release import Release, released
 from privgate.training.fleet import Fleet
 
 

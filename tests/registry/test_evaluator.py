@@ -13,7 +13,7 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 
 from privgate import log_model
 from privgate.errors import PolicyError
-from privgate.evaluation import context_stated
+from privgate.evaluation import notebook
 from privgate.evidence import Evidence
 from privgate.evidence.verdict import Verdict
 from privgate.training.fleet import Fleet
@@ -95,14 +95,14 @@ def test_an_evaluation_without_a_policy_trains_nothing(registry, recipe, data, m
     ],
 )  # fmt: skip
 def test_a_workflow_says_who_started_it(environ, who):
-    assert context_stated.ran(environ) == who
+    assert notebook.ran(environ) == who
 
 
 def test_what_nobody_states_stays_empty_and_a_model_without_strangers_has_no_accuracy():
     given = Verdict({}, (), Evidence({}, (), {}))
 
-    told = context_stated.with_context(given, None, None, {"purpose": " credit\n scoring "}).detail["context"]
+    context = notebook.with_context(given, None, None, {"purpose": " credit\n scoring "}).detail["context"]
 
-    assert (told["purpose"], told["owner"], told["accuracy"]) == ("credit scoring", "", None)
-    assert told["run_by"]
-    assert told["run_on"]
+    assert (context["purpose"], context["owner"], context["accuracy"]) == ("credit scoring", "", None)
+    assert context["run_by"]
+    assert context["run_on"]

@@ -79,7 +79,7 @@ import os, pickle, sys
 import mlflow.pyfunc, mlflow.sklearn, numpy as np
 import privgate.registry.stored_model, privgate.subject.recipe, privgate.subject.subject, privgate.subject.data
 import privgate.training.worker, scipy.stats, sklearn.compose, sklearn.linear_model, sklearn.naive_bayes
-from privgate.subject.libraries import skops_io
+from privgate.subject.sources import skops_io
 
 skops_io()
 

@@ -14,8 +14,8 @@ from privgate import Domain, Recipe, Subject, TrainingData, report
 from privgate.check.gate import evaluate
 from privgate.errors import SubjectError
 from privgate.models import FixedScaler
-from privgate.models.columns import Column
 from privgate.policy import Policy
+from privgate.subject.domain import Column
 from privgate.theorems import catalogue
 from privgate.theorems.closed_form import RefitRequest
 from privgate.theorems.two_models import ListedQuestions, container

@@ -8,8 +8,7 @@ from numpy.random import Generator
 
 from privgate.arrays import Float
 from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
-from privgate.subject.release import Release
-from privgate.subject.released import released
+from privgate.subject.release import Release, released
 
 
 class OnRelease(Attack):

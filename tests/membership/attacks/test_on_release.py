@@ -8,8 +8,7 @@ import pytest
 from privgate.membership import attacks
 from privgate.membership.attacks.on_release import OnRelease
 from privgate.statistics.roc import auc
-from privgate.subject.release import Release
-from privgate.subject.released import released
+from privgate.subject.release import Release, released
 
 FORMS = [Release("rounded", step=0.1), Release("binned"), Release("top_k", k=1), Release("label"),
          Release(temperature=5.0)]  # fmt: skip
