@@ -33,6 +33,7 @@ MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
     **{(name,): ("guard", name) for name in ("serve", "sign", "revoke", "doctor", "keys")},
     ("keys", "revoke"): ("guard", "revoke"),
     ("report", "index"): ("report", "--in-use"),
+    ("report", "render"): ("report",),
     ("policy", "list"): ("explain", "--list"),
     ("dp", "solve"): ("dp", "bounds"),
     ("dp", "capacity"): ("dp", "bounds", "--deletions"),
