@@ -86,7 +86,7 @@ def own_error(subject: Subject, alpha: float, operations: int) -> float:
 
 def table(X: Any) -> NDArray[Any] | None:
     """Return records as a two-dimensional array of numbers of their own type; None where they are none, or sparse."""
-    kinds = [getattr(t, "kind", "O") for t in X.dtypes] if hasattr(X, "iloc") else []
+    kinds = [getattr(t, "kind", "O") for t in X.dtypes] if hasattr(X, "columns") else []
     if not hasattr(X, "shape") or hasattr(X, "nnz") or not all(kind in "biuf" for kind in kinds):
         return None
     array = np.asarray(X)
