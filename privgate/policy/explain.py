@@ -8,7 +8,7 @@ from typing import Any
 from privgate.controls import suites
 from privgate.errors import UsageError
 from privgate.policy.document_shape import WARNING_DAYS
-from privgate.policy.problems import nearest
+from privgate.policy.problems import Mark, nearest
 from privgate.policy.resolved_policy import Policy
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import Rule
@@ -18,16 +18,14 @@ from privgate.policy.rules.rule_base import Rule
 class Remark:
     """One thing to look at."""
 
-    file: str
-    #: counted from 1
-    line: int
+    mark: Mark
     #: id of the rule, or the policy's key
     rule: str
     #: what, and what to do
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.rule}: {self.text}"
+        return f"{self.mark}: {self.rule}: {self.text}"
 
 
 def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None) -> list[Remark]:
@@ -48,10 +46,10 @@ def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None)
             texts.insert(0, f"cannot refuse: {why}; it counts for nothing ({reach})")
         if facts is not None:
             texts.append(rule.cannot_conclude(dict(facts)))
-        remarks += [Remark(*policy.places[rule.name], rule.name, text) for text in texts if text]
-    remarks += [Remark(*policy.mark("waivers", i), "waivers", text) for i, text in _waivers(policy, today)]
-    remarks += [Remark(*policy.mark("rules"), "rules", text) for text in _together(policy)]
-    return sorted(remarks, key=lambda r: (r.file != policy.path.name, r.file, r.line))
+        remarks += [Remark(policy.places[rule.name], rule.name, text) for text in texts if text]
+    remarks += [Remark(policy.mark("waivers", i), "waivers", text) for i, text in _waivers(policy, today)]
+    remarks += [Remark(policy.mark("rules"), "rules", text) for text in _together(policy)]
+    return sorted(remarks, key=lambda r: (r.mark.file != policy.path.name, r.mark.file, r.mark.line))
 
 
 def _waivers(policy: Policy, today: date) -> Iterator[tuple[int, str]]:
@@ -72,12 +70,12 @@ def _together(policy: Policy) -> Iterator[str]:
             "nothing enforced here can show that a model is safe: an audit, a gap and 'bound: lower' refuse only what "
             "is proved, and release on doubt"
         )
-    asked: dict[str, str] = {}
+    names: dict[str, str] = {}
     for rule in enforced:
         key = rule.request().key
-        if key in asked:
-            yield f"rules {asked[key]!r} and {rule.name!r} ask the same question; only the stricter limit matters"
-        asked.setdefault(key, rule.name)
+        if key in names:
+            yield f"rules {names[key]!r} and {rule.name!r} ask the same question; only the stricter limit matters"
+        names.setdefault(key, rule.name)
 
 
 _QUIET = frozenset({"metric", "id", "reason", "source"})
@@ -128,9 +126,9 @@ def _policy(policy: Policy) -> Iterator[str]:
 
 def questions(policy: Policy) -> str:
     """Return which questions of a release a policy enforces, and which it does not ask."""
-    asked = {r.about.question for r in policy.rules if r.mode == "enforce"}
-    ours = ", ".join(QUESTIONS[q] for q in QUESTIONS if q in asked) or "none of the questions of a release"
-    others = ", ".join(QUESTIONS[q] for q in QUESTIONS if q not in asked)
+    enforced = {r.about.question for r in policy.rules if r.mode == "enforce"}
+    ours = ", ".join(QUESTIONS[q] for q in QUESTIONS if q in enforced) or "none of the questions of a release"
+    others = ", ".join(QUESTIONS[q] for q in QUESTIONS if q not in enforced)
     return f"asks about {ours}{others and f'; does not ask about {others}'}"
 
 

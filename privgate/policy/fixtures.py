@@ -106,8 +106,8 @@ def load_evidence(path: Path) -> Evidence:
     ``UsageError``: it cannot be read.
     """
     try:
-        found = strict_json.read(path, LARGE)
-        return Evidence.from_payload(found["evidence"] if "findings" in found else found)
+        document = strict_json.read(path, LARGE)
+        return Evidence.from_payload(document["evidence"] if "findings" in document else document)
     except OSError as exc:
         raise UsageError(f"{path}: cannot be read: {exc.strerror}") from exc
     except strict_json.GARBLED as exc:
@@ -121,11 +121,11 @@ def verdict(policy: Policy, evidence: Evidence, today: date | None = None) -> Ve
 
 def _judged(policy: Policy, case: Case, folder: Path) -> Result:
     evidence = load_evidence(folder / case.evidence) if case.evidence else _build_evidence(policy, case)
-    found = verdict(policy, evidence, case.today or datetime.now(UTC).date())
+    reached = verdict(policy, evidence, case.today or datetime.now(UTC).date())
     wrong = []
-    if found.outcome != Outcome(case.expect.outcome):
-        wrong.append(f"expected {case.expect.outcome}, got {found.outcome.value}")
-    outcomes = {f.rule: f for f in found.findings}
+    if reached.outcome != Outcome(case.expect.outcome):
+        wrong.append(f"expected {case.expect.outcome}, got {reached.outcome.value}")
+    outcomes = {f.rule: f for f in reached.findings}
     for rule, expected in case.expect.rules.items():
         if rule not in outcomes:
             wrong.append(f"{rule}: no such rule; there are {', '.join(outcomes)}")

@@ -248,8 +248,8 @@ def find_scope(findings: Sequence[Finding]) -> str:
 
     A rule on people's own records was judged, and none that limits everybody over all questions was met.
     """
-    asked = [f for f in findings if about(f.metric).direct_only and f.outcome is not Outcome.NOT_NEEDED]
-    own = [f for f in asked if "over=domain" not in f.request]
+    direct = [f for f in findings if about(f.metric).direct_only and f.outcome is not Outcome.NOT_NEEDED]
+    own = [f for f in direct if "over=domain" not in f.request]
     if not own or met_for_everybody(findings):
         return ""
     return "beside" if all("over=beside" in f.request for f in own) else "direct"

@@ -50,19 +50,19 @@ class Policy(Document):
         """
         path = problems.find(name_or_path)
         source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)
-        made = source.document
-        made._path = path  # noqa: SLF001  its own class
-        made._source = source  # noqa: SLF001  our own class
-        if why := made.powerless(made.facts()):
-            raise PolicyFileError(Problem(*made.mark("rules"), "rules", why, "a limit that a measurement can break"))
-        if made.not_applicable:
-            file, line = made.mark("not_applicable")
+        policy = source.document
+        policy._path = path  # noqa: SLF001  its own class
+        policy._source = source  # noqa: SLF001  our own class
+        if why := policy.powerless(policy.facts()):
+            raise PolicyFileError(Problem(policy.mark("rules"), "rules", why, "a limit that a measurement can break"))
+        if policy.not_applicable:
+            file, line, _ = policy.mark("not_applicable")
             warnings.warn(
                 f"{file}:{line}: not_applicable is ignored; 0.1.0 was the last version that signed such statements",
                 PrivgateWarning,
                 stacklevel=2,
             )
-        return made
+        return policy
 
     @property
     def path(self) -> Path:
@@ -143,16 +143,16 @@ class Policy(Document):
         ``PolicyError``: a suite holds an expectation that does not exist, or with arguments that it does not take.
         """
         least = self.data.min_rows
-        found = []
+        conditions = []
         if least > 1:
             enough = data.n >= least
             text = f"{data.n} records, at least {least} are asked for"
-            found.append(Precondition("min_rows", "passed" if enough else "failed", text, {"rows": data.n}))
+            conditions.append(Precondition("min_rows", "passed" if enough else "failed", text, {"rows": data.n}))
         for name in self.data.suite:
             file = name.partition("@")[0]
             suite = suites.parse(self.suites[name], file)
-            found.append(suites.check(data, suite, file=file, min_rows=least))
-        return found
+            conditions.append(suites.check(data, suite, file=file, min_rows=least))
+        return conditions
 
     def judge(self, evidence: Evidence, *, today: date | None = None, confirm: Confirm | None = None) -> Judged:
         """Return the findings, what became of every waiver, and until when an approval would hold.
@@ -161,6 +161,6 @@ class Policy(Document):
         answer one question are put together.
         """
         facts = self.facts(int(evidence.subject.get("n_units") or 0))
-        made = judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())
-        findings = made.findings if confirm is None else confirm(made.findings)
-        return replace(made, findings=tuple(settled(findings, self.groups)))
+        judged = judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())
+        findings = judged.findings if confirm is None else confirm(judged.findings)
+        return replace(judged, findings=tuple(settled(findings, self.groups)))

@@ -62,10 +62,10 @@ class FileRecords(Rule):
 
     def against_limit(self, measurement: Measurement) -> Finding:
         """Return the finding; too few bytes that nobody could read for a row of each record are a warning."""
-        found = super().against_limit(measurement)
-        if found.outcome is Outcome.INCONCLUSIVE and measurement.low <= self.limit < measurement.high < measurement.n:
+        finding = super().against_limit(measurement)
+        if finding.outcome is Outcome.INCONCLUSIVE and measurement.low <= self.limit < measurement.high < measurement.n:
             return self.finding(Outcome.WARNED, self.sentence(measurement.shown, Outcome.WARNED), measurement)
-        return found
+        return finding
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
         if measurement.low or measurement.kind != "search":

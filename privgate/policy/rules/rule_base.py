@@ -189,8 +189,8 @@ class Rule(Part, ABC):
 
     def request(self) -> Request:
         """Return what this rule needs to know: its metric, and every field that belongs to the question."""
-        asked = {n: getattr(self, n) for n in type(self).model_fields if n not in (*_JUDGED, self.direction)}
-        return Request.build(self.metric, **{n: v for n, v in asked.items() if v is not None})
+        options = {n: getattr(self, n) for n in type(self).model_fields if n not in (*_JUDGED, self.direction)}
+        return Request.build(self.metric, **{n: v for n, v in options.items() if v is not None})
 
     @abstractmethod
     def meaning(self, measurement: Measurement) -> str:
@@ -226,7 +226,7 @@ class Rule(Part, ABC):
         if measurement.problem:
             return self.finding(Outcome.INCONCLUSIVE, measurement.problem, measurement)
         low, high = measurement.low, measurement.high
-        good = low >= self.limit if self.direction == "min" else high <= self.limit
+        good = self.is_within(low if self.direction == "min" else high, self.limit)
         outcome = Outcome.INCONCLUSIVE
         if not (np.isnan(low) or np.isnan(high) or measurement.kind == "point"):
             doubt = Outcome.WARNED if self.bound == "lower" else Outcome.INCONCLUSIVE
@@ -236,16 +236,22 @@ class Rule(Part, ABC):
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return the assertion: what was measured, how surely and of whom, what is allowed, how it ended."""
         m, more = measurement, self.remark(measurement, outcome)
-        unit = self.about.written_as or m.unit
-        value = figures.interval(m.value, m.low, m.high, limit=self.limit, unit_name=unit, direction=self.direction)
+        unit_name = self.about.written_as or m.unit
+        value = figures.interval(
+            m.value, m.low, m.high, limit=self.limit, unit_name=unit_name, direction=self.direction
+        )
         behind = [figures.sure(m), sampled(m.n, m.population) if self.about.per_unit and m.population else ""]
-        limit = figures.threshold(self.limit, unit_name=unit, direction=self.direction)
-        told = f"{value} ({'; '.join(filter(None, behind))}); {limit} is allowed: {outcome.word}"
-        return f"{told}{more and f' ({more})'}{m.where and f' ({m.where})'}"
+        limit = figures.threshold(self.limit, unit_name=unit_name, direction=self.direction)
+        sentence = f"{value} ({'; '.join(filter(None, behind))}); {limit} is allowed: {outcome.word}"
+        return f"{sentence}{more and f' ({more})'}{m.where and f' ({m.where})'}"
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return what belongs to the assertion and is none of its figures; usually nothing."""
         return ""
+
+    def is_within(self, value: float, limit: float) -> bool:
+        """Whether a value keeps a limit, in this rule's direction."""
+        return value >= limit if self.direction == "min" else value <= limit
 
     def broken(self, measurement: Measurement) -> bool:
         """Whether all of the interval lies beyond the limit: then its lower end is what is known."""
