@@ -11,7 +11,7 @@ from privgate.evidence.telling import sampled
 from privgate.evidence.verdict import Finding, Outcome, worst
 from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
 from privgate.policy.rules import about
-from privgate.policy.rules.rule_base import Audit, Rule, next_step
+from privgate.policy.rules.rule_base import STEPS, Audit, Rule
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING
 
@@ -186,7 +186,7 @@ def _precondition(condition: Precondition) -> Finding:
     ended = next((cause for words, cause in _ENDED.items() if words in condition.message), None)
     cause = ended or CAUSES.get(condition.name) or ("guarantee" if condition.name.startswith("dp_") else "data")
     said = condition.name in _SAYS_ITS_STEP or (not ended and _NO_ANSWERS in condition.message)
-    advice = "" if outcome.releases or said else next_step(cause)
+    advice = "" if outcome.releases or said else STEPS[cause]
     return Finding(
         f"precondition:{condition.name}", title[:1].upper() + title[1:], outcome, condition.message, advice=advice
     )
@@ -198,7 +198,7 @@ def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement
     if not judged or not (short := shortfall(audit, rule, measurement, evidence)):
         return finding
     open_ = rule.finding(Outcome.INCONCLUSIVE, f"{short}: undecided", measurement)
-    steps = (next_step(cause) for word, cause in _MISSING.items() if word in short)
+    steps = (STEPS[cause] for word, cause in _MISSING.items() if word in short)
     return replace(open_, advice=next(steps, open_.advice))
 
 

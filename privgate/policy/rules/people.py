@@ -5,9 +5,9 @@ Each class says what its limit means, what it requests, and an example.
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
@@ -16,9 +16,8 @@ from privgate.evidence import BehindInfluence, Measurement
 from privgate.evidence.figures import fold, percent, percent_at_most
 from privgate.evidence.telling import sampled
 from privgate.evidence.verdict import Outcome
-from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
-from privgate.policy.rules.rule_base import WAY_OUT, Audit, OpenFraction, Rule, wrong
+from privgate.policy.rules.rule_base import UNKNOWN, WAY_OUT, Audit, Facts, OpenFraction, Rule, explain_reach, wrong
 from privgate.run.needs import Need
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
 
@@ -83,8 +82,15 @@ class LeaveOneOutRule(Rule):
         """The limit on one person's number."""
         return (self.threshold or 0.0) if self.aggregate == "share_above" else self.max
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        return rule_reach.nats(self.judged_at) or rule_reach.share_of_people(self.covers)
+    def vacuous(self, facts: Facts = UNKNOWN) -> str:
+        if (why := self.explain_limit()) or self.covers >= 0.5:
+            return why
+        share = f"{100 * self.covers:.3g} % of the people and leaves the other {100 * (1 - self.covers):.3g} %"
+        return f"it limits {share} without any"
+
+    def explain_limit(self) -> str:
+        """Return why the limit on one person's number limits nobody; empty if it limits."""
+        return explain_reach(self.judged_at)
 
     @property
     def covers(self) -> float:
@@ -241,14 +247,14 @@ class Dtp(LeaveOneOutRule):
             )
         return super().advice(measurement, outcome)
 
-    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+    def lacks(self, facts: Facts) -> str:
         if facts.get("certificates"):
             return ""
         none = "no certificate bounds this kind of model over all questions (networks and forests have none)"
         why = "; ".join(facts.get("why_no_certificate", ())) or none
         return (
-            f"rule {self.name!r} can never approve here: {why}; so DTP may be shown to exceed the limit but never to "
-            "be within it; policy pdtp-1 judges direct queries only"
+            f"{why}; so DTP may be shown to exceed the limit but never to be within it; policy pdtp-1 judges direct "
+            "queries only"
         )
 
 
@@ -353,11 +359,9 @@ class Sensitivity(LeaveOneOutRule):
         "question.",
     )
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        """Return why no measurement could break this rule: so large a shift is beyond doubt even behind the error."""
-        if why := rule_reach.nats(self.judged_at**2 / 2):
-            return f"behind normal errors a shift of {self.judged_at:g} deviations is {why}"
-        return rule_reach.share_of_people(self.covers)
+    def explain_limit(self) -> str:
+        why = explain_reach(self.judged_at**2 / 2)  # so large a shift is beyond doubt even behind the error
+        return why and f"behind normal errors a shift of {self.judged_at:g} deviations is {why}"
 
     @property
     def beyond(self) -> str:
@@ -392,7 +396,6 @@ class Sensitivity(LeaveOneOutRule):
             )
         return super().advice(measurement, outcome)
 
-    def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        if self.over == "domain" and (why := facts.get("why_no_sensitivity_bound")):
-            return f"rule {self.name!r} can never approve here: {why}"
-        return super().cannot_conclude(facts)
+    def lacks(self, facts: Facts) -> str:
+        why = facts.get("why_no_sensitivity_bound") if self.over == "domain" else ""
+        return str(why) if why else super().lacks(facts)
