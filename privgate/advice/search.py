@@ -290,7 +290,7 @@ def evaluate(
     observe : bool
         The operator's setting: the verdict is recorded, nothing is approved by it.
     nonce : str
-        Whoever asked for this check; its signer refuses the report of any other.
+        The requester of this check; its signer refuses the report of any other.
     announce : callable, optional
         Is told in sentences what can never be concluded, and what the work will cost, before it starts.
 

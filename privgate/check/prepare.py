@@ -37,7 +37,7 @@ def breaks(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], b
 def _answered_otherwise(rule: Rule, rules: Iterable[Rule]) -> bool:
     """Return whether another rule may be enough for a question although this one is broken.
 
-    PDTP is at most DTP: whoever breaks a limit on it breaks the same limit over all questions.
+    PDTP is at most DTP: what breaks a limit on it breaks the same limit over all questions.
     """
     others = [r for r in rules if rule.either and r.either == rule.either and r is not rule]
     return not all(
@@ -53,7 +53,7 @@ def _least(rule: Rule) -> float:
 
 
 def _allowed(rule: Rule) -> float:
-    """Return the share of people who may be above a rule's limit."""
+    """Return the share of people that may be above a rule's limit."""
     request = rule.request()
     how = request.option("aggregate", "max")
     if how == "quantile":
@@ -97,7 +97,7 @@ def _too_few(rule: Rule, limits: Budget) -> str:
 
 
 def by_theorem(policy: Policy) -> bool:
-    """Return whether limits on people are all that rules ask of leave-one-out, and nobody wants them all measured."""
+    """Return whether limits on people are all that rules ask of leave-one-out, and no option has them all measured."""
     rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
     audit = policy.audit
     enough = audit.min_coverage == 0 and audit.min_units <= CHECKED and audit.min_seeds <= SEEDS
@@ -105,7 +105,7 @@ def by_theorem(policy: Policy) -> bool:
 
 
 def find_share(policy: Policy) -> float | None:
-    """Return the share of people who may be above every limit on them; None where a rule needs everybody.
+    """Return the share of people that may be above every limit on them; None where a rule needs everybody.
 
     Of rules that answer one question one is enough: the one that lets most be above.
     """
@@ -126,7 +126,7 @@ def prepare(
     """
     if subject.uri and (why := policy.refusal(subject.name)):
         raise UsageError(why)
-    if why := policy.powerless(policy.facts(len(subject.data.units))):
+    if why := policy.powerless({"n_units": len(subject.data.units)}):
         raise UsageError(why)
     if why := subject.recipe.refusal:
         raise SubjectError(why)

@@ -150,7 +150,7 @@ class EngineShare(EvidenceModel):
         cls, engine: str, requested: int, answered: int, why: Mapping[str, Part] = MappingProxyType({}),
         without_limit: Mapping[str, Part] = MappingProxyType({}),
     ) -> Self:  # fmt: skip
-        """Return the share of an engine that handed on whom it was asked about and did not answer."""
+        """Return the share of an engine that handed on all people that it was asked about and did not answer."""
         counts = {"asked": requested, "answered": answered, "handed_on": requested - answered}
         return cls(engine=engine, **counts, why=why, without_limit=without_limit)
 
@@ -247,7 +247,7 @@ class InfluencePart(EvidenceModel):
     cases: tuple[CaseNote, ...] = Field(default=(), description="What theorems' limits rest on; empty in old reports.")
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
-        """Return JSON values: whom an engine answered does not follow from whom it handed on, nor from the next one."""
+        """Return JSON values: an engine's answers follow neither from those handed on nor from the next engine."""
         values, known, coverage = super().payload(known), known or Known(), self.coverage
         everybody = self.engines[0].asked if self.engines else None  # or a sample of the people
         sample = set()  # of a run that stopped: a sample's size, where the coverage tells it
@@ -260,7 +260,7 @@ class InfluencePart(EvidenceModel):
 
 
 def _hide_counts(engine: dict[str, Any], units: int | None, everybody: int | None) -> None:
-    """Hide small counts of an engine's share; reasons add up to whom it handed on, and to whom it answered."""
+    """Hide small counts of an engine's share; reasons add up to the people handed on, and to those answered."""
     requested = engine["asked"]
     hidden = tell_count(requested, everybody) is None
     engine["asked"] = None if hidden else tell_count(requested, units)

@@ -272,7 +272,7 @@ class Precondition:
     detail: Mapping[str, Json] = field(default_factory=dict)
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
-        """Return JSON values: a whole number counts people, unless its name is known to count nobody."""
+        """Return JSON values: a whole number counts people, unless its name is known to count no people."""
         known, detail = known or Known(), encode(self.detail)
         for key in ("checked", "records_compared"):
             if isinstance(detail.get(key), int):

@@ -143,7 +143,7 @@ class Document(Part):
         return {r.name: r.either for r in self.rules if r.either}
 
     def withheld(self, rule: Rule, stated: str = "") -> str:
-        """Return why a rule warns at most here: it is about a file that nobody can get; empty if it can block.
+        """Return why a rule warns at most here: it is about a file that cannot be downloaded; empty if it can block.
 
         ``stated`` is what the operator states of this model's file.
         """
@@ -280,7 +280,7 @@ def _sentence(error: Any) -> str:
 
 
 def _right(kind: str, given: Any, ctx: Mapping[str, Any]) -> str:
-    """Return the value that was meant, as it is written; empty where nobody can tell."""
+    """Return the value that was meant, as it is written; empty where it cannot be told."""
     if kind in {"less_than_equal", "less_than"} and next(iter(ctx.values())) == 1 and 1 < given < 100:
         return f"{given / 100:g} for {given:g} %"
     if kind == "string_type" and isinstance(given, int | float) and not isinstance(given, bool):

@@ -37,7 +37,7 @@ def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None)
     for name, text in policy.suites.items():
         file = name.partition("@")[0]
         suites.build(suites.parse(text, file), file)
-    known = policy.facts(int((facts or {}).get("n_units") or 0))
+    known = {"n_units": int((facts or {}).get("n_units") or 0)}
     remarks = []
     for rule in policy.rules:
         texts = list(rule.remarks(policy.audit))
@@ -137,7 +137,7 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
     yield f"  {rule.purpose()}"
     yield f"  {rule.outcomes()}"
     yield f"  the metric reaches from {rule.about.reaches}"
-    if why := rule.vacuous(policy.facts()):
+    if why := rule.vacuous():
         yield f"  CANNOT REFUSE: {why}; it counts for nothing"
     for key in type(rule).model_fields:
         value = getattr(rule, key)

@@ -53,7 +53,7 @@ class Expected(Part):
 class Case(Part):
     """One case: ``evidence`` is a report.json or a payload, ``measurements`` are numbers by rule id.
 
-    Enough effort stands behind such numbers unless the case says otherwise.
+    Enough effort stands behind these numbers unless the case says otherwise.
     """
 
     name: str

@@ -53,7 +53,7 @@ class Policy(Document):
         policy = source.document
         policy._path = path  # noqa: SLF001  its own class
         policy._source = source  # noqa: SLF001  our own class
-        if why := policy.powerless(policy.facts()):
+        if why := policy.powerless({}):
             raise PolicyFileError(Problem(policy.mark("rules"), "rules", why, "a limit that a measurement can break"))
         if policy.not_applicable:
             file, line, _ = policy.mark("not_applicable")
@@ -117,12 +117,8 @@ class Policy(Document):
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the resolved policy: the same whoever stores it, wherever."""
+        """Digest of the resolved policy: the same wherever it is stored."""
         return digest.of_json(self.resolved)
-
-    def facts(self, n_units: int = 0) -> dict[str, Any]:
-        """Return what ``Rule.vacuous`` may want to know: people in the data (0 if unknown)."""
-        return {"n_units": n_units}
 
     def asked_of(self, holds: Collection[str]) -> Self:
         """Return the policy with those rules alone that are asked of a model of which ``holds`` holds."""
@@ -160,7 +156,7 @@ class Policy(Document):
         Waivers are those of ``today``, in UTC if absent. ``confirm`` looks at the findings once more, before those that
         answer one question are put together.
         """
-        facts = self.facts(int(evidence.subject.get("n_units") or 0))
+        facts = {"n_units": int(evidence.subject.get("n_units") or 0)}
         judged = judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())
         findings = judged.findings if confirm is None else confirm(judged.findings)
         return replace(judged, findings=tuple(settled(findings, self.groups)))

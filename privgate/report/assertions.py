@@ -1,4 +1,4 @@
-"""One assertion a finding: who, asked what, threshold, value, how sure, outcome.
+"""One assertion a finding: about what, threshold, value, how sure, outcome.
 
 Page one, table, terminal, JUnit and notebooks show these same words.
 """
@@ -53,7 +53,7 @@ class Assertion(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """All of it in a line, as whoever judged said it, and by which waiver it counts otherwise."""
+        """All of it in a line, as the rule said it, and by which waiver it counts otherwise."""
         return prose(self.finding.message) + (f" ({prose(self.finding.waiver)})" if self.finding.waiver else "")
 
 

@@ -1,4 +1,4 @@
-"""Page one: the decision, a tile a question, two pictures, what could happen, what stays open, and who signs.
+"""Page one: the decision, a tile a question, two pictures, what could happen, what stays open, and the signature.
 
 It holds at most 350 words and each number once; what it leaves out stands in the evidence below it, what was judged and
 what a report never shows first.
@@ -260,7 +260,7 @@ def _bar(f: Finding) -> Bar | None:
 
 
 def guessing(f: Finding) -> float:
-    """Return what whoever guesses reaches: of the metric, or of the prior or false accusations that a rule asks for."""
+    """Return what a guess reaches: of the metric, or of the prior or false accusations that a rule asks for."""
     option = re.search(r"(prior|at_fpr)=([\d.e-]+)", f.request)
     if option is None or f.unit != "fraction":
         return about(f.metric).guessing or 0.0
@@ -347,7 +347,7 @@ def verify(doc: ReportDocument) -> str:
 
 
 def judged(doc: ReportDocument) -> dict[str, Any]:
-    """Return the first section of the evidence: facts, how often the model is right, of whom figures do not speak."""
+    """Return the first section of the evidence: facts, how often the model is right, which people figures leave out."""
     return {"facts": facts(doc), "texts": list(dict.fromkeys([accuracy(doc), *_hedges(doc)]))}
 
 
@@ -397,7 +397,7 @@ def level(doc: ReportDocument) -> str:
 
 
 def facts(doc: ReportDocument) -> list[tuple[str, str]]:
-    """Return what was judged, by whom, until when; what nobody stated says so."""
+    """Return what was judged, by which user, until when; what was not stated says so."""
     s, p, c = doc.subject, doc.policy, doc.context
     key = "records" if s.n_units in (0, s.n_records) else "records.people"
     counts = say(key, records=number(s.n_records), people=number(s.n_units)) if s.n_records else ""
@@ -470,7 +470,7 @@ def short(digest: Any) -> str:
 
 
 def _people(subject: SubjectFacts) -> str:
-    """Return what was declared about whose the records are, and by whom."""
+    """Return what was declared about the owners of records, and by which user."""
     declared, by = (plain(subject.people.get(key, ""), 60) for key in ("declared", "by"))
     if not declared:
         return "" if subject.n_units < subject.n_records else say("people.undeclared")

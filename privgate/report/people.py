@@ -1,7 +1,7 @@
 """The per-person table as a reader may see it: counts, quantiles and the worst people under keyed hashes.
 
 No name, no label and no feature value is written; the key of the hashes stays with the controller. From the histograms
-no small count of people follows: bins are joined until each holds nobody or ten.
+no small count of people follows: bins are joined until each holds none or ten.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ _NUMBERED = re.compile(r"\b(unit|record|person|row)s? (\d+)\b")
 class Pseudonyms:
     """Keyed hashes in place of the names of people, wherever a text of ours may quote them.
 
-    ``key`` has at least 16 bytes, else ``UsageError``: whoever holds it can find a person's row again, nobody else can.
+    ``key`` has at least 16 bytes, else ``UsageError``: only its holder can find a person's row again.
     """
 
     def __init__(self, key: bytes, names: Iterable[Any] = ()) -> None:
@@ -241,7 +241,7 @@ class Histogram:
         return int((~np.isfinite(self.values)).sum())
 
     def counts(self) -> tuple[list[int | None], int | None]:
-        """Return the count of each bin and of who has no finite figure; None where the two would tell a few."""
+        """Return the count of each bin and of people without a finite figure; None where the two would tell a few."""
         over = [len(self.values), *(self.above(e) for e in self.edges[1:-1]), self.unbounded]
         counts: list[int | None] = [a - b for a, b in pairwise(over)]
         finite = len(self.values) - self.unbounded

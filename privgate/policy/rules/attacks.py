@@ -58,7 +58,7 @@ class CandidatesRule(Rule):
 
     #: what a measurement lacks, what would lower the number or narrow its interval, and why it cannot fall to guessing
     lacking: ClassVar[str] = STEPS["people"]
-    lower_it: ClassVar[str] = WAY_OUT
+    lower_it: ClassVar[str] = STEPS["influence"]
     narrow_it: ClassVar[str] = "more candidates narrow the interval"
     hopeless: ClassVar[str] = "guessing reaches this limit, and the upper confidence limit lies above guessing"
     if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class ScopedRule(CandidatesRule):
         return self
 
     def who(self) -> str:
-        """Return whom the number speaks about."""
+        """Return the people that the number speaks about."""
         return WHO[self.scope]
 
 

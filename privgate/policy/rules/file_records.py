@@ -59,7 +59,7 @@ class FileRecords(Rule):
         return "the file may hold everybody" if 0 < (facts.get("n_records") or 0) <= self.max else ""
 
     def against_limit(self, measurement: Measurement) -> Finding:
-        """Return the finding; too few bytes that nobody could read for a row of each record are a warning."""
+        """Return the finding; unread bytes, too few for a row of each record, are a warning."""
         finding = super().against_limit(measurement)
         if finding.outcome is Outcome.INCONCLUSIVE and measurement.low <= self.limit < measurement.high < measurement.n:
             return self.finding(Outcome.WARNED, self.sentence(measurement.shown, Outcome.WARNED), measurement)

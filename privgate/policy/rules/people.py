@@ -69,7 +69,7 @@ class LeaveOneOutRule(Rule):
         """Return what the number means where it is a change of an answer."""
 
     def who(self, measurement: Measurement) -> str:
-        """Return whom the judged number speaks about; where it is too large, for whom it is at least so large."""
+        """Return the people that the number speaks about; of a broken limit, those that it is shown for."""
         if self.aggregate == "quantile":
             q, least = (1 - (self.q or 0), "at least ") if self.broken(measurement) else (self.q or 0, "")
             return f"for {least}{100 * q:.4g} % of the people in the data"
@@ -89,19 +89,19 @@ class LeaveOneOutRule(Rule):
         return f"it limits {share} without any"
 
     def explain_limit(self) -> str:
-        """Return why the limit on one person's number limits nobody; empty if it limits."""
+        """Return why the limit on one person's number protects no person; empty if it protects."""
         return explain_reach(self.judged_at)
 
     @property
     def covers(self) -> float:
-        """Share of the people whom the limit speaks about."""
+        """Share of the people that the limit protects."""
         if self.aggregate == "share_above":
             return 1 - self.max
         return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
 
     @property
     def title(self) -> str:
-        """Say of whom a share is one: it is no influence of anybody."""
+        """Name of what is judged: a share of people is no influence."""
         return "People with high influence" if self.aggregate == "share_above" else self.about.title
 
     def remarks(self, audit: Audit) -> Iterator[str]:
@@ -110,7 +110,7 @@ class LeaveOneOutRule(Rule):
             yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Say for whom it is shown, and how few were trained without where the verdict was decided before others."""
+        """Return for which people it is shown, and how few were left out where others could not change the verdict."""
         behind = BehindInfluence.read(measurement.behind)
         if behind.not_computed:
             why = "no other could change the decision"

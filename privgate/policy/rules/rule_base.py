@@ -27,7 +27,7 @@ NATS = math.log(PEOPLE)
 
 
 def explain_reach(limit: float, most: float = math.inf) -> str:
-    """Return why a limit limits nobody, because no measurement or no guess is beyond it; empty if it limits.
+    """Return why a limit protects no person: no measurement or no guess is beyond it; empty if it protects.
 
     A limit leaves a guess a certain sureness: odds of e^nats to one, or an accuracy, rate or share, ``most`` at most.
     It must not be enough to pick one person out of everybody alive, nor all that the metric can reach.
@@ -210,7 +210,7 @@ class Rule(Part, ABC):
         """Return what the number means for one person, in plain words."""
 
     def vacuous(self, facts: Facts = UNKNOWN) -> str:
-        """Return why no measurement could break this rule, so that it limits nobody; empty if one could.
+        """Return why no measurement could break this rule, so that it protects no person; empty if one could.
 
         ``facts`` is what is known of the subject: ``n_units``.
         """
@@ -246,7 +246,7 @@ class Rule(Part, ABC):
         return self.finding(outcome, self.sentence(measurement.shown, outcome), measurement)
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return the assertion: what was measured, how surely and of whom, what is allowed, how it ended."""
+        """Return the assertion: what was measured, how surely and of how many, what is allowed, how it ended."""
         m, more = measurement, self.remark(measurement, outcome)
         unit_name = self.about.written_as or m.unit
         value = figures.interval(
@@ -337,7 +337,7 @@ class Rule(Part, ABC):
         return "strict" if name in _STRICTER else self.tightens.get(name)
 
     def cannot_conclude(self, facts: Facts) -> str:
-        """Return why this rule can never approve for such a subject, before anything is trained; empty if it can.
+        """Return why this rule can never approve for a subject, before anything is trained; empty if it can.
 
         ``facts`` is what is known before training: ``certificates`` (names that apply), ``n_units``, ``candidates``
         (count), ``dp`` (whether there is a claim), ``probabilities`` (whether the model gives any).
@@ -346,7 +346,7 @@ class Rule(Part, ABC):
         return why and f"rule {self.name!r} can never approve here: {why}"
 
     def lacks(self, facts: Facts) -> str:
-        """Return what such a subject lacks for an approval by this rule; empty if nothing."""
+        """Return what a subject lacks for an approval by this rule; empty if nothing."""
         lacking = (text for (need, fact), text in LACKING.items() if need in self.about.needs and not facts.get(fact))
         return next(lacking, "")
 
