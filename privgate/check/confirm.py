@@ -137,14 +137,10 @@ def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records
     return "table" if (ranked & (limits < np.inf)).any() else ""
 
 
-def _whose(subject: Subject, records: Mapping[str, Any]) -> list[int]:
-    place = {name: k for k, name in enumerate(subject.data.unit_names.tolist())}
-    return [place[name] for name in np.asarray(records["unit"]).tolist()]
-
-
 def _untrue(subject: Subject, records: Mapping[str, Any], limits: Float) -> str:
     """Return that the table limits a person that the cases do not, or less; empty if it does not."""
-    whose = _whose(subject, records)
+    place = {name: k for k, name in enumerate(subject.data.unit_names.tolist())}
+    whose = [place[name] for name in np.asarray(records["unit"]).tolist()]
     fine = (limits[whose] <= np.asarray(records["dtp_upper"]) + _SAME).all()
     return "" if fine else "the per-person table limits somebody to less than the kernel does"
 

@@ -258,4 +258,4 @@ def find_scope(findings: Sequence[Finding]) -> str:
 def met_for_everybody(findings: Iterable[Finding]) -> list[Finding]:
     """Return the met rules that limit every person over all questions; a quantile or a share leaves some out."""
     met = [f for f in findings if about(f.metric).over_all_queries and f.outcome is Outcome.PASSED and not f.waiver]
-    return [f for f in met if f.unit == "nats" and "quantile" not in f.request and "share" not in f.request]
+    return [f for f in met if f.unit == "nats" and not f.suffix]

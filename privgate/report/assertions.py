@@ -104,8 +104,7 @@ def _audit(f: Finding) -> bool:
 def shown_unit(finding: Finding | RuleChange) -> str:
     """Return the unit to show: epsilon is in nats, but a factor of an answer's probability is not what it limits."""
     metric = about(finding.metric)
-    request = finding.request if isinstance(finding, Finding) else ""
-    share = "fraction" if "share_above" in request or "of=share" in request else metric.unit
+    share = "fraction" if isinstance(finding, Finding) and "share" in finding.suffix else metric.unit
     return metric.written_as or plain(finding.unit, 20) or share
 
 

@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -190,7 +190,10 @@ def draw_influence(doc: ReportDocument) -> Picture:
     title, units = say("picture.influence"), doc.units
     limit, figure = find_limit(doc)
     if math.isnan(limit):
-        limit = min(_high_influence(doc), default=math.nan)
+        # what rules on the share of people take for high influence
+        per_person = (m.request for m in doc.evidence.measurements if m.unit == "fraction")
+        high = (r.option("threshold") for r in per_person if about(r.metric).per_unit)
+        limit = min((float(nats) for nats in high if nats), default=math.nan)
     if units is None or not units.worst:
         numbers = doc.evidence.influence is not None and doc.evidence.influence.sensitivity is not None
         return Picture(title, "", say("picture.numbers" if numbers else "picture.no_people"))
@@ -216,13 +219,6 @@ def draw_influence(doc: ReportDocument) -> Picture:
         _ticks(d.axes.yaxis, {0.0: fold(0.0), named: fold(named)})
         _ticks(d.axes.xaxis, {})
     return Picture(title, d.svg, caption)
-
-
-def _high_influence(doc: ReportDocument) -> Iterator[float]:
-    """Yield what rules on the share of people take for high influence, nats."""
-    for m in doc.evidence.measurements:
-        if about(m.request.metric).per_unit and (least := m.request.option("threshold")) and m.unit == "fraction":
-            yield float(least)
 
 
 def _rank(units: UnitsSummary, figure: FigureName) -> list[tuple[float, float]]:

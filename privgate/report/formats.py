@@ -57,7 +57,10 @@ def lines(doc: ReportDocument) -> Iterator[str]:
 def summary(doc: ReportDocument | Comparison) -> str:
     """Return page one, or the comparison of two reports, as Markdown; no line begins with foreign text."""
     if isinstance(doc, Comparison):
-        return _comparison(doc)
+        blocks = lay_out(doc)
+        head = [f"## {markdown(name_both(doc))}", "", f"**{markdown(blocks['summary'])}**", ""]
+        every = (_table(t.columns, t.rows, "|" + " --- |" * len(t.columns)) for t in blocks["tables"])
+        return "\n".join([*head, *(line for lines in every for line in lines)])
     front = page_one.view(doc)
     tiles = [(t.title, f"{_SIGNS[t.tone]} {t.state}", t.value, t.text) for t in front["tiles"]]
     judged = page_one.judged(doc)
@@ -80,14 +83,6 @@ def summary(doc: ReportDocument | Comparison) -> str:
         "</details>",
         "",
     ]
-    return "\n".join(lines)
-
-
-def _comparison(doc: Comparison) -> str:
-    blocks = lay_out(doc)
-    lines = [f"## {markdown(name_both(doc))}", "", f"**{markdown(blocks['summary'])}**", ""]
-    for table in blocks["tables"]:
-        lines += _table(table.columns, table.rows, "|" + " --- |" * len(table.columns))
     return "\n".join(lines)
 
 

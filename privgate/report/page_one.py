@@ -84,7 +84,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "next": steps(doc, 200)[0],
         "tiles": shown,
         "pictures": charts.draw(doc),
-        "harms": [(say(f"harm.{t.question}"), _severity(t)) for t in shown if t.question != "claim" or t.value],
+        "harms": [_harm(t) for t in shown if t.question != "claim" or t.value],
         "open": list(_open(doc, shown)),
         "signing": _signing(doc),
     }
@@ -193,7 +193,7 @@ def _weight(a: Assertion) -> tuple[int, bool, float]:
 def _value(a: Assertion, m: Measurement) -> str:
     """Return the figure that a tile shows large: of a share of people the count, of others the point."""
     f, unit_name = a.finding, assertions.shown_unit(a.finding)
-    if _is_share(f) and m.n and not math.isnan(f.value):
+    if "share" in f.suffix and m.n and not math.isnan(f.value):
         return say("count", count=_count(f, m), total=number(m.n))
     if math.isnan(f.value):
         return a.value
@@ -213,7 +213,7 @@ def _count(f: Finding, m: Measurement) -> str:
 def _describe_interval(a: Assertion, m: Measurement) -> str:
     """Return interval, limit, sample and confidence; what the large figure says already is not repeated."""
     f, parts = a.finding, []
-    if _is_share(f):
+    if "share" in f.suffix:
         least = m.request.option("threshold", math.nan)
         moved = about(f.metric).unit == "residual deviations"
         parts.append(say("tile.moved", times=number(least)) if moved else say("tile.share", factor=fold(least)))
@@ -241,10 +241,6 @@ def _sample(m: Measurement) -> Iterator[str]:
         if key == "tile.some" and math.isfinite(m.high) and sure(m).startswith(say("sure.certificate")):
             key = "tile.theorem"
         yield say(key, count=number(m.n), total=number(m.population))
-
-
-def _is_share(f: Finding) -> bool:
-    return "share_above" in f.request or "of=share" in f.request
 
 
 def _bar(f: Finding) -> Bar | None:
@@ -298,9 +294,9 @@ def _step(step: NextStep, room: int) -> str:
     return stop(f"{whole(action, room)} ({extra})" if extra else whole(action, room))
 
 
-def _severity(tile: Tile) -> str:
-    bad = say(f"bad.{tile.question}")
-    return say("bad.untested", bad=bad) if tile.outcome is Outcome.NOT_NEEDED else bad
+def _harm(tile: Tile) -> tuple[str, str]:
+    harm, bad = say(f"harm.{tile.question}"), say(f"bad.{tile.question}")
+    return harm, say("bad.untested", bad=bad) if tile.outcome is Outcome.NOT_NEEDED else bad
 
 
 def _open(doc: ReportDocument, shown: list[Tile]) -> Iterator[str]:
@@ -380,7 +376,7 @@ def _hedges(doc: ReportDocument) -> Iterator[str]:
 
 def no_attack_limited(doc: ReportDocument) -> str:
     """Return that influence alone was limited, which stops no attack; empty where an enforced rule limits attacks."""
-    rules = [(about(f.metric), f.mode) for f in doc.decided_rules]
+    rules = [(about(f.metric), f.mode) for f in doc.rules if f.outcome is not Outcome.NOT_NEEDED]
     limited = any(metric.limits_attacks and mode != "warn" for metric, mode in rules)
     if limited or not any(metric.per_unit for metric, _ in rules):
         return ""

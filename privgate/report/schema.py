@@ -348,11 +348,6 @@ class ReportDocument(EvidenceModel):
         return sorted((f for f in self.findings if not is_condition(f)), key=badness)
 
     @property
-    def decided_rules(self) -> list[Finding]:
-        """Findings of rules that were asked of this model, and that no other rule answered for."""
-        return [f for f in self.rules if f.outcome is not Outcome.NOT_NEEDED]
-
-    @property
     def attacks(self) -> tuple[AttackResult, ...]:
         """All attacks that were tried."""
         return self.evidence.membership.attacks if self.evidence.membership else ()

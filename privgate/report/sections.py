@@ -212,16 +212,6 @@ def deletion(doc: ReportDocument) -> Sequence[evidence.DeletionRow]:
     return sorted(doc.evidence.claims.deletion if doc.evidence.claims else (), key=lambda row: row.rho)
 
 
-def coverage(doc: ReportDocument) -> evidence.EvidenceDocument:
-    """Return how many people were measured, what follows for the others, what was planned and what seeds change."""
-    return doc.evidence
-
-
-def comparison(doc: ReportDocument) -> Told | None:
-    """Return the comparison stored in the document."""
-    return lay_out(doc.comparison) if doc.comparison else None
-
-
 def methods(doc: ReportDocument) -> Told:
     """Return engines, re-checks, theorems, published bounds beside corrected ones, measurements and sources."""
     influence, seeds = doc.evidence.influence or evidence.InfluencePart(), doc.evidence.run.seeds
@@ -323,8 +313,8 @@ CATALOGUE: Mapping[str, Callable[[ReportDocument], Any]] = {
     "attacks": attacks,
     "dp": dp,
     "deletion": deletion,
-    "coverage": coverage,
-    "comparison": comparison,
+    "coverage": lambda doc: doc.evidence,
+    "comparison": lambda doc: doc.comparison and lay_out(doc.comparison),
     "methods": methods,
     "trace": trace,
     "glossary": glossary,

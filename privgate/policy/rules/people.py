@@ -21,8 +21,8 @@ from privgate.policy.rules.rule_base import UNKNOWN, WAY_OUT, Audit, Facts, Open
 from privgate.run.needs import Need
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
 
-#: a rule about fewer people than this leaves out more than exceptions
-ALMOST_ALL = 0.9
+#: a rule that leaves out a larger share of people than this leaves out more than exceptions
+EXCEPTIONS = 0.1
 _influence = partial(Metric, question="influence", worst=math.inf, per_unit=True)
 _nats = partial(
     _influence,
@@ -83,9 +83,9 @@ class LeaveOneOutRule(Rule):
         return (self.threshold or 0.0) if self.aggregate == "share_above" else self.max
 
     def vacuous(self, facts: Facts = UNKNOWN) -> str:
-        if (why := self.explain_limit()) or self.covers >= 0.5:
+        if (why := self.explain_limit()) or self.spares <= 0.5:
             return why
-        share = f"{100 * self.covers:.3g} % of the people and leaves the other {100 * (1 - self.covers):.3g} %"
+        share = f"{100 * (1 - self.spares):.3g} % of the people and leaves the other {100 * self.spares:.3g} %"
         return f"it limits {share} without any"
 
     def explain_limit(self) -> str:
@@ -93,11 +93,11 @@ class LeaveOneOutRule(Rule):
         return explain_reach(self.judged_at)
 
     @property
-    def covers(self) -> float:
-        """Share of the people that the limit protects."""
+    def spares(self) -> float:
+        """Share of the people that may be above the limit."""
         if self.aggregate == "share_above":
-            return 1 - self.max
-        return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
+            return self.max
+        return round(1.0 - (self.q or 0.0), 9) if self.aggregate == "quantile" else 0.0
 
     @property
     def title(self) -> str:
@@ -106,8 +106,8 @@ class LeaveOneOutRule(Rule):
 
     def remarks(self, audit: Audit) -> Iterator[str]:
         yield from super().remarks(audit)
-        if 0.5 <= self.covers < ALMOST_ALL:
-            yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
+        if EXCEPTIONS < self.spares <= 0.5:
+            yield f"{100 * self.spares:.3g} % of the people in the data are left without any limit"
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return for which people it is shown, and how few were left out where others could not change the verdict."""
