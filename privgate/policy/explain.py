@@ -78,9 +78,8 @@ def _together(policy: Policy) -> Iterator[str]:
         names.setdefault(key, rule.name)
 
 
-_QUIET = frozenset({"metric", "id", "reason", "source"})
-#: keys of every rule, told only where a file sets them
-_USUAL = frozenset({"mode", "bound", "required"})
+#: keys of every rule that explanations leave out, and those that they tell only where a file sets them
+_QUIET, _USUAL = ("metric", "id", "reason", "source"), ("mode", "bound", "required")
 
 
 def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
@@ -89,12 +88,12 @@ def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
     ``UsageError``: no rule has this id.
     """
     rules = {r.name: r for r in policy.rules}
-    if rule is not None and rule not in rules:
+    if rule is None:
+        yield from _policy(policy)
+    elif rule not in rules:
         near = nearest(rule, rules)
         hint = f"; did you mean {near!r}?" if near else ""
         raise UsageError(f"policy {policy.name!r} has no rule {rule!r}{hint} it has {', '.join(rules)}")
-    if rule is None:
-        yield from _policy(policy)
     for name in rules if rule is None else [rule]:
         yield ""
         yield from _rule(policy, rules[name])
@@ -102,12 +101,8 @@ def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
 
 def _policy(policy: Policy) -> Iterator[str]:
     yield f"{policy.name} version {policy.version}"
-    if policy.description:
-        yield f"  {' '.join(policy.description.split())}"
-    if policy.approves:
-        yield f"  {' '.join(policy.approves.split())}"
-    for base in policy.resolved["extends"]:
-        yield f"  extends {base}"
+    yield from (f"  {' '.join(text.split())}" for text in (policy.description, policy.approves) if text)
+    yield from (f"  extends {base}" for base in policy.resolved["extends"])
     yield f"  digest {policy.digest}"
     yield f"  {questions(policy)}"
     yield f"  an approval lasts {policy.valid_days} days"
@@ -147,9 +142,8 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
         where = f"{mark.file}:{mark.line}" if mark else "default"
         about = type(rule).model_fields[key].description or ""
         yield f"  {key} = {str(value).partition('@')[0]}  ({where})  {about}".rstrip()
-    if rule.reason:
-        yield f"  reason: {' '.join(rule.reason.split())}"
-    if rule.source:
-        yield f"  source: {' '.join(rule.source.split())}"
+    for key in ("reason", "source"):
+        if text := " ".join(getattr(rule, key).split()):
+            yield f"  {key}: {text}"
     if rule.name in policy.never_waivable:
         yield "  may never be waived"

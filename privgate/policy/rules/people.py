@@ -5,7 +5,7 @@ Each class says what its limit means, what it requests, and an example.
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Literal, Self
 
@@ -54,9 +54,8 @@ class LeaveOneOutRule(Rule):
             if not given and self.aggregate == wanted:
                 raise wrong("aggregate", f"aggregate {wanted!r} needs the key {key!r}")
         if self.aggregate == "share_above" and self.max >= 1:
-            raise wrong(
-                "max", "a share of at most 1 is always reached; 'max' must be below 1 for aggregate 'share_above'"
-            )
+            text = "a share of at most 1 is always reached; 'max' must be below 1 for aggregate 'share_above'"
+            raise wrong("max", text)
         return self
 
     @property
@@ -131,31 +130,23 @@ class LeaveOneOutRule(Rule):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         behind = BehindInfluence.read(measurement.behind)
-        stopped, seeds = behind.not_computed, behind.paired_seeds
-        if outcome is Outcome.FAILED:
-            return f"{WAY_OUT}; the per-person table names records{' (--full all of them)' if stopped else ''}"
-        if stopped:
-            return "check with --full, which measures everybody"
-        if measurement.problem:
-            return "settle what the message names, then check again"
-        if 0 < seeds < SEEDS_FOR_A_LIMIT:
-            return (
-                f"training draws and records no seed, and {seeds} runs give no upper limit: record a seed, or measure "
-                f"everybody on {SEEDS_FOR_A_LIMIT} (without --seeds and budget)"
-            )
-        if behind.followed:
-            return (
-                "with its own randomness the model is above the limit, and other randomness does not confirm it; "
-                f"{WAY_OUT}, or average over more draws (more trees, several networks)"
-            )
-        if measurement.n < measurement.population:
-            some = sampled(measurement.n, measurement.population)
-            if self.aggregate == "max":
-                return f"{some}, which limits nothing for the others: measure everybody, without budget"
-            return f"{some}, too few for so narrow an interval: leave everybody out (a rule with aggregate max)"
-        if seeds:
-            return "the limit lies within the interval over runs, which more of them (--seeds) narrow"
-        return "the limit lies within what is known of some people; the per-person table names their intervals"
+        stopped, seeds, n, population = behind.not_computed, behind.paired_seeds, measurement.n, measurement.population
+        few, failed = f"{sampled(n, population)}, " if n < population else "", outcome is Outcome.FAILED
+        all_few = few and self.aggregate == "max"
+        steps = {  # the first whose condition holds
+            f"{WAY_OUT}; the per-person table names records{' (--full all of them)' if stopped else ''}": failed,
+            "check with --full, which measures everybody": stopped,
+            "settle what the message names, then check again": measurement.problem,
+            f"training draws and records no seed, and {seeds} runs give no upper limit: record a seed, or measure "
+            f"everybody on {SEEDS_FOR_A_LIMIT} (without --seeds and budget)": 0 < seeds < SEEDS_FOR_A_LIMIT,
+            "with its own randomness the model is above the limit, and other randomness does not confirm it; "
+            f"{WAY_OUT}, or average over more draws (more trees, several networks)": behind.followed,
+            f"{few}which limits nothing for the others: measure everybody, without budget": all_few,
+            f"{few}too few for so narrow an interval: leave everybody out (a rule with aggregate max)": few,
+            "the limit lies within the interval over runs, which more of them (--seeds) narrow": seeds,
+            "the limit lies within what is known of some people; the per-person table names their intervals": True,
+        }
+        return next(step for step, fits in steps.items() if fits)
 
 
 def _for_whom(measurement: Measurement) -> str:
@@ -170,11 +161,8 @@ def _for_whom(measurement: Measurement) -> str:
 def _averaged(measurement: Measurement) -> str:
     """Return of which seed the figure speaks, as the beginning of a sentence; empty where training draws nothing."""
     behind = BehindInfluence.read(measurement.behind)
-    if behind.own_coins:
-        return "this code at this seed: "
-    return (
-        f"averaged over {seeds} runs of training, not for this very model, " if (seeds := behind.paired_seeds) else ""
-    )
+    averaged = f"averaged over {behind.paired_seeds} runs of training, not for this very model, "
+    return "this code at this seed: " if behind.own_coins else averaged if behind.paired_seeds else ""
 
 
 def _own_pair(measurement: Measurement) -> str:
@@ -186,6 +174,15 @@ def _own_pair(measurement: Measurement) -> str:
 
 def _folds(nats: float) -> str:
     return fold(nats) if np.isfinite(nats) else "without any limit"
+
+
+_BESIDE = ", asked at or beside their record,"
+#: which questions -> whose answers change, and what changes for one person
+_ASKED: Mapping[str, tuple[str, str]] = {
+    "own": ("whose own answer", "the answer about them"),
+    "beside": (f"whose answer{_BESIDE}", f"the answer about them{_BESIDE}"),
+    "domain": ("for whom some answer", "an answer to a declared question"),
+}
 
 
 class Dtp(LeaveOneOutRule):
@@ -295,8 +292,7 @@ class Pdtp(LeaveOneOutRule):
 
     @property
     def beyond(self) -> str:
-        own = "whose answer, asked at or beside their record," if self.over == "beside" else "whose own answer"
-        return f"{own} changes more than {_folds(self.judged_at)}"
+        return f"{_ASKED[self.over or 'own'][0]} changes more than {_folds(self.judged_at)}"
 
     def change(self, measurement: Measurement) -> str:
         if not np.isfinite(measurement.high) and not self.broken(measurement):
@@ -365,26 +361,16 @@ class Sensitivity(LeaveOneOutRule):
 
     @property
     def beyond(self) -> str:
-        whose = {
-            "own": "whose own answer moves",
-            "beside": "whose answer, asked at or beside their record, moves",
-            "domain": "for whom some answer moves",
-        }
-        return f"{whose[self.over]} by over {self.judged_at:g} times the usual error"
+        return f"{_ASKED[self.over][0]} moves by over {self.judged_at:g} times the usual error"
 
     def change(self, measurement: Measurement) -> str:
-        where = {
-            "own": "the answer about them moves",
-            "beside": "the answer about them, asked at or beside their record, moves",
-            "domain": "an answer to a declared question moves",
-        }
         limit = (
             f"{self.deciding(measurement, '{:.3g}'.format)} times the model's usual error"
             if math.isfinite(measurement.high) or self.broken(measurement)
             else f"by an amount that is not limited from above; seen is {measurement.low:.3g} times the usual error"
         )
         whom = f"{_averaged(measurement)}{self.who(measurement)}"
-        return f"{whom}: without them, {where[self.over]} {limit}; this is not DTP and stops no attack"
+        return f"{whom}: without them, {_ASKED[self.over][1]} moves {limit}; this is not DTP and stops no attack"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         if outcome is Outcome.FAILED:
