@@ -132,7 +132,7 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
     yield f"  {rule.purpose()}"
     yield f"  {rule.outcomes()}"
     yield f"  the metric reaches from {rule.about.reaches}"
-    if why := rule.vacuous():
+    if why := rule.vacuous({}):
         yield f"  CANNOT REFUSE: {why}; it counts for nothing"
     for key in type(rule).model_fields:
         value = getattr(rule, key)

@@ -281,7 +281,7 @@ def _unfit_waivers(document: Document) -> Iterator[tuple[Place, str, str, str]]:
             side = "above" if rule.direction == "max" else "below"
             text = f"the ceiling {waiver.ceiling:g} waives nothing: the limit is {rule.limit:g}"
             yield (*place, "ceiling"), text, f"a number {side} the limit", ""
-        elif why := rule.with_limit(waiver.ceiling).vacuous():
+        elif why := rule.with_limit(waiver.ceiling).vacuous({}):
             text = f"the ceiling {waiver.ceiling:g} waives everything: {why}"
             yield (*place, "ceiling"), text, "a ceiling that a measurement can exceed", ""
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
@@ -16,17 +16,7 @@ from privgate.evidence.figures import percent
 from privgate.evidence.measurement import BehindMembership
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import (
-    STEPS,
-    UNKNOWN,
-    Audit,
-    Facts,
-    Fraction,
-    OpenFraction,
-    Rule,
-    explain_reach,
-    wrong,
-)
+from privgate.policy.rules.rule_base import STEPS, Audit, Facts, Fraction, OpenFraction, Rule, explain_reach, wrong
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING, least_nonmembers
 
@@ -47,12 +37,6 @@ def points(share: float) -> str:
     return f"{100 * share:.1f} percentage points"
 
 
-def unsure(confidence: float) -> Iterator[str]:
-    """Yield that limits of this confidence miss the truth often; somebody should say why."""
-    if confidence < 0.9:
-        yield f"confidence {confidence:g}: the truth lies outside in {100 * (1 - confidence):.3g} % of releases"
-
-
 class CandidatesRule(Rule):
     """A limit on how differently the model treats its training data and candidates, people it was not trained on."""
 
@@ -61,17 +45,12 @@ class CandidatesRule(Rule):
     lower_it: ClassVar[str] = STEPS["influence"]
     narrow_it: ClassVar[str] = "more candidates narrow the interval"
     hopeless: ClassVar[str] = "guessing reaches this limit, and the upper confidence limit lies above guessing"
-    if TYPE_CHECKING:
-        confidence: float  # each rule's own field, whose place in reports it keeps
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        if measurement.problem:
-            return self.lacking
-        return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
+        return self.lacking if measurement.problem else self.lower_it if outcome is Outcome.FAILED else self.narrow_it
 
     def remarks(self, audit: Audit) -> Iterator[str]:
         yield from super().remarks(audit)
-        yield from unsure(self.confidence)
         if self.limit == self.about.guessing:
             yield f"can never approve: {self.hopeless}"
 
@@ -278,7 +257,7 @@ class AttackTpr(MembershipRule):
         looks = 1 if self.level is None else len(APPROVING)
         return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / (2 * looks))
 
-    def vacuous(self, facts: Facts = UNKNOWN) -> str:
+    def vacuous(self, facts: Facts) -> str:
         if self.at_fpr >= BLIND_RATE:
             return (
                 f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
@@ -338,14 +317,12 @@ class GeneralizationGap(ScopedRule):
     loss: Literal["zero_one", "cross_entropy"] = Field(default="zero_one", description="Which loss the gap is of.")
     scope: Literal["model", "class", "group"] = Field(default="model", description="Over whom; the worst one counts.")
 
-    def vacuous(self, facts: Facts = UNKNOWN) -> str:
+    def vacuous(self, facts: Facts) -> str:
         return explain_reach(self.max, 1.0 if self.loss == "zero_one" else math.inf)
 
     def meaning(self, measurement: Measurement) -> str:
-        if self.loss == "zero_one":
-            gap = f"right {self.deciding(measurement, points)} more often"
-        else:
-            gap = f"better by {self.deciding(measurement, '{:.3g}'.format)} nats of loss"
+        nats = f"better by {self.deciding(measurement, '{:.3g}'.format)} nats of loss"
+        gap = f"right {self.deciding(measurement, points)} more often" if self.loss == "zero_one" else nats
         return f"{self.who()}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
 
     def remarks(self, audit: Audit) -> Iterator[str]:

@@ -14,9 +14,9 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from privgate.evidence import BehindClaim, Measurement
 from privgate.evidence.figures import fold, percent
 from privgate.evidence.verdict import Finding, Outcome
-from privgate.policy.rules.attacks import Confidence, unsure
+from privgate.policy.rules.attacks import Confidence
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import STEPS, UNKNOWN, Audit, Facts, OpenFraction, Rule, explain_reach, wrong
+from privgate.policy.rules.rule_base import STEPS, Audit, Facts, OpenFraction, Rule, explain_reach, wrong
 from privgate.run.needs import Need
 
 _claim = partial(Metric, question="claim", answers=ANY_ANSWERS, needs=frozenset({Need.CLAIM, Need.RERUNS}))
@@ -77,10 +77,8 @@ class GuaranteeRule(Rule):
     def remarks(self, audit: Audit) -> Iterator[str]:
         yield from super().remarks(audit)
         if self.accept_declared_claims:
-            yield (
-                "ACCEPT_DECLARED_CLAIMS: a guarantee that nobody observed counts; the approval rests on its author's "
-                "word"
-            )
+            counts = "a guarantee that nobody observed counts; the approval rests on its author's word"
+            yield f"ACCEPT_DECLARED_CLAIMS: {counts}"
 
 
 class DpEpsilon(GuaranteeRule):
@@ -117,7 +115,7 @@ class DpEpsilon(GuaranteeRule):
         default=None, description="Which neighboring data sets the limit speaks of; the claim's own if absent."
     )
 
-    def vacuous(self, facts: Facts = UNKNOWN) -> str:
+    def vacuous(self, facts: Facts) -> str:
         return super().vacuous(facts) or _delta_reach(self.delta, facts)
 
     def meaning(self, measurement: Measurement) -> str:
@@ -256,7 +254,7 @@ class DpEpsilonLowerBound(Rule):
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         return "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else "the claim does not hold"
 
-    def vacuous(self, facts: Facts = UNKNOWN) -> str:
+    def vacuous(self, facts: Facts) -> str:
         if self.max == "claim":
             return ""  # the claim is judged where it is known
         return super().vacuous(facts) or _delta_reach(self.delta, facts)
@@ -276,10 +274,6 @@ class DpEpsilonLowerBound(Rule):
 
     def lacks(self, facts: Facts) -> str:
         return super().lacks(facts) if self.max == "claim" else ""
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        yield from unsure(self.confidence)
 
     def outcomes(self) -> str:
         return "refuses if the audit's lower bound exceeds the limit; otherwise the guarantee is not contradicted"
@@ -333,13 +327,11 @@ class DeletionCapacity(GuaranteeRule):
     def _one_question(self) -> Self:
         given = {name for name in ("epsilon", "delta", "rho", "prior") if getattr(self, name) is not None}
         if given not in ({"epsilon", "delta"}, {"rho", "prior"}):
-            raise wrong(
-                next(iter(sorted(given)), "min"),
-                "deletion_capacity needs 'epsilon' and 'delta' (no prior), or 'rho' and 'prior' (a drawn training set)",
-            )
+            either = "'epsilon' and 'delta' (no prior), or 'rho' and 'prior' (a drawn training set)"
+            raise wrong(min(given, default="min"), f"deletion_capacity needs {either}")
         return self
 
-    def vacuous(self, facts: Facts = UNKNOWN) -> str:
+    def vacuous(self, facts: Facts) -> str:
         if self.min < 1:
             return "no capacity is below 0"
         if self.epsilon is not None:  # the weakest guarantee that still covers so many

@@ -26,7 +26,7 @@ from pydantic import Field, NonNegativeInt
 from privgate.evidence import Measurement
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import STEPS, UNKNOWN, Facts, Rule
+from privgate.policy.rules.rule_base import STEPS, Facts, Rule
 from privgate.run.needs import Need
 
 METRIC = Metric(
@@ -55,7 +55,7 @@ class FileRecords(Rule):
         "one row a record is undecided.",
     )
 
-    def vacuous(self, facts: Facts = UNKNOWN) -> str:
+    def vacuous(self, facts: Facts) -> str:
         return "the file may hold everybody" if 0 < (facts.get("n_records") or 0) <= self.max else ""
 
     def against_limit(self, measurement: Measurement) -> Finding:

@@ -17,7 +17,7 @@ from privgate.evidence.figures import fold, percent, percent_at_most
 from privgate.evidence.telling import sampled
 from privgate.evidence.verdict import Outcome
 from privgate.policy.rules.metric import Metric
-from privgate.policy.rules.rule_base import UNKNOWN, WAY_OUT, Audit, Facts, OpenFraction, Rule, explain_reach, wrong
+from privgate.policy.rules.rule_base import WAY_OUT, Audit, Facts, OpenFraction, Rule, explain_reach, wrong
 from privgate.run.needs import Need
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
 
@@ -81,7 +81,7 @@ class LeaveOneOutRule(Rule):
         """The limit on one person's number."""
         return (self.threshold or 0.0) if self.aggregate == "share_above" else self.max
 
-    def vacuous(self, facts: Facts = UNKNOWN) -> str:
+    def vacuous(self, facts: Facts) -> str:
         if (why := self.explain_limit()) or self.spares <= 0.5:
             return why
         share = f"{100 * (1 - self.spares):.3g} % of the people and leaves the other {100 * self.spares:.3g} %"

@@ -4,7 +4,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -19,7 +18,6 @@ from privgate.run.needs import Need
 
 #: what is known of a subject, see ``Rule.vacuous`` and ``Rule.cannot_conclude``
 Facts = Mapping[str, Any]
-UNKNOWN: Facts = MappingProxyType({})
 #: people alive, rounded down: nobody can be one of more
 PEOPLE = 8.0e9
 #: a change of odds by this much turns one in all people alive into an even chance; nats (22.8)
@@ -209,7 +207,7 @@ class Rule(Part, ABC):
     def meaning(self, measurement: Measurement) -> str:
         """Return what the number means for one person, in plain words."""
 
-    def vacuous(self, facts: Facts = UNKNOWN) -> str:
+    def vacuous(self, facts: Facts) -> str:
         """Return why no measurement could break this rule, so that it protects no person; empty if one could.
 
         ``facts`` is what is known of the subject: ``n_units``.
@@ -373,3 +371,5 @@ class Rule(Part, ABC):
             yield f"'when': a model is released without this number where {others}"
         if not self.required:
             yield "'required: false': a model that this does not apply to is released without this number"
+        if (confidence := getattr(self, "confidence", 1.0)) < 0.9:
+            yield f"confidence {confidence:g}: the truth lies outside in {100 * (1 - confidence):.3g} % of releases"

@@ -89,7 +89,7 @@ def test_the_common_measure_is_one_in_all_people_alive():
 @given(m=st.integers(1, 50), rho=st.floats(0.01, 0.99), prior=st.floats(1e-12, 0.5))
 def test_a_capacity_is_vacuous_where_the_hopeless_guarantee_still_has_it(m, rho, prior):
     rule = ALL["deletion_capacity"](min=m, rho=rho, prior=prior)
-    assert bool(rule.vacuous()) is (deletion_capacity(NATS, prior, rho).people >= m)
+    assert bool(rule.vacuous({})) is (deletion_capacity(NATS, prior, rho).people >= m)
 
 
 def test_a_claim_that_no_audit_could_contradict_shows_nothing():
