@@ -16,7 +16,7 @@ from privgate.policy.rules.attacks import (
 )
 from privgate.policy.rules.claims import DeletionCapacity, DpAttackAccuracyBound, DpEpsilon, DpEpsilonLowerBound
 from privgate.policy.rules.file_records import FileRecords
-from privgate.policy.rules.metric import Metric
+from privgate.policy.rules.metric import UNKNOWN, Metric
 from privgate.policy.rules.people import Dtp, Pdtp, Sensitivity
 from privgate.policy.rules.rule_base import Rule
 
