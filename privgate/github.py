@@ -46,6 +46,8 @@ _VALUES = {
     "HASH_KEY_FILE": "--hash-key-file",
     "ISOLATION": "--isolation",
 }
+#: files of a report that this step reads, or that a later one signs
+_WRITTEN = ("report.json", "summary.md", "junit.xml", "evidence.dsse.json", "verdict.dsse.json")
 _COMMAND_FILES = frozenset({"GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY"})
 
 Run = Callable[[list[str]], int]
@@ -160,8 +162,8 @@ def perform(mode: str, environ: Mapping[str, str], *, execute: Run = run) -> int
     except OSError as exc:
         _command("error", f"{exc.filename} cannot be written: {exc.strerror}; nothing was trained")
         return int(ExitCode.USAGE)
-    if mode == "check":
-        _forget(step.report_dir)
+    for name in _WRITTEN if mode == "check" else ():  # nothing stale is told or signed
+        (step.report_dir / name).unlink(missing_ok=True)
     code = execute(list(step.arguments))
     report = _report(step.report_dir)
     verdict, code = _agreed(mode, code, report)
@@ -170,12 +172,6 @@ def perform(mode: str, environ: Mapping[str, str], *, execute: Run = run) -> int
         _command("warning", f"exit code {code} is ignored: internal-be-careful-allow-failure is set")
         return 0
     return code
-
-
-def _forget(folder: Path) -> None:
-    """Remove an earlier report, so that nothing stale is told or signed."""
-    for name in ("report.json", "summary.md", "junit.xml", "evidence.dsse.json", "verdict.dsse.json"):
-        (folder / name).unlink(missing_ok=True)
 
 
 def _report(folder: Path) -> dict[str, Any] | None:
