@@ -300,8 +300,6 @@ def _right(kind: str, given: Any, ctx: Mapping[str, Any]) -> str:
 
 # The JSON Schema of policy files, from which an editor completes and checks them while they are written.
 
-IDENTIFIER = "urn:privgate:schema:policy-v1"
-
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a policy file.
@@ -330,7 +328,7 @@ def schema() -> dict[str, Any]:
     model_schema["then"] = {"required": ["rules"], "properties": {"rules": {"items": {"allOf": complete}}}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": IDENTIFIER,
+        "$id": "urn:privgate:schema:policy-v1",
         **model_schema,
         "title": "privgate policy",
     }

@@ -46,7 +46,7 @@ class Policy(Document):
         Raises
         ------
         PolicyError
-            The file cannot be used; the message names line, key and what was expected.
+            The file cannot be used; the message names line, column, key and what was expected.
         """
         path = problems.find(name_or_path)
         source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)
@@ -92,11 +92,11 @@ class Policy(Document):
         return {rule.name: self._source.tree.mark(("rules", i)) for i, rule in enumerate(self.rules)}
 
     def mark(self, *place: str | int) -> Mark:
-        """Return the file and line of a key, or of the nearest key around it."""
+        """Return the place of a key, or of the nearest key around it."""
         return self._source.tree.mark(place)
 
     def mark_of(self, *place: str | int) -> Mark | None:
-        """Return the file and line that a value comes from; None where it is a default."""
+        """Return the place that a value comes from; None where it is a default."""
         return self._source.tree.marks.get(place)
 
     @cached_property
