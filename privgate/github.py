@@ -35,17 +35,8 @@ _WORDS: Mapping[int, str] = {
     ExitCode.UNSIGNED: "approved; the registry is guarded and waits for a signature, so nothing was promoted",
     ExitCode.INTERRUPTED: "interrupted; a rerun resumes",
 }
-#: input -> option of ``privgate check`` that takes it as a value
-_VALUES = {
-    "TRACKING_URI": "--tracking-uri",
-    "BUDGET": "--budget",
-    "MAX_RETRAINS": "--max-retrains",
-    "JOBS": "--jobs",
-    "SHADOW_MODELS": "--shadow-models",
-    "LEDGER": "--ledger",
-    "HASH_KEY_FILE": "--hash-key-file",
-    "ISOLATION": "--isolation",
-}
+#: inputs that ``privgate check`` takes as options of the same name
+_VALUES = ("tracking-uri", "budget", "max-retrains", "jobs", "shadow-models", "ledger", "hash-key-file", "isolation")
 #: files of a report that this step reads, or that a later one signs
 _WRITTEN = ("report.json", "summary.md", "junit.xml", "evidence.dsse.json", "verdict.dsse.json")
 _COMMAND_FILES = frozenset({"GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY"})
@@ -78,19 +69,19 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
     """
     if environ.get(KEY_VARIABLE):
         raise InputError(f"{KEY_VARIABLE} is set where training code runs; sign in another job")
-    model, policy = _input(environ, "MODEL", required=True), _input(environ, "POLICY", required=True)
-    report, alias = _input(environ, "REPORT_DIR") or "privgate-report", _input(environ, "PROMOTE_TO")
+    model, policy = _input(environ, "model", required=True), _input(environ, "policy", required=True)
+    report, alias = _input(environ, "report-dir") or "privgate-report", _input(environ, "promote-to")
     arguments = ["promote", model, "--to", alias] if alias else ["check", model]
     arguments += ["--policy", policy, "--report-dir", str(Path(report)), "--quiet"]
-    values = _VALUES | ({"SIGN_COMMAND": "--sign-command"} if alias else {})
-    arguments += [word for name, option in values.items() if (v := _input(environ, name)) for word in (option, v)]
-    if _flag(environ, "OBSERVE"):
+    values = {name: _input(environ, name) for name in (*_VALUES, *(("sign-command",) if alias else ()))}
+    arguments += [word for name, value in values.items() if value for word in (f"--{name}", value)]
+    if _flag(environ, "observe"):
         arguments.append("--observe")
-    if not _flag(environ, "ATTACH", default=True):
+    if not _flag(environ, "attach", default=True):
         if alias:
             raise InputError("input attach is false: a version that is promoted carries its report")
         arguments.append("--no-attach")
-    return WorkflowStep(tuple(arguments), Path(report), policy, _flag(environ, "ALLOW_FAILURE"))
+    return WorkflowStep(tuple(arguments), Path(report), policy, _flag(environ, "allow-failure"))
 
 
 def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
@@ -99,33 +90,32 @@ def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
     ``InputError``: an input is missing or looks like an option.
     """
     # what the workflow was called with, not what the report says of itself
-    names = ("REPORT_DIR", "POLICY", "REGISTRY_ID", "MODEL", "TARGET")
+    names = ("report-dir", "policy", "registry-id", "model", "target")
     report, policy, registry, model, target = (_input(environ, name, required=True) for name in names)
     arguments = ["guard", "sign", report, "--policy", policy, "--registry-id", registry]
     arguments += ["--model", model, "--target", target, "--checked-elsewhere"]
-    if uri := _input(environ, "TRACKING_URI"):
+    if uri := _input(environ, "tracking-uri"):
         arguments += ["--tracking-uri", uri]
-    if _input(environ, "ISOLATION") in {"auto", "none"}:  # the caller's word, not the report's
+    if _input(environ, "isolation") in {"auto", "none"}:  # the caller's word, not the report's
         arguments.append("--accept-unboxed")
     return WorkflowStep(tuple(arguments), Path(report), policy, allow_failure=False)
 
 
 def _input(environ: Mapping[str, str], name: str, *, required: bool = False) -> str:
-    value = environ.get(f"PRIVGATE_INPUT_{name}", "").strip()
-    word = name.lower().replace("_", "-")
+    value = environ.get(f"PRIVGATE_INPUT_{name.upper().replace('-', '_')}", "").strip()
     if required and not value:
-        raise InputError(f"input {word} is missing")
+        raise InputError(f"input {name} is missing")
     if value.startswith("-"):
-        raise InputError(f"input {word} begins with '-' and would be read as an option")
+        raise InputError(f"input {name} begins with '-' and would be read as an option")
     if not value.isprintable():
-        raise InputError(f"input {word} holds a line break or a control character")
+        raise InputError(f"input {name} holds a line break or a control character")
     return value
 
 
 def _flag(environ: Mapping[str, str], name: str, *, default: bool = False) -> bool:
     value = _input(environ, name).lower()
     if value not in {"", "true", "false"}:
-        raise InputError(f"input {name.lower().replace('_', '-')} is {value!r}, not true or false")
+        raise InputError(f"input {name} is {value!r}, not true or false")
     return value == "true" if value else default
 
 
