@@ -170,15 +170,12 @@ class DpAttackAccuracyBound(GuaranteeRule):
         return self
 
     def meaning(self, measurement: Measurement) -> str:
-        most = (
-            f"the guarantee lets an attack be right in {percent(measurement.low)} of cases"
-            if self.broken(measurement)
-            else f"no attack of any kind is right in more than {percent(measurement.high)} of cases"
-        )
+        beyond = f"the guarantee lets an attack be right in {percent(measurement.low)} of cases"
+        within = f"no attack of any kind is right in more than {percent(measurement.high)} of cases"
         return (
-            f"{most}, if it starts from a "
-            f"{100 * self.prior:g} % suspicion and knows who else is in the data independently of this person, as far "
-            f"as training reaches its data only through {_way(measurement)}"
+            f"{beyond if self.broken(measurement) else within}, if it starts from a {100 * self.prior:g} % suspicion "
+            "and knows who else is in the data independently of this person, as far as training reaches its data only "
+            f"through {_way(measurement)}"
         )
 
 
@@ -348,9 +345,9 @@ class DeletionCapacity(GuaranteeRule):
                 f"{self.delta:g} of one that never saw them, if requests do not depend on the model"
             )
         failure = BehindClaim.read(measurement.behind).failure
+        but = f" (except with probability {failure:g})" if failure else ""
         return (
             f"{measurement.low:.0f} people can be erased before a full retrain is due, at the stated rho {self.rho:g} "
-            f"and the stated prior {self.prior:g}, with which the recipe draws its training set"
-            f"{f' (except with probability {failure:g})' if failure else ''}, if requests do not depend on membership "
-            "or model"
+            f"and the stated prior {self.prior:g}, with which the recipe draws its training set{but}, if requests do "
+            "not depend on membership or model"
         )

@@ -220,15 +220,14 @@ class Dtp(LeaveOneOutRule):
         if self.broken(measurement):
             said = f"without this person, an answer's probability changes {self.deciding(measurement, _folds)}"
             return f"{_averaged(measurement)}{who}: {said}{other_seeds}"
-        limited = np.isfinite(measurement.high)
-        bound = f"no answer's probability changes more than {_folds(measurement.high)}"
-        bound = bound if limited else "no limit on the change of answers is known"
+        bound, attacks = "no limit on the change of answers is known", ""
+        if np.isfinite(measurement.high):
+            bound = f"no answer's probability changes more than {_folds(measurement.high)}"
+            # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
+            attacks = "; this stops no attack by itself"
         seen = f"the largest change seen is {_folds(measurement.low)}"
         if seeds := BehindInfluence.read(measurement.behind).paired_seeds:
             seen += f", averaged over {seeds} runs of training, not of this very model"
-        # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
-        # said of a limit that holds: where none does, nobody takes it for protection
-        attacks = "; this stops no attack by itself" if limited else ""
         return f"{who}: without this person, {bound}; {seen}{other_seeds}{attacks}"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
@@ -295,10 +294,9 @@ class Pdtp(LeaveOneOutRule):
         return f"{_ASKED[self.over or 'own'][0]} changes more than {_folds(self.judged_at)}"
 
     def change(self, measurement: Measurement) -> str:
+        bound = self.deciding(measurement, _folds)
         if not np.isfinite(measurement.high) and not self.broken(measurement):
             bound = f"by an amount that is not limited from above; seen is {_folds(measurement.low)}"
-        else:
-            bound = self.deciding(measurement, _folds)
         place = ", asked at or beside the record," if self.over == "beside" else ""
         return (
             f"{_averaged(measurement)}{self.who(measurement)}: without this person, the probability of an answer about "
