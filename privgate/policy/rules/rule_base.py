@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -92,13 +92,6 @@ STEPS: Mapping[str, str] = {
     "error": f"provide what the message names here, pass it in params=…, or declare network=True; {_AGAIN}",
     "place": "ask whoever runs this host to mend what the message names; then check again",
 }
-
-
-def step_before_advice(findings: Iterable[Finding]) -> str:
-    """Return the step that must come before any change of the model; empty where a change may be approved."""
-    others = tuple(text for cause, text in STEPS.items() if cause != "influence")
-    steps = (f.advice for f in findings if f.mode == "enforce" and not f.outcome.releases)
-    return next((step for step in steps if step.startswith(others)), "")
 
 
 #: words that change no judgement
