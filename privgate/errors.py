@@ -20,7 +20,7 @@ from typing import Any
 
 
 class ExitCode(IntEnum):
-    """How a privgate process ends; nobody but ``main`` turns one into ``sys.exit``."""
+    """How a privgate process ends; ``main`` alone turns one into ``sys.exit``."""
 
     PASSED = 0
     FAILED = 1

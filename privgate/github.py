@@ -28,27 +28,17 @@ MOST_ANNOTATIONS = 10
 KEY_VARIABLE = "PRIVGATE_SIGNING_KEY"
 
 _CODES = {"passed": ExitCode.PASSED, "warned": ExitCode.PASSED, "failed": ExitCode.FAILED}
-_WORDS = {
+_WORDS: Mapping[int, str] = {
     ExitCode.USAGE: "the command line or the policy cannot be used; nothing was trained",
     ExitCode.INTERNAL: "a bug in privgate",
     ExitCode.SUBJECT: "model, data, registry or statement could not be read or does not match",
     ExitCode.UNSIGNED: "approved; the registry is guarded and waits for a signature, so nothing was promoted",
     ExitCode.INTERRUPTED: "interrupted; a rerun resumes",
 }
-#: input -> option of ``privgate check`` that takes it as a value
-_VALUES = {
-    "TRACKING_URI": "--tracking-uri",
-    "BUDGET": "--budget",
-    "MAX_RETRAINS": "--max-retrains",
-    "JOBS": "--jobs",
-    "SHADOW_MODELS": "--shadow-models",
-    "LEDGER": "--ledger",
-    "HASH_KEY_FILE": "--hash-key-file",
-    "ISOLATION": "--isolation",
-}
-#: ditto, of ``privgate promote`` alone; a command may begin as it likes
-_COMMAND = ("SIGN_COMMAND", "--sign-command")
-
+#: inputs that ``privgate check`` takes as options of the same name
+_VALUES = ("tracking-uri", "budget", "max-retrains", "jobs", "shadow-models", "ledger", "hash-key-file", "isolation")
+#: files of a report that this step reads, or that a later one signs
+_WRITTEN = ("report.json", "summary.md", "junit.xml", "evidence.dsse.json", "verdict.dsse.json")
 _COMMAND_FILES = frozenset({"GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY"})
 
 Run = Callable[[list[str]], int]
@@ -79,23 +69,19 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
     """
     if environ.get(KEY_VARIABLE):
         raise InputError(f"{KEY_VARIABLE} is set where training code runs; sign in another job")
-    model, policy = _input(environ, "MODEL", required=True), _input(environ, "POLICY", required=True)
-    report = Path(_input(environ, "REPORT_DIR") or "privgate-report")
-    alias = _input(environ, "PROMOTE_TO")
+    model, policy = _input(environ, "model", required=True), _input(environ, "policy", required=True)
+    report, alias = _input(environ, "report-dir") or "privgate-report", _input(environ, "promote-to")
     arguments = ["promote", model, "--to", alias] if alias else ["check", model]
-    arguments += ["--policy", policy, "--report-dir", str(report), "--quiet"]
-    for name, option in _VALUES.items():
-        if value := _input(environ, name):
-            arguments += [option, value]
-    if alias and (command := _input(environ, _COMMAND[0])):
-        arguments += [_COMMAND[1], command]
-    if _flag(environ, "OBSERVE"):
+    arguments += ["--policy", policy, "--report-dir", str(Path(report)), "--quiet"]
+    values = {name: _input(environ, name) for name in (*_VALUES, *(("sign-command",) if alias else ()))}
+    arguments += [word for name, value in values.items() if value for word in (f"--{name}", value)]
+    if _flag(environ, "observe"):
         arguments.append("--observe")
-    if not _flag(environ, "ATTACH", default=True):
+    if not _flag(environ, "attach", default=True):
         if alias:
             raise InputError("input attach is false: a version that is promoted carries its report")
         arguments.append("--no-attach")
-    return WorkflowStep(tuple(arguments), report, policy, _flag(environ, "ALLOW_FAILURE"))
+    return WorkflowStep(tuple(arguments), Path(report), policy, _flag(environ, "allow-failure"))
 
 
 def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
@@ -103,35 +89,33 @@ def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
 
     ``InputError``: an input is missing or looks like an option.
     """
-    report, policy = _input(environ, "REPORT_DIR", required=True), _input(environ, "POLICY", required=True)
-    registry = _input(environ, "REGISTRY_ID", required=True)
-    arguments = ["guard", "sign", report, "--policy", policy, "--registry-id", registry]
     # what the workflow was called with, not what the report says of itself
-    arguments += ["--model", _input(environ, "MODEL", required=True)]
-    arguments += ["--target", _input(environ, "TARGET", required=True), "--checked-elsewhere"]
-    if uri := _input(environ, "TRACKING_URI"):
+    names = ("report-dir", "policy", "registry-id", "model", "target")
+    report, policy, registry, model, target = (_input(environ, name, required=True) for name in names)
+    arguments = ["guard", "sign", report, "--policy", policy, "--registry-id", registry]
+    arguments += ["--model", model, "--target", target, "--checked-elsewhere"]
+    if uri := _input(environ, "tracking-uri"):
         arguments += ["--tracking-uri", uri]
-    if _input(environ, "ISOLATION") in {"auto", "none"}:  # the caller's word, not the report's
+    if _input(environ, "isolation") in {"auto", "none"}:  # the caller's word, not the report's
         arguments.append("--accept-unboxed")
     return WorkflowStep(tuple(arguments), Path(report), policy, allow_failure=False)
 
 
 def _input(environ: Mapping[str, str], name: str, *, required: bool = False) -> str:
-    value = environ.get(f"PRIVGATE_INPUT_{name}", "").strip()
-    word = name.lower().replace("_", "-")
+    value = environ.get(f"PRIVGATE_INPUT_{name.upper().replace('-', '_')}", "").strip()
     if required and not value:
-        raise InputError(f"input {word} is missing")
+        raise InputError(f"input {name} is missing")
     if value.startswith("-"):
-        raise InputError(f"input {word} begins with '-' and would be read as an option")
+        raise InputError(f"input {name} begins with '-' and would be read as an option")
     if not value.isprintable():
-        raise InputError(f"input {word} holds a line break or a control character")
+        raise InputError(f"input {name} holds a line break or a control character")
     return value
 
 
 def _flag(environ: Mapping[str, str], name: str, *, default: bool = False) -> bool:
     value = _input(environ, name).lower()
     if value not in {"", "true", "false"}:
-        raise InputError(f"input {name.lower().replace('_', '-')} is {value!r}, not true or false")
+        raise InputError(f"input {name} is {value!r}, not true or false")
     return value == "true" if value else default
 
 
@@ -158,36 +142,26 @@ def perform(mode: str, environ: Mapping[str, str], *, execute: Run = run) -> int
             _outputs(environ, {"verdict": "error", "exit-code": str(int(ExitCode.USAGE))})
         return int(ExitCode.USAGE)
     try:
-        _writable(environ, step.report_dir if mode == "check" else None)
+        # every file that the step will write is tried before anything is trained
+        for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
+            _append(environ.get(name), "")
+        if mode == "check":
+            step.report_dir.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=step.report_dir):
+                pass
     except OSError as exc:
         _command("error", f"{exc.filename} cannot be written: {exc.strerror}; nothing was trained")
         return int(ExitCode.USAGE)
-    if mode == "check":
-        _forget(step.report_dir)
+    for name in _WRITTEN if mode == "check" else ():  # nothing stale is told or signed
+        (step.report_dir / name).unlink(missing_ok=True)
     code = execute(list(step.arguments))
     report = _report(step.report_dir)
     verdict, code = _agreed(mode, code, report)
-    _tell(environ, step, report, verdict, code)
+    _tell(environ, step, None if verdict == "error" else report, verdict, code)
     if code and step.allow_failure:
         _command("warning", f"exit code {code} is ignored: internal-be-careful-allow-failure is set")
         return 0
     return code
-
-
-def _writable(environ: Mapping[str, str], folder: Path | None) -> None:
-    """Try every file that the step will write, before anything is trained."""
-    for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"):
-        _append(environ.get(name), "")
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-
-
-def _forget(folder: Path) -> None:
-    """Remove an earlier report, so that nothing stale is told or signed."""
-    for name in ("report.json", "summary.md", "junit.xml", "evidence.dsse.json", "verdict.dsse.json"):
-        (folder / name).unlink(missing_ok=True)
 
 
 def _report(folder: Path) -> dict[str, Any] | None:
@@ -202,47 +176,35 @@ def _agreed(mode: str, code: int, report: dict[str, Any] | None) -> tuple[str, i
     """Return verdict and exit code; where the two contradict one another, nothing is approved."""
     if code < 0:  # killed by a signal
         return "error", int(ExitCode.INTERNAL)
-    approved = report is not None and _CODES.get(str(report.get("outcome"))) is ExitCode.PASSED
-    if code == ExitCode.UNSIGNED and mode == "check" and report is not None and approved:
-        return str(report.get("outcome")), code  # the verdict stands; what is missing is a signature
+    outcome = "" if report is None else str(report.get("outcome"))
+    expected = _CODES.get(outcome, ExitCode.INCONCLUSIVE)
+    if code == ExitCode.UNSIGNED and mode == "check" and expected is ExitCode.PASSED:
+        return outcome, code  # the verdict stands; what is missing is a signature
     if code not in (ExitCode.PASSED, ExitCode.FAILED, ExitCode.INCONCLUSIVE):
         return "error", code
     if report is None:
         return "error", int(ExitCode.INTERNAL)
-    outcome = str(report.get("outcome"))
-    observed = mode == "check" and report.get("observed") is True
-    expected = ExitCode.PASSED if observed else _CODES.get(outcome, ExitCode.INCONCLUSIVE)
-    if code != expected:
-        return "error", int(code or ExitCode.INTERNAL)
-    return outcome, code
+    if mode == "check" and report.get("observed") is True:
+        expected = ExitCode.PASSED
+    return (outcome, code) if code == expected else ("error", int(code or ExitCode.INTERNAL))
 
 
 def _tell(
     environ: Mapping[str, str], step: WorkflowStep, report: dict[str, Any] | None, verdict: str, code: int
 ) -> None:
-    envelope = step.report_dir / "verdict.dsse.json"
-    _outputs(
-        environ,
-        {
-            "verdict": verdict,
-            "exit-code": str(code),
-            "report-dir": str(step.report_dir),
-            "attestation": str(envelope) if envelope.is_file() else "",
-        },
-    )
-    junit = step.report_dir / "junit.xml"
+    """Write outputs, annotations, JUnit and summary; without a report that counts, how privgate ended."""
+    envelope, junit = step.report_dir / "verdict.dsse.json", step.report_dir / "junit.xml"
+    values = {"verdict": verdict, "exit-code": str(code), "report-dir": str(step.report_dir)}
+    _outputs(environ, {**values, "attestation": str(envelope) if envelope.is_file() else ""})
+    ended = f"exit code {code}: {_WORDS.get(code, 'no verdict')}"
     if step.arguments[0] != "guard" and not junit.is_file():
         junit.parent.mkdir(parents=True, exist_ok=True)
-        junit.write_text(_junit(code), encoding="utf-8")
-    if report is None or verdict == "error":
-        _command("error", f"privgate ended with exit code {code}: {_word(code)}")
+        junit.write_text(_junit(f"privgate ended with {ended}"), encoding="utf-8")
+    if report is None:
+        _command("error", f"privgate ended with {ended}")
     else:
         _annotate(report, _policy_file(environ, step.policy))
-    _append(environ.get("GITHUB_STEP_SUMMARY"), _summary(step, report, verdict, code))
-
-
-def _word(code: int) -> str:
-    return _WORDS.get(ExitCode(code), "no verdict") if code in list(ExitCode) else "no verdict"
+    _append(environ.get("GITHUB_STEP_SUMMARY"), _summary(step, report, verdict, ended))
 
 
 def _policy_file(environ: Mapping[str, str], policy: str) -> str:
@@ -284,14 +246,14 @@ def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _summary(step: WorkflowStep, report: dict[str, Any] | None, verdict: str, code: int) -> str:
+def _summary(step: WorkflowStep, report: dict[str, Any] | None, verdict: str, ended: str) -> str:
     """Return the page of the run, cut at a line if it is too long."""
     page = step.report_dir / "summary.md"
-    if step.arguments[0] == "guard" and report is not None and verdict != "error":
+    if step.arguments[0] == "guard" and report is not None:
         # the page beside the report is under no signature, and may be a link to what the signer alone may read
         return f"## privgate: {verdict}, signed\n\nWhy stands on the page of the audit, which is not signed.\n"
-    if report is None or verdict == "error" or not page.is_file():
-        return f"## privgate: no verdict\n\nExit code {code}: {_word(code)}. The log of this step says more.\n"
+    if report is None or not page.is_file():
+        return f"## privgate: no verdict\n\n{ended[:1].upper()}{ended[1:]}. The log of this step says more.\n"
     text = page.read_text(encoding="utf-8")
     if len(text.encode()) <= LARGEST_SUMMARY:
         return text
@@ -300,9 +262,8 @@ def _summary(step: WorkflowStep, report: dict[str, Any] | None, verdict: str, co
     return kept.rpartition("\n")[0] + note
 
 
-def _junit(code: int) -> str:
+def _junit(message: str) -> str:
     """Return JUnit XML for a run that ended without a report: one case, in error."""
-    message = f"privgate ended with exit code {code}: {_word(code)}"
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         '<testsuite name="privgate" tests="1" failures="0" errors="1" skipped="0">\n'

@@ -146,7 +146,7 @@ def _inside(spec: Any, place: Place) -> Iterator[tuple[Place, str, Mapping[str, 
 
 
 def _known(name: str) -> Any:
-    """Return what a live recipe names: it was imported by whoever wrote it."""
+    """Return what a live recipe names: its author imported it."""
     thing = sources.resolve(name, None)
     if thing is None:
         raise UsageError(f"{name} of the recipe cannot be found again")

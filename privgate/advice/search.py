@@ -25,7 +25,7 @@ from privgate.errors import MeasurementError, PrivgateError, UsageError
 from privgate.evidence import NextStep
 from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy import Policy, problems
-from privgate.policy.rules.rule_base import step_before_advice
+from privgate.policy.rules.rule_base import STEPS
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
@@ -184,8 +184,11 @@ def _nothing_can_be_approved(policy: Policy, subject: Subject, fleet: Fleet, lim
 
 def _first(verdict: Verdict) -> str:
     """Return what has to be done before any parameter is turned; empty where a change may be approved."""
-    stopped = beforehand.stopping(verdict.evidence.preconditions)
-    return stopped[0].message if stopped else step_before_advice(verdict.findings)
+    if stopped := beforehand.stopping(verdict.evidence.preconditions):
+        return stopped[0].message
+    others = tuple(text for cause, text in STEPS.items() if cause != "influence")
+    steps = (f.advice for f in verdict.findings if f.mode == "enforce" and not f.outcome.releases)
+    return next((step for step in steps if step.startswith(others)), "")
 
 
 def _changed(subject: Subject, change: Change) -> Subject:
@@ -290,7 +293,7 @@ def evaluate(
     observe : bool
         The operator's setting: the verdict is recorded, nothing is approved by it.
     nonce : str
-        Whoever asked for this check; its signer refuses the report of any other.
+        The requester of this check; its signer refuses the report of any other.
     announce : callable, optional
         Is told in sentences what can never be concluded, and what the work will cost, before it starts.
 

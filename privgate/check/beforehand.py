@@ -113,7 +113,7 @@ def _check_candidates(data: TrainingData) -> list[Precondition]:
 
 
 def check_people(policy: Policy, subject: Subject) -> Precondition:
-    """Return whether somebody declared whose each record is; nothing guesses it."""
+    """Return whether the owner of each record was declared; nothing guesses it."""
     name, data = "people_declared", subject.data
     if data.people_declared:
         by = f", as {data.declared_by} declared" if data.declared_by else ""
@@ -195,19 +195,14 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
     return replace(run, seeds=chosen.seeds, seed_control=control)
 
 
-def compares_last(run: Run) -> bool:
-    """Whether attacks alone are judged, of training that may read its seed: one other seed shows little of it."""
-    seen = run.seed_control
-    return run.attacks_alone and seen is not None and not seen.unread and run.subject.recipe.seed is not None
-
-
 def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
     """Compare the released answers with those at other seeds where attacks alone are judged, and none is too strong.
 
-    The seed may be the best of many, which models at that seed do not show. Who is refused anyway trains none of these,
+    The seed may be the best of many, which models at that seed do not show. A refused model trains none of these,
     and nothing that was not compared may pass once the evidence is judged again.
     """
-    if not compares_last(run):
+    seen = run.seed_control  # of training that may read its seed one other seed shows little
+    if not run.attacks_alone or seen is None or seen.unread or run.subject.recipe.seed is None:
         return run, []
     if run.attack_breaks(measured):
         text = "the released answers were not compared with those at other seeds: an attack is too strong anyway"

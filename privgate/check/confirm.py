@@ -57,7 +57,7 @@ def confirm_findings(
     evidence : Evidence
         What was measured, and the cases that limits rest on.
     order : callable, optional
-        All people in the order in which they are drawn, by a secret; without it nobody can be a sample.
+        All people in the order in which they are drawn, by a secret; without it no person can be a sample.
     """
     rules, problem, kept, confirmed = policy["rules"], None, evidence.cases, list(findings)
     first, measurements = len(confirmed) - len(rules), {request.key: m for request, m in evidence.measurements.items()}
@@ -102,7 +102,7 @@ def _doubted(finding: Any, rule: Mapping[str, Any], why: str) -> Any:
 
 
 def _strangers(yes: Yes, kept: Sequence[Kept], people: int, order: Callable[[], Index] | None) -> str:
-    """Return that the cases name somebody else than who was drawn; empty where they do not, or everybody was asked."""
+    """Return that the cases name other people than were drawn; empty where they do not, or all people were asked."""
     named = np.unique(np.concatenate([k.units[k.units >= 0] for k in kept]))
     drawn = max(yes.drawn, len(named))
     whole = yes.options.get("aggregate", "max") == "max" or drawn >= people
@@ -137,14 +137,10 @@ def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records
     return "table" if (ranked & (limits < np.inf)).any() else ""
 
 
-def _whose(subject: Subject, records: Mapping[str, Any]) -> list[int]:
-    place = {name: k for k, name in enumerate(subject.data.unit_names.tolist())}
-    return [place[name] for name in np.asarray(records["unit"]).tolist()]
-
-
 def _untrue(subject: Subject, records: Mapping[str, Any], limits: Float) -> str:
-    """Return that the table of people limits somebody whom the cases do not, or less; empty if it does not."""
-    whose = _whose(subject, records)
+    """Return that the table limits a person that the cases do not, or less; empty if it does not."""
+    place = {name: k for k, name in enumerate(subject.data.unit_names.tolist())}
+    whose = [place[name] for name in np.asarray(records["unit"]).tolist()]
     fine = (limits[whose] <= np.asarray(records["dtp_upper"]) + _SAME).all()
     return "" if fine else "the per-person table limits somebody to less than the kernel does"
 
@@ -164,7 +160,7 @@ def upper(subject: Subject, evidence: Any) -> Any:
 
 
 def claimed(subject: Subject, kept: Kept) -> Kept:
-    """Return the case, which claims nothing of those with whom a class vanishes."""
+    """Return the case, which claims nothing of people with which a class vanishes."""
     return kept.about(~vanishing(subject, kept.everybody))
 
 

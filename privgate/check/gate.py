@@ -171,7 +171,7 @@ def _note_first_steps(run: Run) -> Noted:
 
 
 def _warnings(run: Run) -> Iterator[str]:
-    """Yield what whoever waits should know before the work starts: how isolated it is, what it can never conclude."""
+    """Yield what a user should know before the work starts: how isolated it is, what it can never conclude."""
     if run.fleet.isolation == isolation.NONE:
         why = isolation.why(run.fleet.isolate, cluster=run.fleet.cluster is not None)
         yield f"isolation none: training code runs as you and can read what you can ({why})"

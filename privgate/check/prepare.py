@@ -14,6 +14,7 @@ from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
 from privgate.policy.judging import conditions
 from privgate.policy.rules.attacks import MembershipRule
+from privgate.policy.rules.people import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
 from privgate.run.beside import CHECKED
 from privgate.run.needs import Need
@@ -28,41 +29,32 @@ from privgate.training.fleet import Fleet
 def breaks(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], bool]]]:
     """Return the rules on units that block once they are broken: enforced ones that no waiver may excuse."""
     waived = {w.rule for w in policy.waivers}
-    rules = [r for r in policy.rules if r.about.per_unit and r.mode == "enforce" and r.name not in waived]
+    rules = [r for r in _on_people(policy) if r.mode == "enforce" and r.name not in waived]
     rules = [r for r in rules if not _answered_otherwise(r, policy.rules)]
     rules.sort(key=lambda r: r.limit, reverse=True)  # two may ask the same: the stricter one is broken first
-    return {r.request(): (r.name, partial(_broken, r)) for r in rules}
+
+    def is_broken(measurement: Measurement, *, rule: Rule) -> bool:
+        return rule.judge(measurement).outcome is Outcome.FAILED
+
+    return {r.request(): (r.name, partial(is_broken, rule=r)) for r in rules}
 
 
-def _answered_otherwise(rule: Rule, rules: Iterable[Rule]) -> bool:
+def _on_people(policy: Policy) -> list[LeaveOneOutRule]:
+    return [r for r in policy.rules if isinstance(r, LeaveOneOutRule)]
+
+
+def _answered_otherwise(rule: LeaveOneOutRule, rules: Iterable[Rule]) -> bool:
     """Return whether another rule may be enough for a question although this one is broken.
 
-    PDTP is at most DTP: whoever breaks a limit on it breaks the same limit over all questions.
+    PDTP is at most DTP: what breaks a limit on it breaks the same limit over all questions.
     """
-    others = [r for r in rules if rule.either and r.either == rule.either and r is not rule]
+    others = (r for r in rules if rule.either and r.either == rule.either and r is not rule)
+    direct = rule.about.direct_only
     return not all(
-        rule.about.direct_only and r.about.over_all_queries and _allowed(r) == 0.0 and _least(r) <= _least(rule)
+        direct and isinstance(r, LeaveOneOutRule) and r.about.over_all_queries and not r.spares
+        and r.judged_at <= rule.judged_at
         for r in others
-    )
-
-
-def _least(rule: Rule) -> float:
-    """Return nats that somebody exceeds where a rule on people is broken."""
-    threshold = rule.request().option("threshold")
-    return float(rule.limit if threshold is None else threshold)
-
-
-def _allowed(rule: Rule) -> float:
-    """Return the share of people who may be above a rule's limit."""
-    request = rule.request()
-    how = request.option("aggregate", "max")
-    if how == "quantile":
-        return round(1.0 - float(request.option("q")), 9)
-    return float(rule.limit) if how == "share_above" else 0.0
-
-
-def _broken(rule: Rule, measurement: Measurement) -> bool:
-    return rule.judge(measurement).outcome is Outcome.FAILED
+    )  # fmt: skip
 
 
 def attacked(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement], str]]]:
@@ -97,7 +89,7 @@ def _too_few(rule: Rule, limits: Budget) -> str:
 
 
 def by_theorem(policy: Policy) -> bool:
-    """Return whether limits on people are all that rules ask of leave-one-out, and nobody wants them all measured."""
+    """Return whether limits on people are all that rules ask of leave-one-out, and no option has them all measured."""
     rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
     audit = policy.audit
     enough = audit.min_coverage == 0 and audit.min_units <= CHECKED and audit.min_seeds <= SEEDS
@@ -105,14 +97,14 @@ def by_theorem(policy: Policy) -> bool:
 
 
 def find_share(policy: Policy) -> float | None:
-    """Return the share of people who may be above every limit on them; None where a rule needs everybody.
+    """Return the share of people that may be above every limit on them; None where a rule needs everybody.
 
     Of rules that answer one question one is enough: the one that lets most be above.
     """
     shares = dict[str, float]()
     for rule in (r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs):
         question = rule.either or rule.name
-        shares[question] = max(shares.get(question, 0.0), _allowed(rule) if rule.about.per_unit else 0.0)
+        shares[question] = max(shares.get(question, 0.0), rule.spares if isinstance(rule, LeaveOneOutRule) else 0.0)
     least = min(shares.values(), default=0.0)
     return least if least > 0 and policy.audit.min_coverage == 0 else None
 
@@ -126,7 +118,7 @@ def prepare(
     """
     if subject.uri and (why := policy.refusal(subject.name)):
         raise UsageError(why)
-    if why := policy.powerless(policy.facts(len(subject.data.units))):
+    if why := policy.powerless({"n_units": len(subject.data.units)}):
         raise UsageError(why)
     if why := subject.recipe.refusal:
         raise SubjectError(why)
@@ -142,14 +134,14 @@ def prepare(
         theorems = tuple(c.name for c in catalogue.applicable(subject)[0] if c.name in catalogue.THEOREMS)
     policy = asked_of(policy, subject, theorems)
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
-    people = [r for r in policy.rules if r.about.per_unit]
+    people = _on_people(policy)
     run = Run(
         subject,
         fleet,
         limits or Budget(),
         breaks=breaks(policy),
-        thresholds=tuple(sorted({_least(r) for r in people})),
-        people=tuple(sorted({(_least(r), _allowed(r)) for r in people if r.mode == "enforce"})),
+        thresholds=tuple(sorted({r.judged_at for r in people})),
+        people=tuple(sorted({(r.judged_at, r.spares) for r in people if r.mode == "enforce"})),
         share=find_share(policy),
         by_theorem=by_theorem(policy),
         trials=max(TRIALS, policy.audit.min_candidates),

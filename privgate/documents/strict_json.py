@@ -15,6 +15,10 @@ from typing import Any, BinaryIO
 GARBLED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError, AssertionError)
 
 
+#: line and column in a file
+Spot = tuple[int, int]
+
+
 class DocumentError(ValueError):
     """A document cannot be read; a sentence that the caller puts behind the document's name.
 
@@ -22,22 +26,26 @@ class DocumentError(ValueError):
     ----------
     what : str
         What is wrong, beginning with a verb: "is larger than 1 MiB".
-    line : int
-        Counted from 1; 0 where no line can be named.
+    spot : tuple of int
+        Line and column, counted from 1; 0 where none can be named.
     place : tuple
         Keys and positions that lead there; empty where none can be named.
     expected : str
         What would be right; may be empty.
     """
 
-    def __init__(self, what: str, *, line: int = 0, place: tuple[str | int, ...] = (), expected: str = "") -> None:
+    def __init__(
+        self, what: str, *, spot: Spot = (0, 0), place: tuple[str | int, ...] = (), expected: str = ""
+    ) -> None:
         super().__init__(what)
-        self.line, self.place, self.expected = line, place, expected
+        self.spot, self.place, self.expected = spot, place, expected
 
     def say_of_file(self, file: object) -> str:
         """Return the whole sentence about a file."""
         place = ".".join(map(str, self.place)).rstrip(".")
-        return ": ".join([f"{file}:{self.line}" if self.line else str(file), *([place] if place else []), str(self)])
+        return ": ".join(
+            [f"{file}:{self.spot[0]}" if self.spot[0] else str(file), *([place] if place else []), str(self)]
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Strict YAML 1.2: plain values only, duplicate keys and non-finite numbers are errors, every line is remembered.
+"""Strict YAML 1.2: plain values only, duplicate keys and non-finite numbers are errors, every spot is remembered.
 
 Other readers of YAML take the last of two equal keys, read ``yes`` as true and ``1e-6`` as text; a limit must not
 depend on that. Read from the events of libyaml's parser, so that nothing is built before it was counted.
@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from privgate.documents.strict_json import SMALL, DocumentError, DocumentLimits, content, too_large
+from privgate.documents.strict_json import SMALL, DocumentError, DocumentLimits, Spot, content, too_large
 
 Key = str | int
 Place = tuple[Key, ...]
@@ -30,12 +30,12 @@ _LARGEST = 1 << 63  # what 64 bits hold
 _LONGEST_NUMBER = 100  # characters
 
 
-def parse(text: str, limits: DocumentLimits = SMALL) -> tuple[Any, dict[Place, int]]:
-    """Return the value that a YAML text writes, and the line of every key and list item.
+def parse(text: str, limits: DocumentLimits = SMALL) -> tuple[Any, dict[Place, Spot]]:
+    """Return the value that a YAML text writes, and line and column of every key and list item.
 
-    ``DocumentError``: it is too large, no YAML, or holds what may not be held; names line and place.
+    ``DocumentError``: it is too large, no YAML, or holds what may not be held; names spot and place.
     """
-    marks: dict[Place, int] = {}
+    marks: dict[Place, Spot] = {}
     return _Builder(_events(text, limits), marks).document(), marks
 
 
@@ -80,16 +80,18 @@ def _events(text: str, limits: DocumentLimits) -> Iterator[Any]:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             values += isinstance(event, yaml.NodeEvent)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            line = _line(event)
+            spot = _spot(event)
             if values > limits.values:
-                raise DocumentError(f"holds more than {limits.values} values", line=line)
+                raise DocumentError(f"holds more than {limits.values} values", spot=spot)
             if depth > limits.depth:
-                raise DocumentError(f"is not YAML that is read here: nested more than {limits.depth} deep", line=line)
+                raise DocumentError(f"is not YAML that is read here: nested more than {limits.depth} deep", spot=spot)
             yield event
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         what = " ".join(str(exc.problem or exc.context or "is not YAML").split())
-        raise DocumentError(f"is not YAML: {what}", line=mark.line + 1 if mark else 0, expected="YAML 1.2") from exc
+        raise DocumentError(
+            f"is not YAML: {what}", spot=(mark.line + 1, mark.column + 1) if mark else (0, 0), expected="YAML 1.2"
+        ) from exc
     except (yaml.YAMLError, UnicodeError, RecursionError) as exc:
         raise DocumentError(f"is not YAML: {' '.join(str(exc).split())[:200]}", expected="YAML 1.2") from exc
 
@@ -101,7 +103,7 @@ class _Builder:
     """
 
     def __init__(
-        self, events: Iterator[Any], marks: dict[Place, int], *, lenient: DocumentLimits | None = None
+        self, events: Iterator[Any], marks: dict[Place, Spot], *, lenient: DocumentLimits | None = None
     ) -> None:
         self.events, self.marks, self.lenient, self.count = events, marks, lenient, 0
         #: anchor -> what it stands for, and how many values that is
@@ -114,37 +116,37 @@ class _Builder:
                 known = (event.version or (1, 2)) in ((1, 1), (1, 2))
                 if self.marks or not known:
                     what = "is not YAML: it holds several documents" if known else "is not YAML: its version is unknown"
-                    raise DocumentError(what, line=_line(event), expected="YAML 1.2")
+                    raise DocumentError(what, spot=_spot(event), expected="YAML 1.2")
             if isinstance(event, yaml.NodeEvent):
                 value = self.build(event, ())
         return value
 
     def build(self, event: Any, place: Place) -> Any:
-        line, before = _line(event), self.count
-        self.marks.setdefault(place, line)
+        spot, before = _spot(event), self.count
+        self.marks.setdefault(place, spot)
         self.count += 1
         if isinstance(event, yaml.AliasEvent):
-            return self.alias(str(event.anchor), line, place)
+            return self.alias(str(event.anchor), spot, place)
         if event.tag is not None:
-            raise _refuse(line, place, f"the tag {event.tag[:80]} is not allowed", "plain values")
+            raise _refuse(spot, place, f"the tag {event.tag[:80]} is not allowed", "plain values")
         if isinstance(event, yaml.MappingStartEvent):
             value: Any = dict(self.pairs(place))
         elif isinstance(event, yaml.SequenceStartEvent):
             value = list(self.items(place))
         else:
-            value = self.scalar(event, line, place)
+            value = self.scalar(event, spot, place)
         if event.anchor:
             self.anchored[event.anchor] = value, self.count - before
         return value
 
-    def alias(self, name: str, line: int, place: Place) -> Any:
+    def alias(self, name: str, spot: Spot, place: Place) -> Any:
         """Return what an alias stands for; only behind it, so that nothing holds itself."""
         if self.lenient is None or name not in self.anchored:
-            raise _refuse(line, place, "an alias (*name)", "the value itself, or 'extends'")
+            raise _refuse(spot, place, "an alias (*name)", "the value itself, or 'extends'")
         value, size = self.anchored[name]
         self.count += size
         if self.count > self.lenient.values:
-            raise _refuse(line, place, f"holds more than {self.lenient.values} values", "")
+            raise _refuse(spot, place, f"holds more than {self.lenient.values} values", "")
         return value
 
     def items(self, place: Place) -> Iterator[Any]:
@@ -158,19 +160,19 @@ class _Builder:
         for event in self.events:
             if isinstance(event, yaml.MappingEndEvent):
                 return
-            line = _line(event)
+            spot = _spot(event)
             key = self.build(event, place) if isinstance(event, yaml.ScalarEvent) else None
             if not isinstance(key, str) or (key in {"<<", "="} and event.implicit[0]):
                 shown = event.value[:80] if isinstance(event, yaml.ScalarEvent) else "[…]"
-                raise _refuse(line, place, f"the key {shown!r} is not text", "a name")
+                raise _refuse(spot, place, f"the key {shown!r} is not text", "a name")
             here = (*place, key)
             if key in first:
-                raise _refuse(line, here, f"duplicate key; the first is on line {first[key]}", "each key once")
-            first[key] = line
-            self.marks[here] = line
+                raise _refuse(spot, here, f"duplicate key; the first is on line {first[key]}", "each key once")
+            first[key] = spot[0]
+            self.marks[here] = spot
             yield key, self.build(next(self.events), here)
 
-    def scalar(self, event: Any, line: int, place: Place) -> Any:
+    def scalar(self, event: Any, spot: Spot, place: Place) -> Any:
         text = event.value
         if not event.implicit[0]:  # in quotes, or a block: text, whatever it looks like
             return text
@@ -184,17 +186,17 @@ class _Builder:
                 return text
             if value is None or not math.isfinite(value):
                 shown = text if len(text) <= 40 else f"{text[:37]}..."
-                raise _refuse(line, place, f"{shown} is not a finite number", "a finite number")
+                raise _refuse(spot, place, f"{shown} is not a finite number", "a finite number")
             return value
         return text  # dates stay text; the model reads them
 
 
-def _line(event: Any) -> int:
-    return int(event.start_mark.line) + 1
+def _spot(event: Any) -> Spot:
+    return int(event.start_mark.line) + 1, int(event.start_mark.column) + 1
 
 
-def _refuse(line: int, place: Place, what: str, expected: str) -> DocumentError:
-    return DocumentError(what, line=line, place=place, expected=expected)
+def _refuse(spot: Spot, place: Place, what: str, expected: str) -> DocumentError:
+    return DocumentError(what, spot=spot, place=place, expected=expected)
 
 
 def _number(text: str) -> int | float | None:

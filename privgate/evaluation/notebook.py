@@ -136,7 +136,7 @@ def overview(verdict: Verdict) -> str:
     unheld = [f for f in findings if schema.is_condition(f) and f.outcome is not Outcome.PASSED]
     # no message: it may name a person, and notebooks travel
     rows = [(f.outcome.word, f.title or f.rule, "", "") for f in unheld]
-    rows += [(a.outcome.word, a.asked, a.value if a.measured else "", a.threshold) for a in rules]
+    rows += [(a.outcome.word, a.title, a.value if a.measured else "", a.threshold) for a in rules]
     cells = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     head = "<tr><th>Result</th><th>Rule</th><th>Measured</th><th>Limit</th></tr>"
     return f"<p><strong>{escape(repr(verdict)[1:-1])}</strong></p><table>{head}{cells}</table>"

@@ -98,13 +98,13 @@ class RunPart(EvidenceModel):
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values, as if nine people had been retrained where a few were: each takes a training a seed."""
-        made = super().payload(known)
+        values = super().payload(known)
         if known and Count(known.retrained).hidden:
-            more = (SMALL_CELL - 1 - known.retrained) * max(1, (made["seeds"] or {}).get("paired") or 0)
+            more = (SMALL_CELL - 1 - known.retrained) * max(1, (values["seeds"] or {}).get("paired") or 0)
             for part, keys in _TRAININGS.items():
-                for key in keys if made[part] else ():
-                    made[part][key] += more if made[part][key] else 0
-        return made
+                for key in keys if values[part] else ():
+                    values[part][key] += more if values[part][key] else 0
+        return values
 
 
 #: where trainings are counted, those without one person among them
@@ -150,7 +150,7 @@ class EngineShare(EvidenceModel):
         cls, engine: str, requested: int, answered: int, why: Mapping[str, Part] = MappingProxyType({}),
         without_limit: Mapping[str, Part] = MappingProxyType({}),
     ) -> Self:  # fmt: skip
-        """Return the share of an engine that handed on whom it was asked about and did not answer."""
+        """Return the share of an engine that handed on all people that it was asked about and did not answer."""
         counts = {"asked": requested, "answered": answered, "handed_on": requested - answered}
         return cls(engine=engine, **counts, why=why, without_limit=without_limit)
 
@@ -190,8 +190,8 @@ class CaseNote(EvidenceModel):
     def from_kept(cls, kept: Any) -> Self:
         """Return what a report tells of a ``cases.Kept``, which a judge need not load."""
         low, high = (float(v.max(initial=0.0)) for v in (kept.low, kept.high))
-        told = {"family": kept.case.family, "asked": kept.case.asked, "people": len(kept.units)}
-        return cls(digest=kept.digest(), **told, low=low, high=high)
+        facts = {"family": kept.case.family, "asked": kept.case.asked, "people": len(kept.units)}
+        return cls(digest=kept.digest(), **facts, low=low, high=high)
 
 
 class IndirectQueries(EvidenceModel):
@@ -247,26 +247,26 @@ class InfluencePart(EvidenceModel):
     cases: tuple[CaseNote, ...] = Field(default=(), description="What theorems' limits rest on; empty in old reports.")
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
-        """Return JSON values: whom an engine answered does not follow from whom it handed on, nor from the next one."""
-        made, known, coverage = super().payload(known), known or Known(), self.coverage
+        """Return JSON values: an engine's answers follow neither from those handed on nor from the next engine."""
+        values, known, coverage = super().payload(known), known or Known(), self.coverage
         everybody = self.engines[0].asked if self.engines else None  # or a sample of the people
         sample = set()  # of a run that stopped: a sample's size, where the coverage tells it
         if coverage and coverage.not_computed and known.sample(coverage.n_measured) == coverage.n_measured:
             sample = {0, coverage.n_measured, coverage.not_computed}
-        for engine in made["engines"]:
+        for engine in values["engines"]:
             if len(engine["why"]) != 1 or not {engine["answered"], engine["handed_on"]} <= sample:
                 _hide_counts(engine, known.units, everybody)
-        return made
+        return values
 
 
 def _hide_counts(engine: dict[str, Any], units: int | None, everybody: int | None) -> None:
-    """Hide small counts of an engine's share; reasons add up to whom it handed on, and to whom it answered."""
-    asked = engine["asked"]
-    hidden = tell_count(asked, everybody) is None
-    engine["asked"] = None if hidden else tell_count(asked, units)
+    """Hide small counts of an engine's share; reasons add up to the people handed on, and to those answered."""
+    requested = engine["asked"]
+    hidden = tell_count(requested, everybody) is None
+    engine["asked"] = None if hidden else tell_count(requested, units)
     for key, whole in (("why", "handed_on"), ("without_limit", "answered")):
         parts, count = engine[key], engine[whole]
-        engine[whole] = (count and None) if hidden else tell_count(count, asked)
+        engine[whole] = (count and None) if hidden else tell_count(count, requested)
         known = None not in (engine["asked"], engine[whole], *parts.values())
         engine[key] = dict(zip(parts, cells(parts.values()), strict=True)) if known else dict.fromkeys(parts)
 
@@ -379,11 +379,11 @@ class MembershipPart(EvidenceModel):
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values: no rate of few members or few others, no cell that tells how many are in small ones."""
-        made, known = super().payload(known), known or Known()
-        against = made["against_pdtp"]
+        values, known = super().payload(known), known or Known()
+        against = values["against_pdtp"]
         if against and (above := tell_count(against["records_above_1"], against["n"])) is None:
             against |= {"records_above_1": above, "share_above_1_found": None}
-        for attack in made["attacks"]:
+        for attack in values["attacks"]:
             if figures := attack["figures"]:
                 figures["roc"] = thin(figures["roc"])
                 if attack["scope"] == "model" and known.members and known.candidates:
@@ -391,13 +391,13 @@ class MembershipPart(EvidenceModel):
                 for name in ("classes", "groups"):
                     for side, total in (("members", known.members), ("candidates", known.candidates)):
                         _hide_rest(figures[name], side, total)
-        return made
+        return values
 
 
 def _hide_rates(figures: dict[str, Any], members: int, others: int) -> None:
     """Hide where an attack finds few members, or wrongly accuses few others: a rate of a known number is a count."""
-    told = [(p, [Count(round(v * n), n) for v, n in zip(p, (others, members), strict=True)]) for p in figures["roc"]]
-    figures["roc"] = [p for p, counts in told if not any(count.hidden for count in counts)]
+    points = [(p, [Count(round(v * n), n) for v, n in zip(p, (others, members), strict=True)]) for p in figures["roc"]]
+    figures["roc"] = [p for p, counts in points if not any(count.hidden for count in counts)]
     for rate in figures["tpr_at_fpr"]:
         if rate["value"] is not None:
             rate["value"] = share(rate["value"], rate["value"], members)[1]

@@ -44,12 +44,12 @@ class Behind(EvidenceModel):
 
     def payload(self, known: Known | None = None, total: int | None = None) -> dict[str, Json]:
         """Return JSON values of what was set, counts told beside a total; infinities and NaN become text."""
-        made: dict[str, Json] = encode(self.model_dump(exclude_unset=True, context=known))
-        if limits := made.get("over_limit"):
+        values: dict[str, Json] = encode(self.model_dump(exclude_unset=True, context=known))
+        if limits := values.get("over_limit"):
             given = {k: n for k, n in limits.items() if n is not None}
             counts = nested(list(given.values()), total or 2**62)
-            made["over_limit"] = limits | dict(zip(given, counts, strict=True))
-        return made
+            values["over_limit"] = limits | dict(zip(given, counts, strict=True))
+        return values
 
     @classmethod
     def read(cls, detail: "Behind | None") -> Self:
@@ -171,8 +171,8 @@ class Request:
         stated, metric = payload.get("options"), payload.get("metric")
         if not isinstance(stated, Mapping) or not isinstance(metric, str):
             raise ValueError("a request names its metric and its options")  # noqa: TRY004  what pydantic tells
-        made = ((str(k), tuple(v) if isinstance(v, list) else v) for k, v in stated.items())
-        return cls(metric, tuple(sorted(made, key=lambda option: option[0])))
+        options = ((str(k), tuple(v) if isinstance(v, list) else v) for k, v in stated.items())
+        return cls(metric, tuple(sorted(options, key=lambda option: option[0])))
 
 
 def _unstated(value: Any) -> Any:
@@ -220,14 +220,14 @@ class Measurement:
         said, n, population = self.against(*known.limits.get(self.request.key, ())).shown, self.n, self.population
         if self.unit not in ("people", "records"):
             n, population = known.sample(n), known.sample(n) if n == population else population
-        made = None if self.behind is None else self.behind.payload(known, self.population or None)
-        if isinstance(self.behind, BehindMembership) and made:
+        behind = None if self.behind is None else self.behind.payload(known, self.population or None)
+        if isinstance(self.behind, BehindMembership) and behind:
             both = (self.behind.members or 0) + (self.behind.candidates or 0)
-            least = (made.get("members") or 0) + (made.get("candidates") or 0)
+            least = (behind.get("members") or 0) + (behind.get("candidates") or 0)
             # what is rounded in one place is not told by the sum of both
             n, population = (least if v == both else v for v in (n, population))
         raw = {name: encode(getattr(said, name)) for name in self.__slots__ if name not in ("told_as", "limits")}
-        return raw | {"request": self.request.payload(), "n": n, "population": population, "behind": made}
+        return raw | {"request": self.request.payload(), "n": n, "population": population, "behind": behind}
 
     def against(self, *limits: float) -> Self:
         """Return the same, told on the same side of these limits of rules."""
@@ -248,8 +248,8 @@ class Measurement:
             counts = per != 1 or self.request.option("of") == "share"
             people = self.population if counts or self.request.option("aggregate") == "share_above" else 0
             of_all = (self.low / (per or 1), self.high / (per or 1))
-            found = share(*of_all, people, [v / (per or 1) for v in self.limits])
-            low, high = true if found == of_all else (per * found[0], per * found[1])
+            shown = share(*of_all, people, [v / (per or 1) for v in self.limits])
+            low, high = true if shown == of_all else (per * shown[0], per * shown[1])
             if len({value / (per or 1), *share(value / (per or 1), value / (per or 1), people)}) > 1:
                 value = high  # the interval around it may hide nothing
         return replace(self, value=value if (low, high) == true else high, low=low, high=high)
@@ -272,7 +272,7 @@ class Precondition:
     detail: Mapping[str, Json] = field(default_factory=dict)
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
-        """Return JSON values: a whole number counts people, unless its name is known to count nobody."""
+        """Return JSON values: a whole number counts people, unless its name is known to count no people."""
         known, detail = known or Known(), encode(self.detail)
         for key in ("checked", "records_compared"):
             if isinstance(detail.get(key), int):
@@ -288,8 +288,8 @@ class Precondition:
 
     def figure(self, name: str) -> float | None:
         """Return one number of the detail; None where it has none of that name."""
-        found = self.detail.get(name)
-        return None if found is None else float(found)
+        figure = self.detail.get(name)
+        return None if figure is None else float(figure)
 
 
 #: columns of the per-person table that always exist, with their meaning
@@ -402,8 +402,8 @@ class Evidence:
         if "run" not in payload:
             raise ValueError("an earlier version of privgate wrote this evidence; check the model again")
         try:
-            told = EvidenceDocument.model_validate(payload)
+            document = EvidenceDocument.model_validate(payload)
         except ValidationError as exc:
             first = exc.errors()[0]
             raise ValueError(f"evidence.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
-        return cls(**{**dict(told), "measurements": {m.request: m for m in told.measurements}})
+        return cls(**{**dict(document), "measurements": {m.request: m for m in document.measurements}})

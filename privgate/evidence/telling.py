@@ -23,7 +23,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """So many people or records, ``of`` a total that every reader knows; None where there is none.
+    """So many people or records, ``total`` what every reader knows; None where there is none.
 
     >>> [str(Count(*c)) for c in ((4,), (996, 1000), (40, 1000), (0, 1000), (5, 8))]
     ['1 to 9', '991 to 999', '40', '0', '1 to 8']
@@ -32,12 +32,12 @@ class Count:
     """
 
     n: int
-    of: int | None = None
+    total: int | None = None
 
     @property
     def hidden(self) -> bool:
         """Whether it is small, or leaves a small rest of its total."""
-        return self.n > 0 and (self.n < SMALL_CELL or (self.of is not None and 0 < self.of - self.n < SMALL_CELL))
+        return self.n > 0 and (self.n < SMALL_CELL or (self.total is not None and 0 < self.total - self.n < SMALL_CELL))
 
     @property
     def shown(self) -> int | None:
@@ -49,18 +49,18 @@ class Count:
         """The range in which it is said to lie: itself where nothing is hidden."""
         if not self.hidden:
             return self.n, self.n
-        if self.of is None or self.n < SMALL_CELL:
-            return 1, min(SMALL_CELL - 1, self.of or SMALL_CELL)
-        return self.of - SMALL_CELL + 1, self.of - 1
+        if self.total is None or self.n < SMALL_CELL:
+            return 1, min(SMALL_CELL - 1, self.total or SMALL_CELL)
+        return self.total - SMALL_CELL + 1, self.total - 1
 
     def __str__(self) -> str:
         """Return what a sentence says: the range of a hidden count, except where everybody is meant."""
-        return str(self.n) if not self.hidden or self.n == self.of else " to ".join(map(str, self.ends))
+        return str(self.n) if not self.hidden or self.n == self.total else " to ".join(map(str, self.ends))
 
 
-def tell_count(n: int | None, of: int | None = None) -> int | None:
+def tell_count(n: int | None, total: int | None = None) -> int | None:
     """Return what JSON holds of a count; None is one that was hidden before."""
-    return None if n is None else Count(n, of).shown
+    return None if n is None else Count(n, total).shown
 
 
 def cells(counts: Iterable[int]) -> list[int | None]:
@@ -69,11 +69,11 @@ def cells(counts: Iterable[int]) -> list[int | None]:
     >>> cells([400, 30, 0, 3])
     [400, None, 0, None]
     """
-    made = [Count(int(c)).shown for c in counts]
-    rest = [c for c in made if c]
-    if made.count(None) == 1 and rest:
-        made[made.index(min(rest))] = None
-    return made
+    shown = [Count(int(c)).shown for c in counts]
+    rest = [c for c in shown if c]
+    if shown.count(None) == 1 and rest:
+        shown[shown.index(min(rest))] = None
+    return shown
 
 
 def nested(counts: Sequence[int], total: int) -> list[int | None]:
@@ -82,10 +82,10 @@ def nested(counts: Sequence[int], total: int) -> list[int | None]:
     >>> nested([400, 395, 20, 3], 1000)
     [400, None, 20, None]
     """
-    told, last = [0, total], {}
+    shown, last = [0, total], {}
     for i in sorted(range(len(counts)), key=lambda i: -counts[i]):
-        if counts[i] in (0, total) or not any(0 < abs(counts[i] - known) < SMALL_CELL for known in told):
-            told.append(counts[i])
+        if counts[i] in (0, total) or not any(0 < abs(counts[i] - known) < SMALL_CELL for known in shown):
+            shown.append(counts[i])
             last[i] = counts[i]
     return [last.get(i) for i in range(len(counts))]
 
@@ -102,14 +102,14 @@ def at_least(count: int, totals: Iterable[int], floors: Iterable[int] = ()) -> i
     return count
 
 
-def sampled(n: int, of: int) -> str:
+def sampled(n: int, total: int) -> str:
     """Return in words how many of how many were looked at.
 
     >>> sampled(4, 280), sampled(298, 300), sampled(300, 300)
     ('4 of 280 people measured', 'at least 291 of 300 people measured', '300 of 300 people measured')
     """
-    least = at_least(n, [of])
-    return f"{'' if least == n else 'at least '}{least} of {of} people measured"
+    least = at_least(n, [total])
+    return f"{'' if least == n else 'at least '}{least} of {total} people measured"
 
 
 def share(low: float, high: float, people: int, limits: Iterable[float] = ()) -> tuple[float, float]:
@@ -199,8 +199,8 @@ class EvidenceModel(BaseModel):
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values as they may be told; infinities and NaN become text."""
-        found: dict[str, Json] = encode(self.model_dump(context=known))
-        return found
+        values: dict[str, Json] = encode(self.model_dump(context=known))
+        return values
 
 
 def encode(value: Any) -> Any:

@@ -53,8 +53,8 @@ class Finding:
         >>> Finding("pdtp", "", Outcome.PASSED, "", request="pdtp(aggregate=share_above, threshold=1.0)").suffix
         '_share_above'
         """
-        found = re.search(r"[( ](?:aggregate=(share_above|quantile)|of=(share))[,)]", self.request)
-        return f"_{found[1] or found[2]}" if found else ""
+        match = re.search(r"[( ](?:aggregate=(share_above|quantile)|of=(share))[,)]", self.request)
+        return f"_{match[1] or match[2]}" if match else ""
 
 
 #: of which questions an approval speaks: all that rules ask, those at or near people's own records, those at them alone
@@ -88,9 +88,9 @@ class Decision:
     @classmethod
     def from_findings(cls, findings: Iterable[Finding], *, scope: str, observed: bool) -> Self:
         """Return the decision on findings; only an approval has a scope and warnings."""
-        made = list(findings)
-        outcome = together(made)
-        warnings = sum(f.outcome is Outcome.WARNED for f in made)
+        judged = list(findings)
+        outcome = together(judged)
+        warnings = sum(f.outcome is Outcome.WARNED for f in judged)
         return cls(outcome, scope, warnings, observed) if outcome.releases else cls(outcome, "", 0, observed)
 
     @property
@@ -170,17 +170,17 @@ class Verdict:
     @property
     def limits(self) -> dict[str, list[float]]:
         """Request -> limits of the rules that judge it: what is told of a number lies on their side of them."""
-        found: dict[str, list[float]] = {}
+        limits: dict[str, list[float]] = {}
         for f in self.findings:
-            found.setdefault(f.request, []).append(float(f.limit))
-        return found
+            limits.setdefault(f.request, []).append(float(f.limit))
+        return limits
 
     def said(self, f: Finding) -> Finding:
         """Return a finding with its figures as they may be told; NaN where nothing says of how many people they are."""
-        found = next((m for m in self.evidence.measurements.values() if m.request.key == f.request), None)
-        if found is None:
+        measurement = next((m for m in self.evidence.measurements.values() if m.request.key == f.request), None)
+        if measurement is None:
             return f if f.unit == "nats" else replace(f, value=math.nan, low=math.nan, high=math.nan)
-        own = replace(found, value=f.value, low=f.low, high=f.high).against(*self.limits[f.request]).shown
+        own = replace(measurement, value=f.value, low=f.low, high=f.high).against(*self.limits[f.request]).shown
         return replace(f, value=own.value, low=own.low, high=own.high)
 
     def shown_values(self) -> dict[str, Any]:

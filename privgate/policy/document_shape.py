@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt, StringConstraints, ValidationError, mod
 
 from privgate.documents.strict_yaml import Place
 from privgate.policy import rules
-from privgate.policy.problems import PolicyFileError, Problem, Tree, dotted, nearest
+from privgate.policy.problems import PolicyFileError, Problem, Tree, nearest
 from privgate.policy.rules import AnyRule
 from privgate.policy.rules.rule_base import Audit, Part, Rule, wrong
 from privgate.run.needs import Need
@@ -143,7 +143,7 @@ class Document(Part):
         return {r.name: r.either for r in self.rules if r.either}
 
     def withheld(self, rule: Rule, stated: str = "") -> str:
-        """Return why a rule warns at most here: it is about a file that nobody can get; empty if it can block.
+        """Return why a rule warns at most here: it is about a file that cannot be downloaded; empty if it can block.
 
         ``stated`` is what the operator states of this model's file.
         """
@@ -159,13 +159,14 @@ class Document(Part):
         why = {r.name: r.vacuous(facts) or self.withheld(r) for r in self.rules if r.binding}
         if not all(why.values()):
             return ""
-        told = "; ".join(f"rule {name!r} cannot refuse: {text}" for name, text in why.items())
-        return f"policy {self.name!r} approves nothing, because nothing it enforces can refuse ({told})"
+        reasons = "; ".join(f"rule {name!r} cannot refuse: {text}" for name, text in why.items())
+        return f"policy {self.name!r} approves nothing, because nothing it enforces can refuse ({reasons})"
 
 
-# The shape of a policy file: pydantic's errors, translated into line, key, what was expected and the nearest name.
+# The shape of a policy file: pydantic's errors, translated into place, key, what was expected and the nearest name.
 
 _OBSERVE = "observing is the operator's setting, `privgate check --observe`"
+#: pydantic's kind of error -> what was expected; ``{}`` is the bound that was broken
 _WORDS = {
     "too_short": "at least one; a policy without rules would approve everything",
     "float_type": "a number",
@@ -176,23 +177,17 @@ _WORDS = {
     "tuple_type": "a list",
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "keys with values"),
     **dict.fromkeys(("date_type", "date_from_datetime_parsing"), "a date, for example 2026-11-21"),
+    "less_than_equal": "a number of at most {:g}",
+    "less_than": "a number below {:g}",
+    "greater_than_equal": "a number of at least {:g}",
+    "greater_than": "a number above {:g}",
 }
 _PATTERNS = {
     NAME: "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
     DIGEST: "sha256: and 64 hexadecimal digits, as the report prints the model's digest",
 }
-
-
 #: lines that every policy has, as a newcomer would write them
 _FIRST_LINES = {"schema": "schema: privgate/policy/v1", "name": "name: my-policy", "version": 'version: "1"'}
-_BOUNDS = {
-    "less_than_equal": "of at most",
-    "less_than": "below",
-    "greater_than_equal": "of at least",
-    "greater_than": "above",
-}
-
-
 #: metrics of earlier versions -> what to use instead
 GONE = {
     "collusion": "attack_accuracy and pdtp, which judge the model itself",
@@ -210,50 +205,45 @@ def validated(tree: Tree, kind: type[D]) -> D:
         errors = exc.errors(include_url=False)
         # a list whose items are wrong is also reported as too short; the item is the news
         errors = [e for e in errors if not (e["type"] == "too_short" and e["input"])]
-        found = [_problem(tree, error) for error in errors]
-        raise PolicyFileError(*sorted(set(found), key=lambda p: (p.line, p.key))) from exc
+        raise PolicyFileError(*sorted({_problem(tree, error) for error in errors})) from exc
 
 
 def _problem(tree: Tree, error: Any) -> Problem:
-    """Translate one error of pydantic into line, key, expectation and nearest name."""
-    place = tuple(error["loc"])
+    """Translate one error of pydantic into place, key, expectation and nearest name."""
+    place, kind, ctx, given = tuple(error["loc"]), error["type"], error.get("ctx", {}), error["input"]
     if len(place) > 2 and place[0] == "rules" and place[2] in rules.ALL:
         place = (*place[:2], *place[3:])  # the union's tag, which pydantic puts behind the rule's position
-    kind, ctx, near = error["type"], error.get("ctx", {}), ""
+    what = expected = near = ""
+    choices: list[str] = []  # where one of several words was expected
     if kind == "extra_forbidden":
-        known, key = list(_fields_beside(place, tree)), str(place[-1])
-        what, near = f"unknown key {key!r}", nearest(key, known)
-        expected = "" if near else f"one of {', '.join(known)}"
-        expected = f"no such key; {_OBSERVE}" if key == "observe" else expected
+        choices, given = list(_fields_beside(place, tree)), str(place[-1])
+        what, expected = f"unknown key {given!r}", f"no such key; {_OBSERVE}" if given == "observe" else ""
     elif kind == "missing":
         what, expected = "missing", _expected(place, tree)
     elif kind == "union_tag_not_found":
         place, what, expected = (*place, "metric"), "missing", f"one of {', '.join(rules.ALL)}"
     elif kind == "union_tag_invalid":
-        place, metric = (*place, "metric"), ctx["tag"]
-        if expected := GONE.get(metric, ""):
-            what = f"{metric!r} went with 0.1.0, the last version that knew it"
+        place, given = (*place, "metric"), ctx["tag"]
+        if given in GONE:
+            what, expected = f"{given!r} went with 0.1.0, the last version that knew it", GONE[given]
         else:
-            what = f"unknown metric {metric!r} (rules of plug-ins were known until 0.1.0)"
-            near = nearest(metric, rules.ALL)
-            expected = "" if near else f"one of {', '.join(rules.ALL)}"
+            what, choices = f"unknown metric {given!r} (rules of plug-ins were known until 0.1.0)", list(rules.ALL)
     elif kind == "literal_error":
-        given = error["input"]
-        choices = [c.strip("'") for c in str(ctx["expected"]).replace(" or ", ", ").split(", ")]
-        what, near = f"{given!r} is not known", nearest(given, choices) if len(choices) > 1 else ""
-        expected = f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
+        words = [c.strip("'") for c in str(ctx["expected"]).replace(" or ", ", ").split(", ")]
+        what, near = f"{given!r} is not known", nearest(given, words) if len(words) > 1 else ""
+        expected = f"one of {', '.join(words)}" if len(words) > 1 else words[0]
         expected += f"; {_OBSERVE}" if given == "observe" else ""
     elif kind == "privgate":
-        if (*place, ctx["key"]) in tree.marks:
-            place = (*place, ctx["key"])
-        what, expected = ctx["text"], ""
+        place = (*place, ctx["key"]) if (*place, ctx["key"]) in tree.marks else place
+        what = ctx["text"]
     else:
-        given = json.dumps(error["input"], ensure_ascii=False, default=str)
-        given = given if len(given) <= 40 else given[:37] + "..."
-        what, expected = f"{given} cannot be used", _sentence(error)
-        if write := _right(error):
-            expected = f"{expected}; write {write}"
-    return Problem(*tree.mark(place), dotted(place), what, expected, near)
+        shown = json.dumps(given, ensure_ascii=False, default=str)
+        what = f"{shown if len(shown) <= 40 else shown[:37] + '...'} cannot be used"
+        expected = "; write ".join(filter(None, [_sentence(error), _right(kind, given, ctx)]))
+    if choices:
+        near = nearest(given, choices)
+        expected = expected or ("" if near else f"one of {', '.join(choices)}")
+    return tree.problem(place, what, expected, near)
 
 
 def _fields_beside(place: Place, tree: Tree) -> dict[str, Any]:
@@ -272,26 +262,25 @@ def _expected(place: Place, tree: Tree) -> str:
     """Return a key's description as it reads inside a sentence."""
     if (key := str(place[-1])) in _FIRST_LINES and len(place) == 1:
         return f"the line `{_FIRST_LINES[key]}`"
-    text = _fields_beside(place, tree)[key].description or "a value"
-    return (text[:1].lower() + text[1:]).rstrip(".")
+    return _inside(_fields_beside(place, tree)[key].description or "a value").rstrip(".")
+
+
+def _inside(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def _sentence(error: Any) -> str:
     """Return what pydantic expected, in our words where we have some."""
     kind, ctx = error["type"], error.get("ctx", {})
     if kind in _WORDS:
-        return _WORDS[kind]
-    if kind in _BOUNDS:
-        return f"a number {_BOUNDS[kind]} {next(iter(ctx.values())):g}"
+        return _WORDS[kind].format(*ctx.values())
     if kind == "string_pattern_mismatch":
         return _PATTERNS.get(ctx["pattern"], f"text that matches {ctx['pattern']}")
-    text = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    return text[:1].lower() + text[1:]
+    return _inside(str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be "))
 
 
-def _right(error: Any) -> str:
-    """Return the value that was meant, as it is written; empty where nobody can tell."""
-    kind, given, ctx = error["type"], error["input"], error.get("ctx", {})
+def _right(kind: str, given: Any, ctx: Mapping[str, Any]) -> str:
+    """Return the value that was meant, as it is written; empty where it cannot be told."""
     if kind in {"less_than_equal", "less_than"} and next(iter(ctx.values())) == 1 and 1 < given < 100:
         return f"{given / 100:g} for {given:g} %"
     if kind == "string_type" and isinstance(given, int | float) and not isinstance(given, bool):
@@ -300,12 +289,9 @@ def _right(error: Any) -> str:
         return "true" if str(given).lower() in {"true", "yes"} else "false"
     if kind == "tuple_type" and isinstance(given, dict):
         return "a dash before the first key of each item"
-    if (
-        kind in {"float_type", "int_type"}
-        and isinstance(given, str)
-        and (found := re.fullmatch(r"\s*(\d*\.?\d+)\s*(%?)\s*", given))
-    ):
-        return f"{float(found[1]) / 100:g} for {found[1]} %" if found[2] else f"{found[1]} without quotes"
+    number = re.fullmatch(r"\s*(\d*\.?\d+)\s*(%?)\s*", given) if isinstance(given, str) else None
+    if number and kind in {"float_type", "int_type"}:
+        return f"{float(number[1]) / 100:g} for {number[1]} %" if number[2] else f"{number[1]} without quotes"
     if kind == "string_pattern_mismatch" and ctx["pattern"] == NAME:
         name = re.sub(r"[^a-z0-9._-]+", "-", str(given).lower()).strip("-._")
         return name if re.fullmatch(NAME, name) else ""
@@ -314,8 +300,6 @@ def _right(error: Any) -> str:
 
 # The JSON Schema of policy files, from which an editor completes and checks them while they are written.
 
-IDENTIFIER = "urn:privgate:schema:policy-v1"
-
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a policy file.
@@ -323,8 +307,8 @@ def schema() -> dict[str, Any]:
     The loader checks more: extends may only tighten, ids, dates and names must fit together. A file that extends
     another needs to name only what it changes, so there a rule's other keys are optional.
     """
-    made = Document.model_json_schema(by_alias=True)
-    definitions = made["$defs"]
+    model_schema = Document.model_json_schema(by_alias=True)
+    definitions = model_schema["$defs"]
     demanded = {}
     for metric, rule in rules.ALL.items():
         definition = definitions[rule.__name__]
@@ -334,18 +318,18 @@ def schema() -> dict[str, Any]:
     suite = definitions["Data"]["properties"]["suite"]
     suite["anyOf"] = [{"type": "string", "minLength": 1}, {"type": "array", "items": suite.pop("items")}]
     del suite["type"]
-    made["required"] = [name for name in made["required"] if name != "rules"]
-    made["if"] = {"not": {"required": ["extends"]}}
+    model_schema["required"] = [name for name in model_schema["required"] if name != "rules"]
+    model_schema["if"] = {"not": {"required": ["extends"]}}
     complete = [  # which keys a rule of each metric needs where it stands alone
         {"if": {"properties": {"metric": {"const": metric}}, "required": ["metric"]}, "then": {"required": names}}
         for metric, names in demanded.items()
         if names
     ]
-    made["then"] = {"required": ["rules"], "properties": {"rules": {"items": {"allOf": complete}}}}
+    model_schema["then"] = {"required": ["rules"], "properties": {"rules": {"items": {"allOf": complete}}}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": IDENTIFIER,
-        **made,
+        "$id": "urn:privgate:schema:policy-v1",
+        **model_schema,
         "title": "privgate policy",
     }
 

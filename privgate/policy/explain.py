@@ -8,7 +8,7 @@ from typing import Any
 from privgate.controls import suites
 from privgate.errors import UsageError
 from privgate.policy.document_shape import WARNING_DAYS
-from privgate.policy.problems import nearest
+from privgate.policy.problems import Mark, nearest
 from privgate.policy.resolved_policy import Policy
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import Rule
@@ -18,16 +18,14 @@ from privgate.policy.rules.rule_base import Rule
 class Remark:
     """One thing to look at."""
 
-    file: str
-    #: counted from 1
-    line: int
+    mark: Mark
     #: id of the rule, or the policy's key
     rule: str
     #: what, and what to do
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.rule}: {self.text}"
+        return f"{self.mark}: {self.rule}: {self.text}"
 
 
 def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None) -> list[Remark]:
@@ -39,7 +37,7 @@ def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None)
     for name, text in policy.suites.items():
         file = name.partition("@")[0]
         suites.build(suites.parse(text, file), file)
-    known = policy.facts(int((facts or {}).get("n_units") or 0))
+    known = {"n_units": int((facts or {}).get("n_units") or 0)}
     remarks = []
     for rule in policy.rules:
         texts = list(rule.remarks(policy.audit))
@@ -48,10 +46,10 @@ def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None)
             texts.insert(0, f"cannot refuse: {why}; it counts for nothing ({reach})")
         if facts is not None:
             texts.append(rule.cannot_conclude(dict(facts)))
-        remarks += [Remark(*policy.places[rule.name], rule.name, text) for text in texts if text]
-    remarks += [Remark(*policy.mark("waivers", i), "waivers", text) for i, text in _waivers(policy, today)]
-    remarks += [Remark(*policy.mark("rules"), "rules", text) for text in _together(policy)]
-    return sorted(remarks, key=lambda r: (r.file != policy.path.name, r.file, r.line))
+        remarks += [Remark(policy.places[rule.name], rule.name, text) for text in texts if text]
+    remarks += [Remark(policy.mark("waivers", i), "waivers", text) for i, text in _waivers(policy, today)]
+    remarks += [Remark(policy.mark("rules"), "rules", text) for text in _together(policy)]
+    return sorted(remarks, key=lambda r: (r.mark.file != policy.path.name, r.mark.file, r.mark.line))
 
 
 def _waivers(policy: Policy, today: date) -> Iterator[tuple[int, str]]:
@@ -72,17 +70,16 @@ def _together(policy: Policy) -> Iterator[str]:
             "nothing enforced here can show that a model is safe: an audit, a gap and 'bound: lower' refuse only what "
             "is proved, and release on doubt"
         )
-    asked: dict[str, str] = {}
+    names: dict[str, str] = {}
     for rule in enforced:
         key = rule.request().key
-        if key in asked:
-            yield f"rules {asked[key]!r} and {rule.name!r} ask the same question; only the stricter limit matters"
-        asked.setdefault(key, rule.name)
+        if key in names:
+            yield f"rules {names[key]!r} and {rule.name!r} ask the same question; only the stricter limit matters"
+        names.setdefault(key, rule.name)
 
 
-_QUIET = frozenset({"metric", "id", "reason", "source"})
-#: keys of every rule, told only where a file sets them
-_USUAL = frozenset({"mode", "bound", "required"})
+#: keys of every rule that explanations leave out, and those that they tell only where a file sets them
+_QUIET, _USUAL = ("metric", "id", "reason", "source"), ("mode", "bound", "required")
 
 
 def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
@@ -91,12 +88,12 @@ def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
     ``UsageError``: no rule has this id.
     """
     rules = {r.name: r for r in policy.rules}
-    if rule is not None and rule not in rules:
+    if rule is None:
+        yield from _policy(policy)
+    elif rule not in rules:
         near = nearest(rule, rules)
         hint = f"; did you mean {near!r}?" if near else ""
         raise UsageError(f"policy {policy.name!r} has no rule {rule!r}{hint} it has {', '.join(rules)}")
-    if rule is None:
-        yield from _policy(policy)
     for name in rules if rule is None else [rule]:
         yield ""
         yield from _rule(policy, rules[name])
@@ -104,12 +101,8 @@ def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
 
 def _policy(policy: Policy) -> Iterator[str]:
     yield f"{policy.name} version {policy.version}"
-    if policy.description:
-        yield f"  {' '.join(policy.description.split())}"
-    if policy.approves:
-        yield f"  {' '.join(policy.approves.split())}"
-    for base in policy.resolved["extends"]:
-        yield f"  extends {base}"
+    yield from (f"  {' '.join(text.split())}" for text in (policy.description, policy.approves) if text)
+    yield from (f"  extends {base}" for base in policy.resolved["extends"])
     yield f"  digest {policy.digest}"
     yield f"  {questions(policy)}"
     yield f"  an approval lasts {policy.valid_days} days"
@@ -128,9 +121,9 @@ def _policy(policy: Policy) -> Iterator[str]:
 
 def questions(policy: Policy) -> str:
     """Return which questions of a release a policy enforces, and which it does not ask."""
-    asked = {r.about.question for r in policy.rules if r.mode == "enforce"}
-    ours = ", ".join(QUESTIONS[q] for q in QUESTIONS if q in asked) or "none of the questions of a release"
-    others = ", ".join(QUESTIONS[q] for q in QUESTIONS if q not in asked)
+    enforced = {r.about.question for r in policy.rules if r.mode == "enforce"}
+    ours = ", ".join(QUESTIONS[q] for q in QUESTIONS if q in enforced) or "none of the questions of a release"
+    others = ", ".join(QUESTIONS[q] for q in QUESTIONS if q not in enforced)
     return f"asks about {ours}{others and f'; does not ask about {others}'}"
 
 
@@ -139,7 +132,7 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
     yield f"  {rule.purpose()}"
     yield f"  {rule.outcomes()}"
     yield f"  the metric reaches from {rule.about.reaches}"
-    if why := rule.vacuous(policy.facts()):
+    if why := rule.vacuous({}):
         yield f"  CANNOT REFUSE: {why}; it counts for nothing"
     for key in type(rule).model_fields:
         value = getattr(rule, key)
@@ -149,9 +142,8 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
         where = f"{mark.file}:{mark.line}" if mark else "default"
         about = type(rule).model_fields[key].description or ""
         yield f"  {key} = {str(value).partition('@')[0]}  ({where})  {about}".rstrip()
-    if rule.reason:
-        yield f"  reason: {' '.join(rule.reason.split())}"
-    if rule.source:
-        yield f"  source: {' '.join(rule.source.split())}"
+    for key in ("reason", "source"):
+        if text := " ".join(getattr(rule, key).split()):
+            yield f"  {key}: {text}"
     if rule.name in policy.never_waivable:
         yield "  may never be waived"

@@ -21,7 +21,7 @@ from privgate.evidence import (
     RunPart,
     SeedControl,
 )
-from privgate.evidence.verdict import Outcome, Verdict
+from privgate.evidence.verdict import Verdict
 from privgate.policy.problems import read
 from privgate.policy.resolved_policy import Policy
 from privgate.policy.rules.rule_base import Part
@@ -53,7 +53,7 @@ class Expected(Part):
 class Case(Part):
     """One case: ``evidence`` is a report.json or a payload, ``measurements`` are numbers by rule id.
 
-    Enough effort stands behind such numbers unless the case says otherwise.
+    Enough effort stands behind these numbers unless the case says otherwise.
     """
 
     name: str
@@ -94,9 +94,7 @@ def run(policy: Policy, path: Path) -> list[Result]:
         cases = Cases.model_validate_json(json.dumps(tree.value)).cases
     except ValidationError as exc:
         first = exc.errors(include_url=False)[0]
-        mark = tree.mark(tuple(first["loc"]))
-        key = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{mark.file}:{mark.line}: {key}: {first['msg'].removeprefix('Value error, ')}") from exc
+        raise UsageError(str(tree.problem(first["loc"], first["msg"].removeprefix("Value error, ")))) from exc
     return [_judged(policy, case, path.parent) for case in cases]
 
 
@@ -106,8 +104,8 @@ def load_evidence(path: Path) -> Evidence:
     ``UsageError``: it cannot be read.
     """
     try:
-        found = strict_json.read(path, LARGE)
-        return Evidence.from_payload(found["evidence"] if "findings" in found else found)
+        document = strict_json.read(path, LARGE)
+        return Evidence.from_payload(document["evidence"] if "findings" in document else document)
     except OSError as exc:
         raise UsageError(f"{path}: cannot be read: {exc.strerror}") from exc
     except strict_json.GARBLED as exc:
@@ -121,32 +119,30 @@ def verdict(policy: Policy, evidence: Evidence, today: date | None = None) -> Ve
 
 def _judged(policy: Policy, case: Case, folder: Path) -> Result:
     evidence = load_evidence(folder / case.evidence) if case.evidence else _build_evidence(policy, case)
-    found = verdict(policy, evidence, case.today or datetime.now(UTC).date())
+    reached = verdict(policy, evidence, case.today or datetime.now(UTC).date())
     wrong = []
-    if found.outcome != Outcome(case.expect.outcome):
-        wrong.append(f"expected {case.expect.outcome}, got {found.outcome.value}")
-    outcomes = {f.rule: f for f in found.findings}
+    if reached.outcome != case.expect.outcome:
+        wrong.append(f"expected {case.expect.outcome}, got {reached.outcome}")
+    findings = {f.rule: f for f in reached.findings}
     for rule, expected in case.expect.rules.items():
-        if rule not in outcomes:
-            wrong.append(f"{rule}: no such rule; there are {', '.join(outcomes)}")
-        elif outcomes[rule].outcome != Outcome(expected):
-            finding = outcomes[rule]
-            wrong.append(f"{rule}: expected {expected}, got {finding.outcome.value}: {finding.message}")
+        if (finding := findings.get(rule)) is None:
+            wrong.append(f"{rule}: no such rule; there are {', '.join(findings)}")
+        elif finding.outcome != expected:
+            wrong.append(f"{rule}: expected {expected}, got {finding.outcome}: {finding.message}")
     return Result(case.name, tuple(wrong))
 
 
 def _build_evidence(policy: Policy, case: Case) -> Evidence:
     rules = {rule.name: rule for rule in policy.rules}
-    unknown = [name for name in case.measurements if name not in rules]
-    if unknown:
-        raise UsageError(f"case {case.name!r}: no rule is called {unknown[0]!r}; there are {', '.join(rules)}")
     measurements = {}
     for name, number in case.measurements.items():
+        if name not in rules:
+            raise UsageError(f"case {case.name!r}: no rule is called {name!r}; there are {', '.join(rules)}")
         request = rules[name].request()
         low, high, value = number.low, number.high, number.value
-        given = {k: getattr(number, k) for k in ("kind", "n", "population", "problem", "applicable", "behind")}
+        ends = (_first(value, low, high), _first(low, value), _first(high, value))
         measurements[request] = Measurement(
-            request, _first(value, low, high), _first(low, value), _first(high, value), **given
+            request, *ends, **{k: v for k, v in number if k not in ("low", "high", "value")}
         )
     before = tuple(Precondition(name, outcome, "given by the test") for name, outcome in case.preconditions.items())
     subject: Mapping[str, Any] = {"name": "test", "version": "1", "digests": {}, "n_candidates": 10**6, **case.subject}
@@ -177,7 +173,7 @@ class Change:
 def settings(old: Policy, new: Policy) -> Iterator[str]:
     """Yield one line for each rule or setting that differs."""
     mine, theirs = ({r.name: r for r in p.rules} for p in (old, new))
-    for name in [*mine, *(n for n in theirs if n not in mine)]:
+    for name in {**mine, **theirs}:
         if name not in theirs:
             yield f"rule {name}: removed"
         elif name not in mine:
@@ -205,13 +201,13 @@ def verdicts(old: Policy, new: Policy, reports: list[Path], today: date) -> Iter
         before, after = (verdict(p, evidence, today) for p in (old, new))
         was = {f.rule: f for f in before.findings}
         why = [
-            f"{f.rule}: {was[f.rule].outcome.value if f.rule in was else 'not asked'} -> {f.outcome.value}: {f.message}"
+            f"{f.rule}: {was[f.rule].outcome if f.rule in was else 'not asked'} -> {f.outcome}: {f.message}"
             for f in after.findings
             if f.rule not in was or was[f.rule].outcome != f.outcome
         ]
         named = {f.rule for f in after.findings}
-        why += [f"{name}: {f.outcome.value} -> not asked" for name, f in was.items() if name not in named]
-        yield Change(str(path), before.outcome.value, after.outcome.value, tuple(why))
+        why += [f"{name}: {f.outcome} -> not asked" for name, f in was.items() if name not in named]
+        yield Change(str(path), before.outcome, after.outcome, tuple(why))
 
 
 def _keys(where: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Judging: evidence in, findings out; pure."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from privgate.evidence.telling import sampled
 from privgate.evidence.verdict import Finding, Outcome, worst
 from privgate.policy.document_shape import WARNING_DAYS, Document, Waiver
 from privgate.policy.rules import about
-from privgate.policy.rules.rule_base import Audit, Rule, next_step
+from privgate.policy.rules.rule_base import STEPS, Audit, Rule
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING
 
@@ -177,16 +177,17 @@ _NO_ANSWERS = " on its own complete data"
 _MISSING: Mapping[str, str] = {" candidates ": "people", "isolation": "isolation"}
 
 
+_CONDITION_ENDS = (Outcome.PASSED, Outcome.WARNED, Outcome.FAILED)
+
+
 def _precondition(condition: Precondition) -> Finding:
-    known = {o.value for o in Outcome} - {Outcome.NOT_NEEDED}
-    outcome = (
-        Outcome(condition.outcome) if condition.outcome in known else Outcome.INCONCLUSIVE
-    )  # another word is doubt
+    # another word is doubt
+    outcome = next((o for o in _CONDITION_ENDS if o == condition.outcome), Outcome.INCONCLUSIVE)
     title = condition.name.replace("_", " ")
     ended = next((cause for words, cause in _ENDED.items() if words in condition.message), None)
     cause = ended or CAUSES.get(condition.name) or ("guarantee" if condition.name.startswith("dp_") else "data")
     said = condition.name in _SAYS_ITS_STEP or (not ended and _NO_ANSWERS in condition.message)
-    advice = "" if outcome.releases or said else next_step(cause)
+    advice = "" if outcome.releases or said else STEPS[cause]
     return Finding(
         f"precondition:{condition.name}", title[:1].upper() + title[1:], outcome, condition.message, advice=advice
     )
@@ -195,43 +196,42 @@ def _precondition(condition: Precondition) -> Finding:
 def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:
     """Return the finding, inconclusive where it would release on less effort than the policy's minimum."""
     judged = finding.outcome.releases and measurement.applicable and not measurement.problem
-    if not judged or not (short := shortfall(audit, rule, measurement, evidence)):
+    short = next(list_shortfalls(audit, rule, measurement, evidence), "") if judged else ""
+    if not short:
         return finding
     open_ = rule.finding(Outcome.INCONCLUSIVE, f"{short}: undecided", measurement)
-    steps = (next_step(cause) for word, cause in _MISSING.items() if word in short)
+    steps = (STEPS[cause] for word, cause in _MISSING.items() if word in short)
     return replace(open_, advice=next(steps, open_.advice))
 
 
-def shortfall(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> str:
-    """Return in which way less was done than the policy's audit minimum; empty if enough was done."""
-    ran = evidence.run.isolation
+def list_shortfalls(audit: Audit, rule: Rule, measurement: Measurement, evidence: Evidence) -> Iterator[str]:
+    """Yield in which way less was done than the policy's audit minimum."""
+    ran, least, needs = evidence.run.isolation, audit.min_isolation, rule.about.needs
     box, networked = ran.partition(" ")[0] == "bubblewrap", ran.endswith(" with network")
-    if audit.min_isolation != "none" and not (box and (not networked or audit.min_isolation.endswith(" with network"))):
-        return f"training code ran with isolation {ran}, the policy wants {audit.min_isolation}"
-    needs = rule.about.needs
+    if least != "none" and not (box and (not networked or least.endswith(" with network"))):
+        yield f"training code ran with isolation {ran}, the policy wants {least}"
     if rule.about.per_unit:
         covered = measurement.n / measurement.population if measurement.population else 0.0
+        some = sampled(measurement.n, measurement.population)
         if measurement.n < audit.min_units:
-            return f"{sampled(measurement.n, measurement.population)}, the policy wants {audit.min_units}"
+            yield f"{some}, the policy wants {audit.min_units}"
         if covered < audit.min_coverage:
-            return f"{sampled(measurement.n, measurement.population)}, the policy wants {audit.min_coverage:.1%}"
-    if Need.LEAVE_ONE_OUT in needs:
-        seeds = _seeds(evidence.run)
-        if audit.min_seeds > 1 and seeds < audit.min_seeds:
-            return f"{seeds} seeds were compared, the policy wants {audit.min_seeds}"
-    if Need.SHADOWS in needs:
-        behind = BehindMembership.read(measurement.behind)
-        shadows = behind.shadow_models
-        if audit.min_shadow_models > 1 and shadows < audit.min_shadow_models:
-            return f"{shadows} shadow models stand behind this, the policy wants {audit.min_shadow_models}"
-        if rule.request().option("level") and shadows < min(APPROVING):
-            return f"{shadows} shadow models stand behind this, an approval at a level wants {min(APPROVING)}"
-        # those that serve as trials, where the measurement says so: not copies of members, not unknown labels
-        outside = int(evidence.subject.get("n_candidates") or 0)
-        people = outside if behind.candidates is None else behind.candidates
-        if audit.min_candidates > 1 and people < audit.min_candidates:
-            return f"{Count(people, outside)} candidates stand behind this, the policy wants {audit.min_candidates}"
-    return ""
+            yield f"{some}, the policy wants {audit.min_coverage:.1%}"
+    if Need.LEAVE_ONE_OUT in needs and (seeds := _seeds(evidence.run)) < audit.min_seeds > 1:
+        yield f"{seeds} seeds were compared, the policy wants {audit.min_seeds}"
+    if Need.SHADOWS not in needs:
+        return
+    behind = BehindMembership.read(measurement.behind)
+    shadows, stand = behind.shadow_models, "shadow models stand behind this"
+    if shadows < audit.min_shadow_models > 1:
+        yield f"{shadows} {stand}, the policy wants {audit.min_shadow_models}"
+    if rule.request().option("level") and shadows < min(APPROVING):
+        yield f"{shadows} {stand}, an approval at a level wants {min(APPROVING)}"
+    # those that serve as trials, where the measurement says so: not copies of members, not unknown labels
+    outside = int(evidence.subject.get("n_candidates") or 0)
+    people = outside if behind.candidates is None else behind.candidates
+    if people < audit.min_candidates > 1:
+        yield f"{Count(people, outside)} candidates stand behind this, the policy wants {audit.min_candidates}"
 
 
 def _seeds(run: RunPart) -> int:
@@ -248,8 +248,8 @@ def find_scope(findings: Sequence[Finding]) -> str:
 
     A rule on people's own records was judged, and none that limits everybody over all questions was met.
     """
-    asked = [f for f in findings if about(f.metric).direct_only and f.outcome is not Outcome.NOT_NEEDED]
-    own = [f for f in asked if "over=domain" not in f.request]
+    direct = [f for f in findings if about(f.metric).direct_only and f.outcome is not Outcome.NOT_NEEDED]
+    own = [f for f in direct if "over=domain" not in f.request]
     if not own or met_for_everybody(findings):
         return ""
     return "beside" if all("over=beside" in f.request for f in own) else "direct"
@@ -258,4 +258,4 @@ def find_scope(findings: Sequence[Finding]) -> str:
 def met_for_everybody(findings: Iterable[Finding]) -> list[Finding]:
     """Return the met rules that limit every person over all questions; a quantile or a share leaves some out."""
     met = [f for f in findings if about(f.metric).over_all_queries and f.outcome is Outcome.PASSED and not f.waiver]
-    return [f for f in met if f.unit == "nats" and "quantile" not in f.request and "share" not in f.request]
+    return [f for f in met if f.unit == "nats" and not f.suffix]

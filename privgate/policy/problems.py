@@ -11,23 +11,31 @@ from privgate.documents.strict_yaml import Place
 from privgate.errors import PolicyError
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One mistake in one place of a policy file: what is wrong, what would be right, the nearest valid name.
-
-    The line is counted from 1, and 0 where none can be named; the key is a path, for example ``rules.0.max``.
-    """
+class Mark(NamedTuple):
+    """A file, as the user named it, a line and a column in it, counted from 1; 0 where none can be named."""
 
     file: str
-    line: int
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return ":".join(str(part) for part in self if part)
+
+
+class Problem(NamedTuple):
+    """One mistake in one place of a policy file: what is wrong, what would be right, the nearest valid name.
+
+    The key is a path, for example ``rules.0.max``.
+    """
+
+    mark: Mark
     key: str
     what: str
     expected: str = ""
     nearest: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else self.file
-        parts = [f"{place}: {self.key}: {self.what}" if self.key else f"{place}: {self.what}"]
+        parts = [": ".join(str(part) for part in self[:3] if part)]
         if self.expected:
             parts.append(f"expected {self.expected}")
         if self.nearest:
@@ -45,8 +53,7 @@ class PolicyFileError(PolicyError):
 
 def nearest(word: object, known: Iterable[str]) -> str:
     """Return the known name that looks most like ``word``, or an empty text."""
-    found = difflib.get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.5)
-    return found[0] if found else ""
+    return next(iter(difflib.get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.5)), "")
 
 
 # Where policies lie: shipped ones by name, all others by path.
@@ -73,32 +80,24 @@ def earlier() -> dict[str, Path]:
 def find(name_or_path: str | Path, folder: Path | None = None) -> Path:
     """Return the file of a shipped name, of ``name@version`` for one as it was, or of a path.
 
-    A relative path starts from the folder ``beside``; from the working directory if absent.
+    A relative path starts from ``folder``; from the working directory if absent.
     """
-    text = str(name_or_path)
-    is_path = isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".yaml", ".yml"))
-    if not is_path:
-        known = shipped()
-        if text in known:
-            return known[text]
-        name, _, version = text.partition("@")
-        if version and name in known and f'\nversion: "{version}"\n' in known[name].read_text(encoding="utf-8"):
-            return known[name]
-        if text in (before := earlier()):
-            return before[text]
-        expected, near = f"one of {', '.join(known)}, or a path", nearest(text, [*known, *before])
-        raise PolicyFileError(Problem(text, 0, "", "no shipped policy has this name", expected, near))
-    path = Path(text) if folder is None else folder / text
-    if not path.is_file():
-        raise PolicyFileError(Problem(text, 0, "", "no such file", f"a policy file, or one of {', '.join(shipped())}"))
-    return path
-
-
-class Mark(NamedTuple):
-    """A file, as the user named it, and a line in it, counted from 1."""
-
-    file: str
-    line: int
+    text, known = str(name_or_path), shipped()
+    if isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".yaml", ".yml")):
+        path = Path(text) if folder is None else folder / text
+        if not path.is_file():
+            expected = f"a policy file, or one of {', '.join(known)}"
+            raise PolicyFileError(Problem(Mark(text), "", "no such file", expected))
+        return path
+    if text in known:
+        return known[text]
+    name, _, version = text.partition("@")
+    if version and name in known and f'\nversion: "{version}"\n' in known[name].read_text(encoding="utf-8"):
+        return known[name]
+    if text in (before := earlier()):
+        return before[text]
+    expected, near = f"one of {', '.join(known)}, or a path", nearest(text, [*known, *before])
+    raise PolicyFileError(Problem(Mark(text), "", "no shipped policy has this name", expected, near))
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,11 @@ class Tree:
         """Return where a key stands, or the nearest key around it."""
         while place and place not in self.marks:
             place = place[:-1]
-        return self.marks.get(place, Mark(self.file, 1))
+        return self.marks.get(place, Mark(self.file, 1, 1))
+
+    def problem(self, place: Place, what: str, expected: str = "", nearest: str = "") -> Problem:
+        """Return a mistake at a key."""
+        return Problem(self.mark(place), dotted(place), what, expected, nearest)
 
 
 def read(path: Path, name: str | None = None) -> Tree:
@@ -123,27 +126,27 @@ def read(path: Path, name: str | None = None) -> Tree:
     """
     file = name or str(path)
     try:
-        text = strict_json.content(path).decode("utf-8")
+        return parse(strict_json.content(path).decode("utf-8"), file)
     except OSError as exc:
-        what = f"cannot be read: {exc.strerror}"
-        raise PolicyFileError(Problem(file, 0, "", what, "the path of a policy file")) from exc
-    except UnicodeDecodeError as exc:
-        raise PolicyFileError(Problem(file, 0, "", "is not UTF-8 text", "YAML")) from exc
+        problem = Problem(Mark(file), "", f"cannot be read: {exc.strerror}", "the path of a policy file")
+    except UnicodeDecodeError:
+        problem = Problem(Mark(file), "", "is not UTF-8 text", "YAML")
     except DocumentError as exc:
-        raise PolicyFileError(Problem(file, 0, "", str(exc), "a policy")) from exc
-    return parse(text, file)
+        problem = Problem(Mark(file), "", str(exc), "a policy")
+    raise PolicyFileError(problem)
 
 
 def parse(text: str, file: str) -> Tree:
     """Return what a YAML text says; see ``read``."""
     try:
-        value, lines = strict_yaml.parse(text)
+        value, spots = strict_yaml.parse(text)
     except DocumentError as exc:
-        raise PolicyFileError(Problem(file, exc.line, dotted(exc.place), str(exc), exc.expected)) from exc
+        problem = Problem(Mark(file, *exc.spot), dotted(exc.place), str(exc), exc.expected)
+        raise PolicyFileError(problem) from exc
     if not isinstance(value, dict):
         what = "is empty" if value is None else "is not a mapping"
-        raise PolicyFileError(Problem(file, 1, "", what, "keys such as 'name' and 'rules'"))
-    return Tree(file, value, {place: Mark(file, line) for place, line in lines.items()})
+        raise PolicyFileError(Problem(Mark(file, 1, 1), "", what, "keys such as 'name' and 'rules'"))
+    return Tree(file, value, {place: Mark(file, *spot) for place, spot in spots.items()})
 
 
 def dotted(place: Place) -> str:

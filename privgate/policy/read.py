@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -16,7 +16,7 @@ from privgate.membership import NAMES
 from privgate.policy import document_shape
 from privgate.policy import problems as locate
 from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
-from privgate.policy.problems import PolicyFileError, Problem, Tree, dotted, nearest, read
+from privgate.policy.problems import PolicyFileError, Problem, Tree, nearest, read
 from privgate.policy.rules.rule_base import ISOLATIONS
 
 # ``extends``: a policy laid over another; what the result says more weakly than the other is refused.
@@ -51,30 +51,36 @@ def lay_over(child: Tree, parent: Tree) -> Tree:
     return merged
 
 
+_TIGHTER = "a tighter value, or a waiver for one model version"
+
+
 def weakened(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]:
-    """Return a problem for everything that the child says more weakly than its parent."""
+    """Yield a problem for everything that the child says more weakly than its parent."""
+    yield from (tree.problem(place, what, _TIGHTER) for place, what in _weaker_values(child, parent))
+    yield from _waived_more(child, parent, tree)
+
+
+def _weaker_values(child: Document, parent: Document) -> Iterator[tuple[Place, str]]:
     own = {rule.name: (i, rule) for i, rule in enumerate(child.rules)}
     known = parent.groups
     for name, (position, rule) in own.items():
         if rule.either in known.values() and name not in known:
             text = f"{rule.either!r} is asked by the parent: another rule that is enough for it would weaken it"
-            yield _problem(tree, ("rules", position, "either"), text)
+            yield ("rules", position, "either"), text
     for theirs in parent.rules:
         position, ours = own[theirs.name]
         for key, why in ours.loosened(theirs).items():
-            yield _problem(tree, ("rules", position, key), f"{getattr(ours, key, None)!r} {why}")
-    yield from _waived_more(child, parent, tree)
+            yield ("rules", position, key), f"{getattr(ours, key, None)!r} {why}"
     for part in ("audit", "data"):
         mine, other = getattr(child, part), getattr(parent, part)
         for key in type(mine).model_fields:
             if key != "suite" and _size(getattr(mine, key)) < _size(getattr(other, key)):
                 text = f"{getattr(mine, key)!r} may only be raised: the parent has {getattr(other, key)!r}"
-                yield _problem(tree, (part, key), text)
+                yield (part, key), text
     if child.file != parent.file and parent.file == "downloadable":
-        yield _problem(tree, ("file",), f"{child.file!r} may not be stated here: the parent judges the file itself")
+        yield ("file",), f"{child.file!r} may not be stated here: the parent judges the file itself"
     if child.valid_days > parent.valid_days:
-        text = f"{child.valid_days} may only be lowered: the parent has {parent.valid_days}"
-        yield _problem(tree, ("valid_days",), text)
+        yield ("valid_days",), f"{child.valid_days} may only be lowered: the parent has {parent.valid_days}"
 
 
 def _size(value: Any) -> float:
@@ -88,30 +94,24 @@ def _waived_more(child: Document, parent: Document, tree: Tree) -> Iterator[Prob
     A ceiling was approved against the limit that stood with it. Where the limit is lowered, the same ceiling waives
     more than anybody approved: it must be stated again, no higher than before.
     """
-    ours, theirs = ({r.name: r.judged() for r in d.rules} for d in (child, parent))
-    direction = {r.name: r.direction for r in child.rules}
+    ours, theirs = ({r.name: r for r in d.rules} for d in (child, parent))
     before = {(w.rule, w.model, w.version): w for w in parent.waivers}
     for i, waiver in enumerate(child.waivers):
         old = before.get((waiver.rule, waiver.model, waiver.version))
         if old is None or waiver.rule not in ours:
             continue
-        grown = waiver.ceiling - old.ceiling if direction[waiver.rule] == "max" else old.ceiling - waiver.ceiling
-        if grown > 0:
+        rule = ours[waiver.rule]
+        if not rule.is_within(waiver.ceiling, old.ceiling):
             text = f"{waiver.ceiling:g} waives more than the {old.ceiling:g} of the policy that this one extends"
-            yield _problem(tree, ("waivers", i, "ceiling"), text)
-        if waiver == old and tree.mark(("waivers", i)).file != tree.file and ours[waiver.rule] != theirs[waiver.rule]:
-            mark = tree.mark(("extends",))
+            yield tree.problem(("waivers", i, "ceiling"), text, _TIGHTER)
+        tightened = rule.judged() != theirs[waiver.rule].judged()
+        if waiver == old and tree.mark(("waivers", i)).file != tree.file and tightened:
             text = (
                 f"the inherited waiver {waiver.key} up to {waiver.ceiling:g} was approved for the rule as it was; this "
                 "file tightens the rule"
             )
             expected = f"the waiver stated here again, up to at most {waiver.ceiling:g}, or removed where it stands"
-            yield Problem(mark.file, mark.line, f"waivers.{i}", text, expected)
-
-
-def _problem(tree: Tree, place: Place, what: str) -> Problem:
-    mark = tree.mark(place)
-    return Problem(mark.file, mark.line, dotted(place), what, "a tighter value, or a waiver for one model version")
+            yield Problem(tree.mark(("extends",)), f"waivers.{i}", text, expected)
 
 
 def _join_lists(merged: Tree, child: Tree, parent: Tree) -> None:
@@ -194,20 +194,24 @@ def resolve(path: Path, name: str, kind: type[D], above: tuple[Path, ...] = ()) 
     Files ``above`` led here by ``extends``. ``PolicyFileError``: with every problem that the file has.
     """
     tree = read(path, name)
-    found, suite_files = _read_suites(tree, path.parent)
-    files = (path, *suite_files)
+    suite_texts, suite_files = _read_suites(tree, path.parent)
     parent = _parent(tree, path, above)
+    tree = tree if parent is None else lay_over(tree, parent.tree)
+    document = document_shape.validated(tree, kind)
+    weaker = () if parent is None else weakened(document, parent.document, tree)
+    unfit = (tree.problem(*problem) for problem in (*_unknown_names(document), *_unfit_waivers(document)))
+    if problems := sorted([*weaker, *unfit]):
+        raise PolicyFileError(*problems)
+    own = Resolved(tree, document, (document.applies_to,), suites=suite_texts, files=(path, *suite_files))
     if parent is None:
-        document = document_shape.validated(tree, kind)
-        _refuse(_cross_checks(document, tree))
-        return Resolved(tree, document, (document.applies_to,), suites=found, files=files)
-    merged = lay_over(tree, parent.tree)
-    document = document_shape.validated(merged, kind)
-    found = {**parent.suites, **found}
-    _refuse([*weakened(document, parent.document, merged), *_cross_checks(document, merged)])
-    chain = (f"{parent.document.name} {parent.document.version}", *parent.chain)
-    conditions = (document.applies_to, *parent.conditions)
-    return Resolved(merged, document, conditions, chain, found, (*files, *parent.files))
+        return own
+    return replace(
+        own,
+        conditions=(*own.conditions, *parent.conditions),
+        chain=(f"{parent.document.name} {parent.document.version}", *parent.chain),
+        suites={**parent.suites, **own.suites},
+        files=(*own.files, *parent.files),
+    )
 
 
 def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved[Document] | None:
@@ -215,25 +219,24 @@ def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved[Documen
     base = tree.value.get("extends")
     if base is None:
         return None
-    mark = tree.mark(("extends",))
-    here = (*above, path.resolve())
+
+    def refusal(what: str, expected: str, near: str = "") -> PolicyFileError:
+        return PolicyFileError(tree.problem(("extends",), what, expected, near))
+
     if not isinstance(base, str):
-        raise PolicyFileError(Problem(*mark, "extends", "is not text", "one policy: a shipped name or a file"))
+        raise refusal("is not text", "one policy: a shipped name or a file")
     try:
         target = locate.find(base, folder=path.parent)
     except PolicyFileError as exc:
-        first = exc.problems[0]
-        text = f"{base!r}: {first.what}"
-        raise PolicyFileError(Problem(*mark, "extends", text, first.expected, first.nearest)) from exc
+        _, _, what, *text = exc.problems[0]
+        raise refusal(f"{base!r}: {what}", *text) from exc
+    here = (*above, path.resolve())
     if target.resolve() in here:
-        raise PolicyFileError(
-            Problem(*mark, "extends", f"{base!r} leads back to itself", "a policy that ends somewhere")
-        )
+        raise refusal(f"{base!r} leads back to itself", "a policy that ends somewhere")
     if len(here) > _DEEPEST:
-        raise PolicyFileError(Problem(*mark, "extends", f"more than {_DEEPEST} policies deep", "a shorter chain"))
+        raise refusal(f"more than {_DEEPEST} policies deep", "a shorter chain")
     if not _is_policy(target, base):  # any file can be named, and nothing of it is anybody's to read
-        expected = "a shipped name, or a policy file without mistakes"
-        raise PolicyFileError(Problem(*mark, "extends", f"{base!r} is no policy that can be read", expected))
+        raise refusal(f"{base!r} is no policy that can be read", "a shipped name, or a policy file without mistakes")
     return resolve(target, base, Document, here)
 
 
@@ -244,32 +247,18 @@ def _is_policy(path: Path, name: str) -> bool:
         return False
 
 
-def _refuse(problems: Iterable[Problem]) -> None:
-    if wrong := sorted(problems, key=lambda p: (p.file, p.line, p.key)):
-        raise PolicyFileError(*wrong)
-
-
-def _cross_checks(document: Document, tree: Tree) -> Iterator[Problem]:
-    """Yield what is wrong although every part is right by itself."""
-    for place, *text in (*_unknown_names(document), *_unfit_waivers(document)):
-        yield Problem(*tree.mark(place), dotted(place), *text)
-
-
 def _unknown_names(document: Document) -> Iterator[tuple[Place, str, str, str]]:
-    names, known = [rule.name for rule in document.rules], ["any", *NAMES]
+    names, attacks = [rule.name for rule in document.rules], ["any", *NAMES]
     for i, rule in enumerate(document.rules):
         attack = getattr(rule, "attack", "any")
-        if attack not in known:
+        if attack not in attacks:
             text = "any, or an attack that `privgate explain --list` names"
-            yield ("rules", i, "attack"), f"unknown attack {attack!r}", text, nearest(attack, known)
-    for i, name in enumerate(document.never_waivable):
+            yield ("rules", i, "attack"), f"unknown attack {attack!r}", text, nearest(attack, attacks)
+    named: list[tuple[Place, str]] = [(("never_waivable", i), n) for i, n in enumerate(document.never_waivable)]
+    named += [(("waivers", i, "rule"), waiver.rule) for i, waiver in enumerate(document.waivers)]
+    for place, name in named:
         if name not in names:
-            text = f"no rule is called {name!r}"
-            yield ("never_waivable", i), text, f"one of {', '.join(names)}", nearest(name, names)
-    for i, waiver in enumerate(document.waivers):
-        if waiver.rule not in names:
-            text = f"no rule is called {waiver.rule!r}"
-            yield ("waivers", i, "rule"), text, f"one of {', '.join(names)}", nearest(waiver.rule, names)
+            yield place, f"no rule is called {name!r}", f"one of {', '.join(names)}", nearest(name, names)
 
 
 def _unfit_waivers(document: Document) -> Iterator[tuple[Place, str, str, str]]:
@@ -288,19 +277,18 @@ def _unfit_waivers(document: Document) -> Iterator[tuple[Place, str, str, str]]:
         if len(same) > 1 and days > WAIVER_DAYS:
             text = f"{len(same)} waivers excuse rule {waiver.rule!r} for the same version over {days} days together"
             yield (*place, "expires"), text, f"at most {WAIVER_DAYS} days; renewing one replaces it", ""
-        beyond = waiver.ceiling - rule.limit if rule.direction == "max" else rule.limit - waiver.ceiling
-        if beyond <= 0:
+        if rule.is_within(waiver.ceiling, rule.limit):
             side = "above" if rule.direction == "max" else "below"
             text = f"the ceiling {waiver.ceiling:g} waives nothing: the limit is {rule.limit:g}"
             yield (*place, "ceiling"), text, f"a number {side} the limit", ""
-        elif why := rule.with_limit(waiver.ceiling).vacuous():
+        elif why := rule.with_limit(waiver.ceiling).vacuous({}):
             text = f"the ceiling {waiver.ceiling:g} waives everything: {why}"
             yield (*place, "ceiling"), text, "a ceiling that a measurement can exceed", ""
 
 
 def _read_suites(tree: Tree, folder: Path) -> tuple[dict[str, str], list[Path]]:
     """Read every suite that the file names, put ``file@sha256:…`` in the place of its path, and say what was read."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     files: list[Path] = []
     data: Any = tree.value.get("data")
     listed: Any = data.get("suite") if isinstance(data, dict) else None
@@ -310,18 +298,17 @@ def _read_suites(tree: Tree, folder: Path) -> tuple[dict[str, str], list[Path]]:
         if not isinstance(one, str):
             continue  # the shape check says so
         path, place = folder / one, ("data", "suite", i)
-        mark = tree.mark(place)
         try:
             text = strict_json.content(path, LARGE).decode("utf-8")
             suite = suites.parse(text, path.name)
         except OSError as exc:
             what = f"{one!r} cannot be read: {exc.strerror}"
-            raise PolicyFileError(Problem(*mark, dotted(place), what, "a file beside the policy")) from exc
+            raise PolicyFileError(tree.problem(place, what, "a file beside the policy")) from exc
         except (PolicyError, UnicodeDecodeError, DocumentError) as exc:
-            raise PolicyFileError(Problem(*mark, dotted(place), str(exc), "a Great Expectations suite")) from exc
+            raise PolicyFileError(tree.problem(place, str(exc), "a Great Expectations suite")) from exc
         plain = json.dumps(suite, sort_keys=True, separators=(",", ":"))
         name = f"{path.name}@sha256:{hashlib.sha256(plain.encode()).hexdigest()}"
-        found[name] = plain
+        texts[name] = plain
         files.append(path)
         listed[i] = name
-    return found, files
+    return texts, files

@@ -46,23 +46,23 @@ class Policy(Document):
         Raises
         ------
         PolicyError
-            The file cannot be used; the message names line, key and what was expected.
+            The file cannot be used; the message names line, column, key and what was expected.
         """
         path = problems.find(name_or_path)
         source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)
-        made = source.document
-        made._path = path  # noqa: SLF001  its own class
-        made._source = source  # noqa: SLF001  our own class
-        if why := made.powerless(made.facts()):
-            raise PolicyFileError(Problem(*made.mark("rules"), "rules", why, "a limit that a measurement can break"))
-        if made.not_applicable:
-            file, line = made.mark("not_applicable")
+        policy = source.document
+        policy._path = path  # noqa: SLF001  its own class
+        policy._source = source  # noqa: SLF001  our own class
+        if why := policy.powerless({}):
+            raise PolicyFileError(Problem(policy.mark("rules"), "rules", why, "a limit that a measurement can break"))
+        if policy.not_applicable:
+            file, line, _ = policy.mark("not_applicable")
             warnings.warn(
                 f"{file}:{line}: not_applicable is ignored; 0.1.0 was the last version that signed such statements",
                 PrivgateWarning,
                 stacklevel=2,
             )
-        return made
+        return policy
 
     @property
     def path(self) -> Path:
@@ -92,11 +92,11 @@ class Policy(Document):
         return {rule.name: self._source.tree.mark(("rules", i)) for i, rule in enumerate(self.rules)}
 
     def mark(self, *place: str | int) -> Mark:
-        """Return the file and line of a key, or of the nearest key around it."""
+        """Return the place of a key, or of the nearest key around it."""
         return self._source.tree.mark(place)
 
     def mark_of(self, *place: str | int) -> Mark | None:
-        """Return the file and line that a value comes from; None where it is a default."""
+        """Return the place that a value comes from; None where it is a default."""
         return self._source.tree.marks.get(place)
 
     @cached_property
@@ -117,12 +117,8 @@ class Policy(Document):
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the resolved policy: the same whoever stores it, wherever."""
+        """Digest of the resolved policy: the same wherever it is stored."""
         return digest.of_json(self.resolved)
-
-    def facts(self, n_units: int = 0) -> dict[str, Any]:
-        """Return what ``Rule.vacuous`` may want to know: people in the data (0 if unknown)."""
-        return {"n_units": n_units}
 
     def asked_of(self, holds: Collection[str]) -> Self:
         """Return the policy with those rules alone that are asked of a model of which ``holds`` holds."""
@@ -143,16 +139,16 @@ class Policy(Document):
         ``PolicyError``: a suite holds an expectation that does not exist, or with arguments that it does not take.
         """
         least = self.data.min_rows
-        found = []
+        conditions = []
         if least > 1:
             enough = data.n >= least
             text = f"{data.n} records, at least {least} are asked for"
-            found.append(Precondition("min_rows", "passed" if enough else "failed", text, {"rows": data.n}))
+            conditions.append(Precondition("min_rows", "passed" if enough else "failed", text, {"rows": data.n}))
         for name in self.data.suite:
             file = name.partition("@")[0]
             suite = suites.parse(self.suites[name], file)
-            found.append(suites.check(data, suite, file=file, min_rows=least))
-        return found
+            conditions.append(suites.check(data, suite, file=file, min_rows=least))
+        return conditions
 
     def judge(self, evidence: Evidence, *, today: date | None = None, confirm: Confirm | None = None) -> Judged:
         """Return the findings, what became of every waiver, and until when an approval would hold.
@@ -160,7 +156,7 @@ class Policy(Document):
         Waivers are those of ``today``, in UTC if absent. ``confirm`` looks at the findings once more, before those that
         answer one question are put together.
         """
-        facts = self.facts(int(evidence.subject.get("n_units") or 0))
-        made = judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())
-        findings = made.findings if confirm is None else confirm(made.findings)
-        return replace(made, findings=tuple(settled(findings, self.groups)))
+        facts = {"n_units": int(evidence.subject.get("n_units") or 0)}
+        judged = judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())
+        findings = judged.findings if confirm is None else confirm(judged.findings)
+        return replace(judged, findings=tuple(settled(findings, self.groups)))

@@ -1,4 +1,4 @@
-"""One assertion a finding: who, asked what, threshold, value, how sure, outcome.
+"""One assertion a finding: about what, threshold, value, how sure, outcome.
 
 Page one, table, terminal, JUnit and notebooks show these same words.
 """
@@ -20,7 +20,7 @@ class Assertion(NamedTuple):
 
     finding: Finding
     #: what was asked; where several rules ask the same, with what tells them apart
-    asked: str
+    title: str
     #: what is allowed, and what was measured with its interval
     threshold: str = ""
     value: str = ""
@@ -43,7 +43,7 @@ class Assertion(NamedTuple):
     @property
     def named(self) -> str:
         """What was asked, in a sentence that names conditions beside rules."""
-        return say("row.title", title=self.asked) if self.condition else self.asked
+        return say("row.title", title=self.title) if self.condition else self.title
 
     @property
     def measured(self) -> bool:
@@ -53,7 +53,7 @@ class Assertion(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """All of it in a line, as whoever judged said it, and by which waiver it counts otherwise."""
+        """All of it in a line, as the rule said it, and by which waiver it counts otherwise."""
         return prose(self.finding.message) + (f" ({prose(self.finding.waiver)})" if self.finding.waiver else "")
 
 
@@ -67,7 +67,7 @@ def of_rules(findings: Iterable[Finding], measurements: Iterable[Measurement]) -
     measured, rules = {m.request.key: m for m in measurements}, list(findings)
     # what was not asked takes no name from what was
     titles = [(title(f), f.outcome is Outcome.NOT_NEEDED) for f in rules]
-    made = []
+    assertions = []
     for f, mine in zip(rules, titles, strict=True):
         same = [other for other, its in zip(rules, titles, strict=True) if its == mine]
         m = measured.get(f.request)
@@ -76,8 +76,8 @@ def of_rules(findings: Iterable[Finding], measurements: Iterable[Measurement]) -
         value = dict(m.request.options).get(apart) if m else None
         other = say("scope.other", option=apart.replace("_", " "), value=plain(value, 30))
         said = (known(f"scope.{value}") or other) if apart else plain(f.rule, 40)
-        made.append(Assertion(f, mine[0] if len(same) == 1 else f"{mine[0]}, {said}", *_figures(f, m)))
-    return made
+        assertions.append(Assertion(f, mine[0] if len(same) == 1 else f"{mine[0]}, {said}", *_figures(f, m)))
+    return assertions
 
 
 #: options of a request that may tell two rules of one metric apart
@@ -104,8 +104,7 @@ def _audit(f: Finding) -> bool:
 def shown_unit(finding: Finding | RuleChange) -> str:
     """Return the unit to show: epsilon is in nats, but a factor of an answer's probability is not what it limits."""
     metric = about(finding.metric)
-    asked = finding.request if isinstance(finding, Finding) else ""
-    share = "fraction" if "share_above" in asked or "of=share" in asked else metric.unit
+    share = "fraction" if isinstance(finding, Finding) and "share" in finding.suffix else metric.unit
     return metric.written_as or plain(finding.unit, 20) or share
 
 

@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -179,8 +179,8 @@ def find_limit(doc: ReportDocument) -> tuple[float, FigureName]:
     """Return the limit that rules set on single people, nats, and the figure to draw it on; NaN without one."""
     upper = doc.units and doc.units.figures.get("dtp_upper")
     everywhere: FigureName = "dtp_upper" if upper and any(upper.counts) else "dtp_lower"
-    found = [f for f in doc.rules if f.unit == "nats" and math.isfinite(f.limit) and about(f.metric).per_unit]
-    for f in sorted(found, key=lambda f: about(f.metric).direct_only):
+    findings = [f for f in doc.rules if f.unit == "nats" and math.isfinite(f.limit) and about(f.metric).per_unit]
+    for f in sorted(findings, key=lambda f: about(f.metric).direct_only):
         return f.limit, "pdtp" if about(f.metric).direct_only else everywhere
     return math.nan, "pdtp"
 
@@ -190,7 +190,10 @@ def draw_influence(doc: ReportDocument) -> Picture:
     title, units = say("picture.influence"), doc.units
     limit, figure = find_limit(doc)
     if math.isnan(limit):
-        limit = min(_high_influence(doc), default=math.nan)
+        # what rules on the share of people take for high influence
+        per_person = (m.request for m in doc.evidence.measurements if m.unit == "fraction")
+        high = (r.option("threshold") for r in per_person if about(r.metric).per_unit)
+        limit = min((float(nats) for nats in high if nats), default=math.nan)
     if units is None or not units.worst:
         numbers = doc.evidence.influence is not None and doc.evidence.influence.sensitivity is not None
         return Picture(title, "", say("picture.numbers" if numbers else "picture.no_people"))
@@ -218,21 +221,14 @@ def draw_influence(doc: ReportDocument) -> Picture:
     return Picture(title, d.svg, caption)
 
 
-def _high_influence(doc: ReportDocument) -> Iterator[float]:
-    """Yield what rules on the share of people take for high influence, nats."""
-    for m in doc.evidence.measurements:
-        if about(m.request.metric).per_unit and (least := m.request.option("threshold")) and m.unit == "fraction":
-            yield float(least)
-
-
 def _rank(units: UnitsSummary, figure: FigureName) -> list[tuple[float, float]]:
     """Return (people so far, nats), largest first; each range stands at its upper end, a hidden count between others.
 
     Counts that are hidden share what is left of all people evenly.
     """
-    made = units.figures[figure]
-    cells = [(high, count) for (_, high), count in zip(pairwise(made.edges), made.counts, strict=True)]
-    cells.append((math.inf, made.unbounded))
+    summary = units.figures[figure]
+    cells = [(high, count) for (_, high), count in zip(pairwise(summary.edges), summary.counts, strict=True)]
+    cells.append((math.inf, summary.unbounded))
     hidden = sum(count is None for _, count in cells)
     rest = (units.n - sum(count or 0 for _, count in cells)) / max(hidden, 1)
     steps, so_far = list[tuple[float, float]](), 0.0
@@ -248,10 +244,10 @@ def _draw_attack(doc: ReportDocument) -> Picture:
     ran = [(a, a.figures) for a in doc.attacks if a.figures is not None and a.figures.roc]
     if not ran:
         return Picture(title, "", say("picture.no_attack"))
-    attack, found = max(ran, key=lambda r: [_find_rate(r[1], rate) for rate in (_NAMED_RATE, _LOW_RATES)])
+    attack, figures = max(ran, key=lambda r: [_find_rate(r[1], rate) for rate in (_NAMED_RATE, _LOW_RATES)])
     caption = say("picture.best", attack=plain(attack.title or attack.name, 80), count=len(ran))
-    at, most = _find_rate(found, _NAMED_RATE), _find_rate(found, _LOW_RATES)
-    points = [(0.0, 0.0), *((p[0], p[1]) for p in found.roc if p[0] <= _LOW_RATES), (_LOW_RATES, most)]
+    at, most = _find_rate(figures, _NAMED_RATE), _find_rate(figures, _LOW_RATES)
+    points = [(0.0, 0.0), *((p[0], p[1]) for p in figures.roc if p[0] <= _LOW_RATES), (_LOW_RATES, most)]
     with Drawing("low-rates", height=_HEIGHT) as d:
         d.axes.plot([0, _LOW_RATES], [0, _LOW_RATES], color=SOFT, linestyle=DOTTED)
         d.axes.step([p[0] for p in points], [p[1] for p in points], where="post", color=SERIES[0])

@@ -40,7 +40,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
                        decision=d.decided.text, decided_at=d.decided_at)
         for d in docs
     ]  # fmt: skip
-    found = Comparison(
+    comparison = Comparison(
         schema=COMPARISON,
         old=sides[0],
         new=sides[1],
@@ -48,13 +48,13 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         distribution={k: QuantileShift(old=mine[k].quantiles, new=other[k].quantiles) for k in mine if k in other},
         causes=tuple(_causes(*docs)),
     )
-    return found.model_copy(update={"summary": _summary(found)}).payload()
+    return comparison.model_copy(update={"summary": _summary(comparison)}).payload()
 
 
 def _rule(old: Finding | None, new: Finding | None) -> RuleChange:
-    told = {k: getattr(new or old, k) for k in ("rule", "title", "unit", "metric", "direction", "limit")}
+    same = {k: getattr(new or old, k) for k in ("rule", "title", "unit", "metric", "direction", "limit")}
     before, now = (f and RuleFigures(**{k: getattr(f, k) for k in RuleFigures.model_fields}) for f in (old, new))
-    return RuleChange(**told, old=before, new=now, change=_change(old, new))
+    return RuleChange(**same, old=before, new=now, change=_change(old, new))
 
 
 def _change(old: Finding | None, new: Finding | None) -> str:
@@ -86,12 +86,12 @@ def _causes(old: ReportDocument, new: ReportDocument) -> list[Cause]:
             changed = True
         elif trained[1].startswith("sklearn."):  # it changes with its version only, which is the environment's
             changed = False
-    found = [Cause(cause="training code", changed=changed, old=trained[0], new=trained[1])]
+    causes = [Cause(cause="training code", changed=changed, old=trained[0], new=trained[1])]
     a, b = _identify(old), _identify(new)
     for cause in (cause for cause in _CAUSES if cause in a or cause in b):
         changed = a[cause] != b[cause] if cause in a and cause in b else None
-        found.append(Cause(cause=cause, changed=changed, old=_brief(cause, a, b), new=_brief(cause, b, a)))
-    return found
+        causes.append(Cause(cause=cause, changed=changed, old=_brief(cause, a, b), new=_brief(cause, b, a)))
+    return causes
 
 
 _CAUSES = ("training data", "hyperparameters", "seed", "differential-privacy claim", "release", "environment", "policy")
@@ -100,13 +100,13 @@ _CAUSES = ("training data", "hyperparameters", "seed", "differential-privacy cla
 def _identify(doc: ReportDocument) -> dict[str, Any]:
     """Return what identifies each cause, as far as the report says; a recipe without seed or claim says null."""
     s, recipe, trace = doc.subject, doc.subject.recipe, doc.evidence.run.trace
-    told: dict[str, Any] = {"training data": s.digests.get("data"), "release": s.release.model_dump()}
-    told |= {"environment": trace and trace.versions, "policy": doc.policy.digest}
-    found = {cause: value for cause, value in told.items() if value}
+    facts: dict[str, Any] = {"training data": s.digests.get("data"), "release": s.release.model_dump()}
+    facts |= {"environment": trace and trace.versions, "policy": doc.policy.digest}
+    known = {cause: value for cause, value in facts.items() if value}
     if recipe is not None:
-        found |= {"hyperparameters": recipe.settings, "seed": recipe.seed}
-        found |= {"differential-privacy claim": recipe.dp and recipe.dp.model_dump()}
-    return found
+        known |= {"hyperparameters": recipe.settings, "seed": recipe.seed}
+        known |= {"differential-privacy claim": recipe.dp and recipe.dp.model_dump()}
+    return known
 
 
 def _brief(cause: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str:
@@ -115,8 +115,8 @@ def _brief(cause: str, mine: Mapping[str, Any], other: Mapping[str, Any]) -> str
         return "none" if cause in mine else "not recorded"
     if isinstance(value, Mapping):
         before = other.get(cause) or {}
-        told = {k: v for k, v in value.items() if k not in before or before[k] != v} or value
-        return plain(", ".join(f"{k} = {v}" for k, v in told.items()), 160) or "none"
+        changes = {k: v for k, v in value.items() if k not in before or before[k] != v} or value
+        return plain(", ".join(f"{k} = {v}" for k, v in changes.items()), 160) or "none"
     return page_one.short(value)
 
 
@@ -125,13 +125,13 @@ def _summary(comparison: Comparison) -> str:
     version = f"Against version {plain(old.version, 20)} ({old.decision})"
     changed = [c.cause for c in comparison.causes if c.changed]
     unknown = [c.cause for c in comparison.causes if c.changed is None]
-    told = f"{', '.join(changed)} changed" if changed else "no recorded cause changed"
+    sentence = f"{', '.join(changed)} changed" if changed else "no recorded cause changed"
     if unknown:
-        told += f"; not recorded for both: {', '.join(unknown)}"
+        sentence += f"; not recorded for both: {', '.join(unknown)}"
     by = {k: [plain(r.title or r.rule, 60) for r in comparison.rules if r.change == k] for k in ("worse", "better")}
     ends = [f"{k}: {', '.join(v)}" for k, v in by.items() if v] or ["no rule clearly better or worse"]
     moved = "" if old.outcome is new.outcome else f" The decision went from {old.decision} to {new.decision}."
-    return f"{version}: {told}; {'; '.join(ends)}.{moved}"
+    return f"{version}: {sentence}; {'; '.join(ends)}.{moved}"
 
 
 def name_both(comparison: Comparison) -> str:

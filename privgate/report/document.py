@@ -40,7 +40,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     held = [f for f in verdict.findings if f.unit == "nats" and math.isfinite(f.limit)]
     limits = [(column, f.limit) for f in held for column in about(f.metric).columns]
     detail = encode(verdict.detail)
-    told, covered = verdict.shown_values(), evidence.influence and evidence.influence.coverage
+    shown, covered = verdict.shown_values(), evidence.influence and evidence.influence.coverage
     doc: dict[str, Any] = {
         "schema": SCHEMA,
         "privgate": __version__,
@@ -56,13 +56,13 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "subject": _subject(evidence.subject),
         "context": _context(names.scrub(dict(detail.get("context") or {}))),
         "policy": encode(verdict.policy),
-        "findings": [names.scrub(f, where.get(f["request"], "")) for f in told["findings"]],
-        "evidence": _evidence(told["evidence"], names),
+        "findings": [names.scrub(f, where.get(f["request"], "")) for f in shown["findings"]],
+        "evidence": _evidence(shown["evidence"], names),
         # the riskiest few are no distribution
         "units": summary(evidence.records, names, limits, everybody=not (covered and covered.not_computed)),
     }
-    made = read({**doc, "decision": "", "level": ""})
-    doc |= {"decision": made.decided.text, "level": level(made)}
+    report = read({**doc, "decision": "", "level": ""})
+    doc |= {"decision": report.decided.text, "level": level(report)}
     if baseline is not None:
         doc["comparison"] = _since(baseline, doc)
     return doc
@@ -79,23 +79,23 @@ def _context(context: dict[str, Any]) -> dict[str, Any]:
 def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what changed; a comparison is an extra, and one of a version with itself says nothing."""
     try:
-        found = compare(baseline, doc)
+        comparison = compare(baseline, doc)
     except SubjectError as exc:
         warnings.warn(f"nothing is compared with the version before: {exc}", PrivgateWarning, stacklevel=3)
         return None
     same = [(d["subject"]["name"], d["subject"]["version"], d["subject"]["digests"]) for d in (baseline, doc)]
-    return None if same[0] == same[1] else found
+    return None if same[0] == same[1] else comparison
 
 
 def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
     """Return the subject without listed questions and inferred ends of features: they are values of single people."""
-    told = dict(encode(subject))
-    domain = told.get("domain") or {}
+    facts = dict(encode(subject))
+    domain = facts.get("domain") or {}
     if domain.get("queries"):
-        told["domain"] = {**domain, "box": None, "queries": len(domain["queries"])}
+        facts["domain"] = {**domain, "box": None, "queries": len(domain["queries"])}
     if domain.get("inferred") and domain.get("box"):
-        told["domain"] = {**domain, "box": None, "withheld": f"inferred ranges of {len(domain['box'])} features"}
-    return told
+        facts["domain"] = {**domain, "box": None, "withheld": f"inferred ranges of {len(domain['box'])} features"}
+    return facts
 
 
 def _without_positions(detail: Any) -> Any:
@@ -145,11 +145,11 @@ def render(document: Any, format: str) -> str:  # noqa: A002  the word of the fi
     compared = isinstance(document, Mapping) and document.get("schema") == COMPARISON
     if compared and format not in _COMPARED:
         raise UsageError(f"a comparison has no {format} form; known: {', '.join(_COMPARED)}")
-    told = read_comparison(document) if compared else read(document)
+    checked = read_comparison(document) if compared else read(document)
     if format == "json":  # ASCII, because a terminal obeys what it is shown
         return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     renderer: Callable[[ReportDocument | Comparison], str] = resolve_name(FORMATS[format][0])
-    return renderer(told)
+    return renderer(checked)
 
 
 # A verdict on disk: all files or none of the new ones, never half a file.
@@ -214,8 +214,8 @@ def write(
 def validations(verdict: Verdict) -> dict[str, str]:
     """Return ``file name -> text`` of what Great Expectations says of each suite, values and counts left out."""
     every = [(p.name.partition(":")[2], p.detail.get(VALIDATION)) for p in verdict.evidence.preconditions]
-    found = [(Path(name).stem, result) for name, result in every if result is not None]
+    results = [(Path(name).stem, result) for name, result in every if result is not None]
     return {
         f"validation-{i}-{re.sub(r'[^A-Za-z0-9_-]', '-', stem)[:60]}.json": json.dumps(result, indent=2) + "\n"
-        for i, (stem, result) in enumerate(found, start=1)
+        for i, (stem, result) in enumerate(results, start=1)
     }

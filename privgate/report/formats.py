@@ -57,7 +57,10 @@ def lines(doc: ReportDocument) -> Iterator[str]:
 def summary(doc: ReportDocument | Comparison) -> str:
     """Return page one, or the comparison of two reports, as Markdown; no line begins with foreign text."""
     if isinstance(doc, Comparison):
-        return _comparison(doc)
+        blocks = lay_out(doc)
+        head = [f"## {markdown(name_both(doc))}", "", f"**{markdown(blocks['summary'])}**", ""]
+        every = (_table(t.columns, t.rows, "|" + " --- |" * len(t.columns)) for t in blocks["tables"])
+        return "\n".join([*head, *(line for lines in every for line in lines)])
     front = page_one.view(doc)
     tiles = [(t.title, f"{_SIGNS[t.tone]} {t.state}", t.value, t.text) for t in front["tiles"]]
     judged = page_one.judged(doc)
@@ -83,17 +86,9 @@ def summary(doc: ReportDocument | Comparison) -> str:
     return "\n".join(lines)
 
 
-def _comparison(doc: Comparison) -> str:
-    told = lay_out(doc)
-    lines = [f"## {markdown(name_both(doc))}", "", f"**{markdown(told['summary'])}**", ""]
-    for table in told["tables"]:
-        lines += _table(table.columns, table.rows, "|" + " --- |" * len(table.columns))
-    return "\n".join(lines)
-
-
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], rule: str) -> list[str]:
-    head, *told = (f"| {' | '.join(map(markdown, row))} |" for row in (columns, *rows))
-    return [head, rule, *told, ""]
+    head, *body = (f"| {' | '.join(map(markdown, row))} |" for row in (columns, *rows))
+    return [head, rule, *body, ""]
 
 
 # JUnit XML for CI servers.
@@ -117,7 +112,7 @@ def junit(doc: ReportDocument) -> str:
     for asserted in cases:
         finding = asserted.finding
         case = ET.SubElement(suite, "testcase", classname=policy, name=_say(finding.rule), time="0")
-        said = _say(f"{asserted.asked}: {asserted.sentence}")
+        said = _say(f"{asserted.title}: {asserted.sentence}")
         kind = _KINDS.get(finding.outcome, "") if finding.applies else "skipped"
         if kind:
             tally[kind] += 1
@@ -175,8 +170,8 @@ def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
     line = {"model": page_one.subject(named), "alias": plain(row.get("alias"), 40), "href": href, "note": ""}
     if doc is None:
         state = "Report unusable" if problem else "Never checked"
-        told = {"tone": "bad", "verdict": state, "note": problem, "order": 0}
-        return {**line, **told, **dict.fromkeys(("policy", "expires", "worst", "checked"), "")}
+        shown = {"tone": "bad", "verdict": state, "note": problem, "order": 0}
+        return {**line, **shown, **dict.fromkeys(("policy", "expires", "worst", "checked"), "")}
     late = _late(doc.expires, now)
     released = doc.approved and not late
     return {

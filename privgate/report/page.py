@@ -70,9 +70,9 @@ def _environment() -> Any:
     return env
 
 
-def fill(template: str, **told: Any) -> str:
+def fill(template: str, **values: Any) -> str:
     """Return a page of a template: everything shown passes ``plain`` and is escaped."""
-    return str(_environment().get_template(template).render(**told))
+    return str(_environment().get_template(template).render(**values))
 
 
 def fill_section(name: str, asserted: Any) -> Section:

@@ -1,4 +1,4 @@
-"""Page one: the decision, a tile a question, two pictures, what could happen, what stays open, and who signs.
+"""Page one: the decision, a tile a question, two pictures, what could happen, what stays open, and the signature.
 
 It holds at most 350 words and each number once; what it leaves out stands in the evidence below it, what was judged and
 what a report never shows first.
@@ -84,7 +84,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "next": steps(doc, 200)[0],
         "tiles": shown,
         "pictures": charts.draw(doc),
-        "harms": [(say(f"harm.{t.question}"), _severity(t)) for t in shown if t.question != "claim" or t.value],
+        "harms": [_harm(t) for t in shown if t.question != "claim" or t.value],
         "open": list(_open(doc, shown)),
         "signing": _signing(doc),
     }
@@ -116,17 +116,17 @@ def reason(doc: ReportDocument) -> str:
         if not blocking:
             return say("reason.no_rule")
         a, failed = blocking[0], (Outcome.FAILED, Outcome.INCONCLUSIVE)
-        others = [b.asked for b in every if b.finding.rule != a.finding.rule and b.outcome in failed]
+        others = [b.title for b in every if b.finding.rule != a.finding.rule and b.outcome in failed]
         key = f"reason.{a.outcome}" if a.measured else "reason.message"
         why = stop(whole(say(key, title=a.named, message=prose(a.finding.message)), 220))
         more = f" {say('reason.more', titles='; '.join(others[:2]))}" if others else ""
         return say("reason.refused") + why + more
     doubted = [a for a in every if a.outcome is Outcome.WARNED]
     warned = [a.named for a in doubted if not a.finding.waiver]
-    told = [say("reason.scope")] if doc.decided.scope else []
-    told += [say("reason.warned", titles="; ".join(warned[:2]))] if warned else []
-    waived = ((a.asked, whole(prose(a.finding.waiver), 120)) for a in doubted if a.finding.waiver)
-    return " ".join([*told, *(stop(say("reason.waived", title=title, why=why)) for title, why in waived)])
+    sentences = [say("reason.scope")] if doc.decided.scope else []
+    sentences += [say("reason.warned", titles="; ".join(warned[:2]))] if warned else []
+    waived = ((a.title, whole(prose(a.finding.waiver), 120)) for a in doubted if a.finding.waiver)
+    return " ".join([*sentences, *(stop(say("reason.waived", title=title, why=why)) for title, why in waived)])
 
 
 def _facts(doc: ReportDocument) -> list[tuple[str, str]]:
@@ -158,8 +158,8 @@ def tiles(doc: ReportDocument) -> list[Tile]:
 
 
 def _tile(doc: ReportDocument, question: str, every: list[Assertion], measured: Mapping[str, Measurement]) -> Tile:
-    asked = [a for a in every if not a.condition and about(a.finding.metric).question == question]
-    judged = [a for a in asked if a.outcome is not Outcome.NOT_NEEDED]
+    rules = [a for a in every if not a.condition and about(a.finding.metric).question == question]
+    judged = [a for a in rules if a.outcome is not Outcome.NOT_NEEDED]
     enforced = [a for a in judged if a.finding.mode == "enforce" and a.finding.applies]
     worst = max(enforced or judged, key=_weight, default=None)
     m = measured.get(worst.finding.request) if worst and worst.measured else None
@@ -171,14 +171,14 @@ def _tile(doc: ReportDocument, question: str, every: list[Assertion], measured: 
     decides = looked if overruled else worst
     if decides is None:
         unclaimed = question == "claim" and doc.subject.claim is None
-        why = asked[0].finding.message if asked else say("not_asked.claim" if unclaimed else "not_asked")
+        why = rules[0].finding.message if rules else say("not_asked.claim" if unclaimed else "not_asked")
         return Tile(question, Outcome.NOT_NEEDED, title, say("result.not needed"), "", stop(capital(prose(why, 150))))
     state = decides.result if overruled or enforced else say("result.only_warns", result=decides.result)
     text = stop(whole(capital(prose(decides.finding.message)), _ROOM))
     if worst is None or m is None:
-        return Tile(question, decides.outcome, title if overruled else decides.asked, state, "", text)
+        return Tile(question, decides.outcome, title if overruled else decides.title, state, "", text)
     text = text if overruled else _describe_interval(worst, m)
-    return Tile(question, decides.outcome, worst.asked, state, _value(worst, m), text, _bar(worst.finding))
+    return Tile(question, decides.outcome, worst.title, state, _value(worst, m), text, _bar(worst.finding))
 
 
 def _weight(a: Assertion) -> tuple[int, bool, float]:
@@ -192,12 +192,12 @@ def _weight(a: Assertion) -> tuple[int, bool, float]:
 
 def _value(a: Assertion, m: Measurement) -> str:
     """Return the figure that a tile shows large: of a share of people the count, of others the point."""
-    f, unit = a.finding, assertions.shown_unit(a.finding)
-    if _is_share(f) and m.n and not math.isnan(f.value):
+    f, unit_name = a.finding, assertions.shown_unit(a.finding)
+    if "share" in f.suffix and m.n and not math.isnan(f.value):
         return say("count", count=_count(f, m), total=number(m.n))
     if math.isnan(f.value):
         return a.value
-    shown = fold(f.value) if unit == "nats" else figure(f.value, unit)
+    shown = fold(f.value) if unit_name == "nats" else figure(f.value, unit_name)
     return say("tile.seen", figure=shown) if f.value != f.high == math.inf else shown
 
 
@@ -213,7 +213,7 @@ def _count(f: Finding, m: Measurement) -> str:
 def _describe_interval(a: Assertion, m: Measurement) -> str:
     """Return interval, limit, sample and confidence; what the large figure says already is not repeated."""
     f, parts = a.finding, []
-    if _is_share(f):
+    if "share" in f.suffix:
         least = m.request.option("threshold", math.nan)
         moved = about(f.metric).unit == "residual deviations"
         parts.append(say("tile.moved", times=number(least)) if moved else say("tile.share", factor=fold(least)))
@@ -243,10 +243,6 @@ def _sample(m: Measurement) -> Iterator[str]:
         yield say(key, count=number(m.n), total=number(m.population))
 
 
-def _is_share(f: Finding) -> bool:
-    return "share_above" in f.request or "of=share" in f.request
-
-
 def _bar(f: Finding) -> Bar | None:
     if not math.isfinite(f.limit) or math.isnan(f.value):
         return None
@@ -260,11 +256,11 @@ def _bar(f: Finding) -> Bar | None:
 
 
 def guessing(f: Finding) -> float:
-    """Return what whoever guesses reaches: of the metric, or of the prior or false accusations that a rule asks for."""
-    asked = re.search(r"(prior|at_fpr)=([\d.e-]+)", f.request)
-    if asked is None or f.unit != "fraction":
+    """Return what a guess reaches: of the metric, or of the prior or false accusations that a rule asks for."""
+    option = re.search(r"(prior|at_fpr)=([\d.e-]+)", f.request)
+    if option is None or f.unit != "fraction":
         return about(f.metric).guessing or 0.0
-    return max(float(asked[2]), 1 - float(asked[2])) if asked[1] == "prior" else float(asked[2])
+    return max(float(option[2]), 1 - float(option[2])) if option[1] == "prior" else float(option[2])
 
 
 # What to do next, what stays open, who signs.
@@ -298,9 +294,9 @@ def _step(step: NextStep, room: int) -> str:
     return stop(f"{whole(action, room)} ({extra})" if extra else whole(action, room))
 
 
-def _severity(tile: Tile) -> str:
-    bad = say(f"bad.{tile.question}")
-    return say("bad.untested", bad=bad) if tile.outcome is Outcome.NOT_NEEDED else bad
+def _harm(tile: Tile) -> tuple[str, str]:
+    harm, bad = say(f"harm.{tile.question}"), say(f"bad.{tile.question}")
+    return harm, say("bad.untested", bad=bad) if tile.outcome is Outcome.NOT_NEEDED else bad
 
 
 def _open(doc: ReportDocument, shown: list[Tile]) -> Iterator[str]:
@@ -347,7 +343,7 @@ def verify(doc: ReportDocument) -> str:
 
 
 def judged(doc: ReportDocument) -> dict[str, Any]:
-    """Return the first section of the evidence: facts, how often the model is right, of whom figures do not speak."""
+    """Return the first section of the evidence: facts, how often the model is right, which people figures leave out."""
     return {"facts": facts(doc), "texts": list(dict.fromkeys([accuracy(doc), *_hedges(doc)]))}
 
 
@@ -355,11 +351,11 @@ def limits(doc: ReportDocument) -> list[str]:
     """Return the second section of the evidence: what the report does not show."""
     names = ("precondition:near_overlap", "precondition:same_population")
     unfit = [f for f in doc.conditions if f.rule in names and f.outcome is not Outcome.PASSED]
-    told = [f"{capital(plain(f.message, 400)).rstrip('.')}." for f in unfit]
+    sentences = [f"{capital(plain(f.message, 400)).rstrip('.')}." for f in unfit]
     public = "; ".join(f"{plain(name, 40)} ({plain(origin, 120)})" for name, origin in doc.subject.public.items())
-    told += [say("limits.public", names=public)] if public else []
-    told += [said] if (said := no_attack_limited(doc)) else []
-    return [*told, *map(say, ("limits.attack", "limits.theorem", "limits.others", "limits.legal"))]
+    sentences += [say("limits.public", names=public)] if public else []
+    sentences += [said] if (said := no_attack_limited(doc)) else []
+    return [*sentences, *map(say, ("limits.attack", "limits.theorem", "limits.others", "limits.legal"))]
 
 
 def _hedges(doc: ReportDocument) -> Iterator[str]:
@@ -380,7 +376,7 @@ def _hedges(doc: ReportDocument) -> Iterator[str]:
 
 def no_attack_limited(doc: ReportDocument) -> str:
     """Return that influence alone was limited, which stops no attack; empty where an enforced rule limits attacks."""
-    rules = [(about(f.metric), f.mode) for f in doc.decided_rules]
+    rules = [(about(f.metric), f.mode) for f in doc.rules if f.outcome is not Outcome.NOT_NEEDED]
     limited = any(metric.limits_attacks and mode != "warn" for metric, mode in rules)
     if limited or not any(metric.per_unit for metric, _ in rules):
         return ""
@@ -397,7 +393,7 @@ def level(doc: ReportDocument) -> str:
 
 
 def facts(doc: ReportDocument) -> list[tuple[str, str]]:
-    """Return what was judged, by whom, until when; what nobody stated says so."""
+    """Return what was judged, by which user, until when; what was not stated says so."""
     s, p, c = doc.subject, doc.policy, doc.context
     key = "records" if s.n_units in (0, s.n_records) else "records.people"
     counts = say(key, records=number(s.n_records), people=number(s.n_units)) if s.n_records else ""
@@ -448,8 +444,8 @@ def _size(doc: ReportDocument) -> str:
     claim = doc.subject.claim
     if claim is None or doc.evidence.claims is None:
         return ""
-    asked = [m.request.option("adjacency") for m in doc.evidence.measurements]
-    return say("size.public" if "replace_one" in (claim.adjacency, *asked) else "size.not_looked_at")
+    adjacencies = [m.request.option("adjacency") for m in doc.evidence.measurements]
+    return say("size.public" if "replace_one" in (claim.adjacency, *adjacencies) else "size.not_looked_at")
 
 
 def accuracy(doc: ReportDocument) -> str:
@@ -470,7 +466,7 @@ def short(digest: Any) -> str:
 
 
 def _people(subject: SubjectFacts) -> str:
-    """Return what was declared about whose the records are, and by whom."""
+    """Return what was declared about the owners of records, and by which user."""
     declared, by = (plain(subject.people.get(key, ""), 60) for key in ("declared", "by"))
     if not declared:
         return "" if subject.n_units < subject.n_records else say("people.undeclared")

@@ -1,7 +1,7 @@
 """The per-person table as a reader may see it: counts, quantiles and the worst people under keyed hashes.
 
 No name, no label and no feature value is written; the key of the hashes stays with the controller. From the histograms
-no small count of people follows: bins are joined until each holds nobody or ten.
+no small count of people follows: bins are joined until each holds none or ten.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ _NUMBERED = re.compile(r"\b(unit|record|person|row)s? (\d+)\b")
 class Pseudonyms:
     """Keyed hashes in place of the names of people, wherever a text of ours may quote them.
 
-    ``key`` has at least 16 bytes, else ``UsageError``: whoever holds it can find a person's row again, nobody else can.
+    ``key`` has at least 16 bytes, else ``UsageError``: only its holder can find a person's row again.
     """
 
     def __init__(self, key: bytes, names: Iterable[Any] = ()) -> None:
@@ -132,10 +132,10 @@ def summary(
     if not records or len(records["unit"]) == 0 or records.get("pdtp") is None:
         return None  # a regressor's table is in other units, and has a section of its own
     limits = tuple(dict.fromkeys(limits))
-    told: dict[str, Any] = {"n": len(records["unit"]), "key_id": names.key_id, "small_cell": SMALL_CELL}
+    shown: dict[str, Any] = {"n": len(records["unit"]), "key_id": names.key_id, "small_cell": SMALL_CELL}
     if everybody:
-        told |= _summarise(records, limits)
-        by, listed = _decides(records, limits), np.ones(told["n"], dtype=bool)
+        shown |= _summarise(records, limits)
+        by, listed = _decides(records, limits), np.ones(shown["n"], dtype=bool)
     else:
         error = np.nan_to_num(np.asarray(records["error"], dtype=float), nan=np.inf)
         low, high, seen = (np.asarray(records[c], dtype=float) for c in ("pdtp_low", "pdtp_high", "dtp_lower"))
@@ -143,10 +143,10 @@ def summary(
         close = error <= max(CLOSE, float(error[top]))
         by, listed = "dtp_lower", close & (low >= high[~close].max(initial=0.0))
         listed[top] = True
-        told |= {"close": Count(int(close.sum()), len(error)).shown, "everybody": False, "figures": {}, "above": []}
+        shown |= {"close": Count(int(close.sum()), len(error)).shown, "everybody": False, "figures": {}, "above": []}
     some = {c: np.asarray(v)[listed] for c, v in records.items()}
-    told["worst"], told["next_worst"] = _worst(some, names, by, [v for _, v in limits])
-    return told
+    shown["worst"], shown["next_worst"] = _worst(some, names, by, [v for _, v in limits])
+    return shown
 
 
 def _summarise(records: Records, limits: Sequence[tuple[str, float]]) -> dict[str, Any]:
@@ -154,21 +154,21 @@ def _summarise(records: Records, limits: Sequence[tuple[str, float]]) -> dict[st
     columns = {c: np.asarray(records[c], dtype=float) for c in reversed(_FIGURES) if c in records}
     values = np.concatenate([*columns.values()])
     edges = list(np.linspace(0.0, float(values[np.isfinite(values)].max(initial=0.0)) or 1.0, _BINS + 1))
-    made = apart({  # that of the limits first, so that the others give way
+    histograms = apart({  # that of the limits first, so that the others give way
         c: histogram(values, edges, [limit for name, limit in limits if name == c])
         for c, values in sorted(columns.items(), key=lambda given: not any(name == given[0] for name, _ in limits))
     })  # fmt: skip
-    figures = {c: made[c].payload() for c in _FIGURES if c in made}
-    return {"figures": figures, "above": [_above(c, limit, made[c]) for c, limit in limits if c in made]}
+    figures = {c: histograms[c].payload() for c in _FIGURES if c in histograms}
+    return {"figures": figures, "above": [_above(c, limit, histograms[c]) for c, limit in limits if c in histograms]}
 
 
 def _above(column: str, limit: float, histogram: "Histogram") -> dict[str, Any]:
     """Return how many lie above a limit: only what gives no small count away, by itself or beside the others."""
     count, n = histogram.above(limit), len(histogram.values)
-    told = count if limit in histogram.cuts or count in (0, n) else None
+    shown = count if limit in histogram.cuts or count in (0, n) else None
     low, high = Count(count, n).ends
-    between = [low, high] if told is None and low < high else None
-    return {"figure": column, "limit": limit, "count": told, "between": between}
+    between = [low, high] if shown is None and low < high else None
+    return {"figure": column, "limit": limit, "count": shown, "between": between}
 
 
 def _worst(
@@ -231,8 +231,8 @@ class Histogram:
         ranked = np.sort(np.where(np.isnan(self.values), np.inf, self.values))
         at = {q: min(n, int(np.ceil(q * n))) - 1 for q in _QUANTILES}
         # beyond a quantile lie so many people: a few of them would be counted by it
-        told = {q: float(ranked[i]) if q in (0.5, 1.0) or n - 1 - i >= SMALL_CELL else np.nan for q, i in at.items()}
-        quantiles = {str(q): encode(v) for q, v in told.items()}
+        shown = {q: float(ranked[i]) if q in (0.5, 1.0) or n - 1 - i >= SMALL_CELL else np.nan for q, i in at.items()}
+        quantiles = {str(q): encode(v) for q, v in shown.items()}
         return {"edges": [*self.edges], "counts": counts, "unbounded": unbounded, "quantiles": quantiles}
 
     @property
@@ -241,15 +241,15 @@ class Histogram:
         return int((~np.isfinite(self.values)).sum())
 
     def counts(self) -> tuple[list[int | None], int | None]:
-        """Return the count of each bin and of who has no finite figure; None where the two would tell a few."""
+        """Return the count of each bin and of people without a finite figure; None where the two would tell a few."""
         over = [len(self.values), *(self.above(e) for e in self.edges[1:-1]), self.unbounded]
-        told: list[int | None] = [a - b for a, b in pairwise(over)]
+        counts: list[int | None] = [a - b for a, b in pairwise(over)]
         finite = len(self.values) - self.unbounded
         hide = self.open_end or _few(self.unbounded) or (_few(finite) and self.unbounded)
         if not hide or not finite:
-            return told, self.unbounded
-        top = max(i for i, c in enumerate(told) if c)
-        return [None if i == top else c for i, c in enumerate(told)], None
+            return counts, self.unbounded
+        top = max(i for i, c in enumerate(counts) if c)
+        return [None if i == top else c for i, c in enumerate(counts)], None
 
     def without(self, edges: Iterable[float]) -> "Histogram":
         """Return it with the bins beside each of ``edges`` joined; its two ends stay."""
@@ -267,15 +267,15 @@ def histogram(values: Float, edges: Sequence[float], limits: Iterable[float]) ->
     whole = Histogram(values, tuple(edges), frozenset())
     unbounded = whole.unbounded
     #: so many in the bin hidden beside a few without a finite figure that they may be any number of a few
-    beside = 2 * SMALL_CELL - 1 if _few(unbounded) else SMALL_CELL
+    least = 2 * SMALL_CELL - 1 if _few(unbounded) else SMALL_CELL
     cuts: list[float] = []
     for cut in sorted(set(limits), reverse=True):
         here = whole.above(cut) - (whole.above(cuts[-1]) if cuts else unbounded)
-        if here >= (SMALL_CELL if cuts else beside) or (here == 0 and (cuts or not _few(unbounded))):
+        if here >= (SMALL_CELL if cuts else least) or (here == 0 and (cuts or not _few(unbounded))):
             cuts.append(cut)
     while cuts and _few(len(values) - whole.above(cuts[-1])):
         cuts.pop()
-    kept, need = [edges[-1]], beside
+    kept, need = [edges[-1]], least
     inner = sorted({*edges[1:-1], *(c for c in cuts if edges[0] < c < edges[-1])}, reverse=True)
     last = unbounded  # how many lie above the edge kept last
     ends = [c for c in cuts if edges[0] < c < edges[-1]] + [edges[0]]
@@ -291,13 +291,13 @@ def histogram(values: Float, edges: Sequence[float], limits: Iterable[float]) ->
 
 def apart(figures: Mapping[str, Histogram]) -> dict[str, Histogram]:
     """Return histograms of several figures of the same people, of which no two differ by a few at an edge of both."""
-    made: dict[str, Histogram] = {}
+    histograms: dict[str, Histogram] = {}
     for name, mine in figures.items():
-        close = {e for other in made.values() for e in {*mine.edges, *mine.cuts} & {*other.edges, *other.cuts}
+        close = {e for other in histograms.values() for e in {*mine.edges, *mine.cuts} & {*other.edges, *other.cuts}
                  if _few(abs(mine.above(e) - other.above(e)))}  # fmt: skip
-        few = any(_few(abs(mine.unbounded - other.unbounded)) for other in made.values())
-        made[name] = replace(mine.without(close), open_end=few)
-    return made
+        few = any(_few(abs(mine.unbounded - other.unbounded)) for other in histograms.values())
+        histograms[name] = replace(mine.without(close), open_end=few)
+    return histograms
 
 
 # What the page shows of it.

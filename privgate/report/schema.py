@@ -348,11 +348,6 @@ class ReportDocument(EvidenceModel):
         return sorted((f for f in self.findings if not is_condition(f)), key=badness)
 
     @property
-    def decided_rules(self) -> list[Finding]:
-        """Findings of rules that were asked of this model, and that no other rule answered for."""
-        return [f for f in self.rules if f.outcome is not Outcome.NOT_NEEDED]
-
-    @property
     def attacks(self) -> tuple[AttackResult, ...]:
         """All attacks that were tried."""
         return self.evidence.membership.attacks if self.evidence.membership else ()
@@ -374,14 +369,14 @@ def read(document: Any) -> ReportDocument:
     ``SubjectError``: it is no report, another version of privgate wrote it, a value is missing or of the wrong kind, or
     it tells a number that may not be told.
     """
-    made = _check(ReportDocument, document, SCHEMA, "a report")
+    report = _check(ReportDocument, document, SCHEMA, "a report")
     with strict_json.reading("the report is broken", SubjectError):
-        again = Verdict(document["policy"], made.findings, Evidence.from_payload(document["evidence"])).shown_values()
+        again = Verdict(document["policy"], report.findings, Evidence.from_payload(document["evidence"])).shown_values()
         place = next(_untold({k: document[k] for k in again}, again), "")
     if place:
-        told = "tells a small count of people; privgate wrote no such report"
-        raise SubjectError(f"the report is broken: {place} {told}")
-    return made
+        fault = "tells a small count of people; privgate wrote no such report"
+        raise SubjectError(f"the report is broken: {place} {fault}")
+    return report
 
 
 def _untold(given: Any, values: Any, place: str = "") -> Iterator[str]:
@@ -405,15 +400,15 @@ def read_comparison(document: Any) -> Comparison:
 
 
 def _check(model: type[T], document: Any, schema: str, what: str) -> T:
-    found = str(document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}")
+    version = str(document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}")
     wrote = "pass the report.json that privgate wrote"
-    if found != schema and found.startswith(schema.rpartition("/")[0]):
+    if version != schema and version.startswith(schema.rpartition("/")[0]):
         raise SubjectError(
-            f"another version of privgate wrote this: its schema is {found[:60]!r}, this version reads {schema!r}; "
+            f"another version of privgate wrote this: its schema is {version[:60]!r}, this version reads {schema!r}; "
             "render it with the version that wrote it, or check the model again"
         )
-    if found != schema:
-        raise SubjectError(f"not {what} of privgate (schema {found[:60]!r}); {wrote}")
+    if version != schema:
+        raise SubjectError(f"not {what} of privgate (schema {version[:60]!r}); {wrote}")
     try:
         return model.model_validate(document)
     except ValidationError as exc:

@@ -29,12 +29,12 @@ _RATES = (0.001, 0.01, 0.1, 0.5)
 
 def findings(doc: ReportDocument) -> Told:
     """Return every rule's finding, worst first; what must hold before any figure counts has a section of its own."""
-    told = [a for a in assertions.list_assertions(doc) if not a.condition]
-    named = {a.finding.rule: a.asked for a in told}
+    rules = [a for a in assertions.list_assertions(doc) if not a.condition]
+    named = {a.finding.rule: a.title for a in rules}
     steps = page_one.steps(doc)
     return {
-        "rows": [(a.asked, a.result, a.sentence, capital(prose(a.finding.meaning)), a.finding.rule, a.finding.mode)
-                 for a in told],
+        "rows": [(a.title, a.result, a.sentence, capital(prose(a.finding.meaning)), a.finding.rule, a.finding.mode)
+                 for a in rules],
         "waivers": [(named.get(w.rule) or w.rule, w.status, w.reason, w.ceiling, w.requester, w.approver,
                      moment(w.expires)) for w in doc.waivers],
         "steps": steps if len(steps) > 1 or not doc.approved else [],
@@ -108,12 +108,18 @@ def achieve(ranked: Sequence[Ran]) -> Told:
     """Return what each attack achieved, at the smallest rates that the sample resolves."""
     every = [r for _, f in ranked for r in f.tpr_at_fpr]
     rates, resolved = sorted({r.fpr for r in every})[:3], {r.fpr for r in every if not r.problem}
-    told, rows = [p for p in rates if p in resolved], []
+    shown_rates, rows = [p for p in rates if p in resolved], []
     for a, f in ranked:
-        found = {r.fpr: _estimate(r) for r in f.tpr_at_fpr}
-        rows.append((title(a), a.scope, f.auc, _estimate(f.accuracy), *(found.get(p, "not measured") for p in told)))
-    coarse = " or ".join(percent(p) for p in rates if p not in told)
-    return {"achieved": rows, "rates": [f"Found at {percent(p)} false accusations" for p in told], "coarse": coarse}
+        shares = {r.fpr: _estimate(r) for r in f.tpr_at_fpr}
+        rows.append(
+            (title(a), a.scope, f.auc, _estimate(f.accuracy), *(shares.get(p, "not measured") for p in shown_rates))
+        )
+    coarse = " or ".join(percent(p) for p in rates if p not in shown_rates)
+    return {
+        "achieved": rows,
+        "rates": [f"Found at {percent(p)} false accusations" for p in shown_rates],
+        "coarse": coarse,
+    }
 
 
 def _estimate(estimate: evidence.Estimate | None, show: Callable[[float], str] = percent) -> str:
@@ -131,8 +137,8 @@ def _tested(test: evidence.SelfTest) -> str:
     if test.problem:
         return f"failed: {plain(test.problem, 120)}"
     kinds = {"in probabilities": test.planted, "in shares of votes": test.votes, "in labels": test.labels}
-    told = [f"{number(v)} {w}" for w, v in kinds.items() if not math.isnan(v)]
-    return f"AUC on a planted leak {', '.join(told)}; {number(test.blind)} on none"
+    areas = [f"{number(v)} {w}" for w, v in kinds.items() if not math.isnan(v)]
+    return f"AUC on a planted leak {', '.join(areas)}; {number(test.blind)} on none"
 
 
 def find_best(ranked: Sequence[Ran]) -> Told | None:
@@ -206,16 +212,6 @@ def deletion(doc: ReportDocument) -> Sequence[evidence.DeletionRow]:
     return sorted(doc.evidence.claims.deletion if doc.evidence.claims else (), key=lambda row: row.rho)
 
 
-def coverage(doc: ReportDocument) -> evidence.EvidenceDocument:
-    """Return how many people were measured, what follows for the others, what was planned and what seeds change."""
-    return doc.evidence
-
-
-def comparison(doc: ReportDocument) -> Told | None:
-    """Return the comparison stored in the document."""
-    return lay_out(doc.comparison) if doc.comparison else None
-
-
 def methods(doc: ReportDocument) -> Told:
     """Return engines, re-checks, theorems, published bounds beside corrected ones, measurements and sources."""
     influence, seeds = doc.evidence.influence or evidence.InfluencePart(), doc.evidence.run.seeds
@@ -287,15 +283,15 @@ def _measurements(measurements: Sequence[evidence.Measurement]) -> Told:
 
 def trace(doc: ReportDocument) -> Told:
     """Return everything needed to check or repeat this run."""
-    found, policy = doc.evidence.run.trace or evidence.RunTrace(), doc.policy
-    digests = {f"the {plain(k, 40)}": v for k, v in {**doc.subject.digests, **found.digests}.items()}
+    run, policy = doc.evidence.run.trace or evidence.RunTrace(), doc.policy
+    digests = {f"the {plain(k, 40)}": v for k, v in {**doc.subject.digests, **run.digests}.items()}
     digests[f"policy {plain(policy.name, 40)}"] = policy.digest
     return {
         "doc": doc,
-        "trace": found,
+        "trace": run,
         "digests": [(f"Digest of {k}", v) for k, v in digests.items()],
-        "versions": ", ".join(f"{k} {v}" for k, v in found.versions.items()),
-        "seeds": ", ".join("none" if v is None else str(v) for v in found.seeds),
+        "versions": ", ".join(f"{k} {v}" for k, v in run.versions.items()),
+        "seeds": ", ".join("none" if v is None else str(v) for v in run.seeds),
         "verify": page_one.verify(doc),
     }
 
@@ -317,8 +313,8 @@ CATALOGUE: Mapping[str, Callable[[ReportDocument], Any]] = {
     "attacks": attacks,
     "dp": dp,
     "deletion": deletion,
-    "coverage": coverage,
-    "comparison": comparison,
+    "coverage": lambda doc: doc.evidence,
+    "comparison": lambda doc: doc.comparison and lay_out(doc.comparison),
     "methods": methods,
     "trace": trace,
     "glossary": glossary,

@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Budget, Claim, Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate, registry
 from privgate.advice.search import advise
-from privgate.policy.rules.rule_base import next_step
+from privgate.policy.rules.rule_base import STEPS
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(360, 3)).round(3)
@@ -155,7 +155,7 @@ def test_a_step_is_named_and_whoever_follows_it_is_approved(cause, fleet, tmp_pa
     blocked = evaluate(policy, brought(), fleet=fleet, limits=FEW)
 
     assert not blocked.outcome.releases
-    assert steps_of(blocked)[0].startswith(next_step(cause))
+    assert steps_of(blocked)[0].startswith(STEPS[cause])
     searches = ["privgate advise" in str(step) for step in blocked.detail["next_steps"]]
     assert any(searches) == (followed is None)  # a search is proposed where a change of the model can approve
     if followed is None:
@@ -170,8 +170,8 @@ def test_whoever_runs_the_host_is_named_where_the_sandbox_is_missing(fleet, tmp_
     with Fleet(jobs=1, ledger="none", isolate="none") as bare:
         blocked = evaluate(policy, subject(SMOOTH), fleet=bare)
 
-    assert steps_of(blocked) == [next_step("isolation")]
-    assert "whoever runs this host" in next_step("isolation")
+    assert steps_of(blocked) == [STEPS["isolation"]]
+    assert "whoever runs this host" in STEPS["isolation"]
     if fleet.isolation.startswith("bubblewrap"):
         assert evaluate(policy, subject(SMOOTH), fleet=fleet).outcome.releases
 
@@ -190,7 +190,7 @@ def test_a_version_that_serves_something_else_is_logged_again(fleet, tmp_path, e
     registry.log_recipe(info, recipe, people(), store=kept)
     blocked = evaluate(policy, Subject.load("models:/served/1", tracking_uri=uri), fleet=fleet)
 
-    assert steps_of(blocked)[0].startswith(next_step("serving"))
+    assert steps_of(blocked)[0].startswith(STEPS["serving"])
     registry.log_model(recipe, people(), registered_model_name="served", tracking_uri=uri, store=kept)
     again = evaluate(policy, Subject.load("models:/served/2", tracking_uri=uri), fleet=fleet)
     assert again.outcome.releases
@@ -206,5 +206,5 @@ def test_a_version_that_serves_something_else_is_logged_again(fleet, tmp_path, e
 def test_what_ends_a_check_beforehand_names_its_own_step(rules, training, cause, outcome, fleet, tmp_path):
     verdict = evaluate(policy_of(rules, tmp_path), subject(training), fleet=fleet)
     assert verdict.outcome == outcome
-    assert {step.split("; log")[0] for step in steps_of(verdict)} == {next_step(cause).split("; log")[0]}
+    assert {step.split("; log")[0] for step in steps_of(verdict)} == {STEPS[cause].split("; log")[0]}
     assert all("could not be read" not in f.advice for f in verdict.findings)

@@ -164,9 +164,10 @@ def test_every_argument_is_an_option_of_the_command():
 
     check = cli.get_command(None, "check")
     known = {o for p in check.params for o in p.opts}
-    assert set(github._VALUES.values()) | {"--policy", "--report-dir", "--quiet", "--observe", "--no-attach"} <= known
+    values = {f"--{name}" for name in github._VALUES}
+    assert values | {"--policy", "--report-dir", "--quiet", "--observe", "--no-attach"} <= known
     promote = {o for p in cli.get_command(None, "promote").params for o in p.opts}
-    assert set(github._VALUES.values()) | {"--to", "--policy", "--report-dir", "--quiet", "--observe"} <= promote
+    assert values | {"--to", "--policy", "--report-dir", "--quiet", "--observe"} <= promote
     sign = {o for p in cli.get_command(None, "guard").commands["sign"].params for o in p.opts}
     assert {"--policy", "--registry-id", "--model", "--target", "--checked-elsewhere", "--tracking-uri"} <= sign
 

@@ -88,5 +88,5 @@ def test_an_unusable_policy_ends_with_2_and_names_the_line(run, workspace):
     ended = run("severe.yaml")
 
     assert ended.code == 2
-    assert "severe.yaml:5: rules.0.metric: unknown metric 'dtpp'" in ended.log
+    assert "severe.yaml:5:5: rules.0.metric: unknown metric 'dtpp'" in ended.log
     assert "did you mean 'dtp'?" in ended.log

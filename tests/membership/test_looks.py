@@ -20,7 +20,7 @@ from privgate.membership import attack_measures
 from privgate.membership.attack_measures import Look, join_looks
 from privgate.membership.attacks.attack_base import Signals
 from privgate.membership.board import Attempt, Board
-from privgate.policy.judging import shortfall
+from privgate.policy.judging import list_shortfalls
 from privgate.run import pool
 from privgate.run.run import Budget
 from privgate.statistics.roc import APPROVING, LOOKS, best_threshold
@@ -192,10 +192,10 @@ def test_a_report_with_fewer_shadow_models_than_approve_is_inconclusive():
                    for k in (16, 32))  # fmt: skip
     evidence = SimpleNamespace(run=SimpleNamespace(isolation="bubblewrap"), subject={"n_candidates": 900})
 
-    assert shortfall(POLICY.audit, rule, few, evidence) == (
+    assert next(list_shortfalls(POLICY.audit, rule, few, evidence)) == (
         "16 shadow models stand behind this, an approval at a level wants 32"
     )
-    assert not shortfall(POLICY.audit, rule, enough, evidence)
+    assert not list(list_shortfalls(POLICY.audit, rule, enough, evidence))
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_every_message_names_the_file_and_a_line_that_exists(name, monkeypatch):
     lines = len((FOLDER / name).read_text(encoding="utf-8").splitlines())
 
     for line in message(name).splitlines():
-        found = re.match(rf"{re.escape(name)}:(\d+): \S", line)
+        found = re.match(rf"{re.escape(name)}:(\d+)(:\d+)?: \S", line)
         assert found, line
         assert 1 <= int(found[1]) <= lines + 1
         assert not line.endswith((".", "None"))

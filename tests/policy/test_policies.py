@@ -103,7 +103,7 @@ def test_every_rule_of_a_shipped_policy_can_fail_and_none_rests_on_one_attack_or
     """A temperature blinds ratios of probabilities, digits that mean nothing blind logits: some attack sees either."""
     policy = Policy.load(name)
 
-    assert {r.name: r.vacuous(policy.facts(1000)) for r in policy.rules} == {r.name: "" for r in policy.rules}
+    assert {r.name: r.vacuous({"n_units": 1000}) for r in policy.rules} == {r.name: "" for r in policy.rules}
     assert {getattr(r, "attack", "any") for r in policy.rules} == {"any"}
     assert not any(getattr(r, "accept_declared_claims", False) for r in policy.rules)
     assert lint(policy, today=date(2026, 1, 1)) == []

@@ -178,7 +178,7 @@ def test_findings_are_preconditions_first_then_one_a_rule_in_order():
 def test_a_rule_that_stands_nowhere_has_no_line_and_one_without_a_measurement_is_inconclusive():
     policy = Policy.load("dtp-1")
 
-    assert judge(policy, evidence(policy), facts=policy.facts(9), lines={}, today=DAY).findings[0].line == 0
+    assert judge(policy, evidence(policy), facts={"n_units": 9}, lines={}, today=DAY).findings[0].line == 0
     (finding,) = policy.judge(Evidence({}, (), {})).findings
     assert finding.outcome is Outcome.INCONCLUSIVE
     assert "was not measured" in finding.message

@@ -9,7 +9,7 @@ def test_reads_plain_values_and_remembers_every_line():
     tree = parse("a: 1\nb:\n  - x: 1e-6\n  - yes\nc: 2026-11-21\n", "p.yaml")
 
     assert tree.value == {"a": 1, "b": [{"x": 1e-6}, "yes"], "c": "2026-11-21"}
-    assert tree.mark(("b", 0, "x")) == ("p.yaml", 3)
+    assert tree.mark(("b", 0, "x")) == ("p.yaml", 3, 5)
     assert tree.mark(("b", 1)).line == 4
     assert tree.mark(("b", 1, "unknown")).line == 4
 
@@ -39,7 +39,7 @@ def test_refuses_what_two_readers_may_read_differently(text, line, words):
         parse(text, "p.yaml")
 
     (problem,) = caught.value.problems
-    assert problem.line == line
+    assert problem.mark.line == line
     assert str(problem).startswith("p.yaml")
 
 

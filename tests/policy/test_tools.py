@@ -120,7 +120,7 @@ def test_lint_says_what_a_number_of_candidates_cannot_settle(run):
     code, out = run("lint", "strict", "--candidates", 100, "--strict")
 
     assert code == 2
-    assert "strict.yaml:43: attack_tpr: " in out
+    assert "strict.yaml:43:5: attack_tpr: " in out
     assert "at least 368 are needed" in out
 
 

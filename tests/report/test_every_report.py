@@ -71,7 +71,7 @@ def test_every_finding_is_told_with_its_message(documents, rendered, kind):
         assert told.replace("'", "&#39;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&#34;") in html
         assert plain(finding.message).replace("`", "") in told
         said = [shown.get("message") for shown in (*junit.iter("failure"), *junit.iter("error"))]
-        assert finding.outcome in ("passed", "warned") or f"{asserted.asked}: {prose(finding.message)}" in said
+        assert finding.outcome in ("passed", "warned") or f"{asserted.title}: {prose(finding.message)}" in said
     assert [c.get("name") for c in junit.iter("testcase")] == [
         f["rule"]
         for f in sorted(documents[kind]["findings"], key=lambda f: (not f["rule"].startswith("pre"), _rank(f)))

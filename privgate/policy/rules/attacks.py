@@ -4,10 +4,10 @@ Each class says what its limit means, what it requests, and an example.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
@@ -15,9 +15,8 @@ from privgate.evidence import Measurement
 from privgate.evidence.figures import percent
 from privgate.evidence.measurement import BehindMembership
 from privgate.evidence.verdict import Finding, Outcome
-from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import WAY_OUT, Audit, Fraction, OpenFraction, Rule, next_step, points, wrong
+from privgate.policy.rules.rule_base import STEPS, Audit, Facts, Fraction, OpenFraction, Rule, explain_reach, wrong
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING, least_nonmembers
 
@@ -29,33 +28,29 @@ WHO = {
     "group": "for the worst group",
     "record": "for the person at greatest risk",
 }
+#: a false-positive rate that multiplies the odds of an accusation at most twofold, even if every member is found
+BLIND_RATE = 0.5
 
 
-def unsure(confidence: float) -> Iterator[str]:
-    """Yield that limits of this confidence miss the truth often; somebody should say why."""
-    if confidence < 0.9:
-        yield f"confidence {confidence:g}: the truth lies outside in {100 * (1 - confidence):.3g} % of releases"
+def points(share: float) -> str:
+    """Return a difference of shares."""
+    return f"{100 * share:.1f} percentage points"
 
 
 class CandidatesRule(Rule):
     """A limit on how differently the model treats its training data and candidates, people it was not trained on."""
 
     #: what a measurement lacks, what would lower the number or narrow its interval, and why it cannot fall to guessing
-    lacking: ClassVar[str] = next_step("people")
-    lower_it: ClassVar[str] = WAY_OUT
+    lacking: ClassVar[str] = STEPS["people"]
+    lower_it: ClassVar[str] = STEPS["influence"]
     narrow_it: ClassVar[str] = "more candidates narrow the interval"
     hopeless: ClassVar[str] = "guessing reaches this limit, and the upper confidence limit lies above guessing"
-    if TYPE_CHECKING:
-        confidence: float  # each rule's own field, whose place in reports it keeps
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        if measurement.problem:
-            return self.lacking
-        return self.lower_it if outcome is Outcome.FAILED else self.narrow_it
+        return self.lacking if measurement.problem else self.lower_it if outcome is Outcome.FAILED else self.narrow_it
 
     def remarks(self, audit: Audit) -> Iterator[str]:
         yield from super().remarks(audit)
-        yield from unsure(self.confidence)
         if self.limit == self.about.guessing:
             yield f"can never approve: {self.hopeless}"
 
@@ -74,7 +69,7 @@ class ScopedRule(CandidatesRule):
         return self
 
     def who(self) -> str:
-        """Return whom the number speaks about."""
+        """Return the people that the number speaks about."""
         return WHO[self.scope]
 
 
@@ -109,38 +104,31 @@ class MembershipRule(ScopedRule):
         return self
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
-        said = super().advice(measurement, outcome)
-        early = self.level is not None and BehindMembership.read(measurement.behind).shadow_models < min(APPROVING)
+        said, behind = super().advice(measurement, outcome), BehindMembership.read(measurement.behind)
+        early = self.level is not None and behind.shadow_models < min(APPROVING)
         if outcome is not Outcome.INCONCLUSIVE or measurement.problem or early:  # another rule was broken before
             return said
-        needed = self.needed(measurement)
-        if needed is None:
+        room, wide = self.limit - measurement.value, measurement.high - measurement.value
+        if behind.candidates is None or not room > 0:
             return f"{said}; at this figure none are enough: {self.lower_it}"
-        if measurement.high >= self.about.worst:
+        if self.is_open(measurement):
             return "no upper limit was found: let every attack run and, at a level, every shadow model be trained"
+        needed = math.ceil(behind.candidates * max(1.0, wide / room) ** 2 / 100) * 100  # it narrows with their root
         drawn = measurement.n < measurement.population and self.scope != "record"
         more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
         return f"{said}: about {needed:,} candidates decide it if all are tried and the figure stays as it is{more}"
 
+    def is_open(self, measurement: Measurement) -> bool:
+        """Whether no upper limit was found, which is no figure."""
+        return measurement.high >= self.about.worst
+
     def finding(self, outcome: Outcome, message: str, measurement: Measurement) -> Finding:
-        """Return the finding; that no upper limit was found is no figure, and is said instead of one."""
         finding = super().finding(outcome, message, measurement)
-        open_ = measurement.high >= self.about.worst
-        if measurement.problem or outcome in (Outcome.PASSED, Outcome.FAILED) or not open_:
+        decided = measurement.problem or outcome in (Outcome.PASSED, Outcome.FAILED)
+        if decided or not self.is_open(measurement):
             return finding
         said = f"{self.who()}, how well {self.what()} tells members from others was not decided"
         return replace(finding, meaning=f"{said}: no upper limit was found")
-
-    def needed(self, measurement: Measurement) -> int | None:
-        """Return how many candidates bring the upper limit to what is allowed; None where the figure itself is above.
-
-        An interval narrows with the root of their number.
-        """
-        candidates = BehindMembership.read(measurement.behind).candidates
-        room, wide = self.limit - measurement.value, measurement.high - measurement.value
-        if candidates is None or not room > 0:
-            return None
-        return math.ceil(candidates * max(1.0, wide / room) ** 2 / 100) * 100
 
     def what(self) -> str:
         """Return which attacks the number speaks about."""
@@ -269,22 +257,22 @@ class AttackTpr(MembershipRule):
         looks = 1 if self.level is None else len(APPROVING)
         return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / (2 * looks))
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        if self.at_fpr >= rule_reach.BLIND_RATE:
+    def vacuous(self, facts: Facts) -> str:
+        if self.at_fpr >= BLIND_RATE:
             return (
                 f"whoever may accuse {100 * self.at_fpr:g} % of outsiders at most doubles the odds of an accusation, "
                 "even if every member is found"
             )
         return super().vacuous(facts)
 
-    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+    def lacks(self, facts: Facts) -> str:
         count = facts.get("candidates", 0)
-        if count and count < self.least:
-            return (
-                f"rule {self.name!r} can never approve here: {count} candidates cannot resolve a false-positive rate "
-                f"of {self.at_fpr:g} at confidence {self.confidence:g}; at least {self.least} are needed"
-            )
-        return super().cannot_conclude(facts)
+        if not count or count >= self.least:
+            return super().lacks(facts)
+        return (
+            f"{count} candidates cannot resolve a false-positive rate of {self.at_fpr:g} at confidence "
+            f"{self.confidence:g}; at least {self.least} are needed"
+        )
 
     def remarks(self, audit: Audit) -> Iterator[str]:
         yield from super().remarks(audit)
@@ -329,14 +317,12 @@ class GeneralizationGap(ScopedRule):
     loss: Literal["zero_one", "cross_entropy"] = Field(default="zero_one", description="Which loss the gap is of.")
     scope: Literal["model", "class", "group"] = Field(default="model", description="Over whom; the worst one counts.")
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        return rule_reach.sureness(self.max) if self.loss == "zero_one" else rule_reach.nats(self.max)
+    def vacuous(self, facts: Facts) -> str:
+        return explain_reach(self.max, 1.0 if self.loss == "zero_one" else math.inf)
 
     def meaning(self, measurement: Measurement) -> str:
-        if self.loss == "zero_one":
-            gap = f"right {self.deciding(measurement, points)} more often"
-        else:
-            gap = f"better by {self.deciding(measurement, '{:.3g}'.format)} nats of loss"
+        nats = f"better by {self.deciding(measurement, '{:.3g}'.format)} nats of loss"
+        gap = f"right {self.deciding(measurement, points)} more often" if self.loss == "zero_one" else nats
         return f"{self.who()}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
 
     def remarks(self, audit: Audit) -> Iterator[str]:
@@ -387,10 +373,9 @@ class AttributeAdvantage(CandidatesRule):
             "oftener if that person was in the data; what the model tells about everybody is not counted"
         )
 
-    def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        if "sensitive" in facts and not facts["sensitive"]:
-            return f"rule {self.name!r} can never approve here: no feature is sensitive; pass sensitive=(column, …)"
-        return super().cannot_conclude(facts)
+    def lacks(self, facts: Facts) -> str:
+        none = not facts.get("sensitive", True)
+        return "no feature is sensitive; pass sensitive=(column, …)" if none else super().lacks(facts)
 
 
 class RobustAdvantage(CandidatesRule):

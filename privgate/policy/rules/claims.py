@@ -4,9 +4,9 @@ Each class says what its limit means, what it requests, and an example.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
@@ -14,10 +14,9 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 from privgate.evidence import BehindClaim, Measurement
 from privgate.evidence.figures import fold, percent
 from privgate.evidence.verdict import Finding, Outcome
-from privgate.policy.rules import rule_reach
-from privgate.policy.rules.attacks import Confidence, unsure
+from privgate.policy.rules.attacks import Confidence
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import Audit, OpenFraction, Rule, next_step, wrong
+from privgate.policy.rules.rule_base import STEPS, Audit, Facts, OpenFraction, Rule, explain_reach, wrong
 from privgate.run.needs import Need
 
 _claim = partial(Metric, question="claim", answers=ANY_ANSWERS, needs=frozenset({Need.CLAIM, Need.RERUNS}))
@@ -31,8 +30,22 @@ def _way(measurement: Measurement) -> str:
     return "what the budget accountant counted" if behind.library == "diffprivlib" else "optimizer steps only"
 
 
-def _delta_reach(delta: float | None, facts: Mapping[str, Any]) -> str:
-    return rule_reach.delta(delta or 0.0, int(facts.get("n_units") or 0))
+#: a delta at which everything about everybody may be published half of the time
+HOPELESS_DELTA = 0.5
+
+
+def _delta_reach(delta: float | None, facts: Facts) -> str:
+    """Return why a delta lets anything happen; empty if it does not, or if the number of people is unknown.
+
+    Publishing one random person's record breaks no (0, 1/n) guarantee, and publishing everything with probability
+    delta no (0, delta) guarantee.
+    """
+    value, people = delta or 0.0, int(facts.get("n_units") or 0)
+    if value >= HOPELESS_DELTA:
+        return f"with delta {value:g} all data may be published with that probability"
+    if people and value * people >= 1:
+        return f"with delta {value:g} one of {people} people may be published whole; delta must be below 1/{people}"
+    return ""
 
 
 class GuaranteeRule(Rule):
@@ -54,9 +67,9 @@ class GuaranteeRule(Rule):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         if not measurement.applicable:
-            return next_step("claim")
+            return STEPS["claim"]
         if measurement.problem:
-            return next_step("guarantee")
+            return STEPS["guarantee"]
         if self.broken(measurement):  # a rule that only warns warns of the same
             return "add noise, sample smaller batches or train fewer steps; then check again"
         return "let the check observe a rerun of the recipe, so that the guarantee can be recomputed"
@@ -64,10 +77,8 @@ class GuaranteeRule(Rule):
     def remarks(self, audit: Audit) -> Iterator[str]:
         yield from super().remarks(audit)
         if self.accept_declared_claims:
-            yield (
-                "ACCEPT_DECLARED_CLAIMS: a guarantee that nobody observed counts; the approval rests on its author's "
-                "word"
-            )
+            counts = "a guarantee that nobody observed counts; the approval rests on its author's word"
+            yield f"ACCEPT_DECLARED_CLAIMS: {counts}"
 
 
 class DpEpsilon(GuaranteeRule):
@@ -104,7 +115,7 @@ class DpEpsilon(GuaranteeRule):
         default=None, description="Which neighboring data sets the limit speaks of; the claim's own if absent."
     )
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+    def vacuous(self, facts: Facts) -> str:
         return super().vacuous(facts) or _delta_reach(self.delta, facts)
 
     def meaning(self, measurement: Measurement) -> str:
@@ -159,15 +170,12 @@ class DpAttackAccuracyBound(GuaranteeRule):
         return self
 
     def meaning(self, measurement: Measurement) -> str:
-        most = (
-            f"the guarantee lets an attack be right in {percent(measurement.low)} of cases"
-            if self.broken(measurement)
-            else f"no attack of any kind is right in more than {percent(measurement.high)} of cases"
-        )
+        beyond = f"the guarantee lets an attack be right in {percent(measurement.low)} of cases"
+        within = f"no attack of any kind is right in more than {percent(measurement.high)} of cases"
         return (
-            f"{most}, if it starts from a "
-            f"{100 * self.prior:g} % suspicion and knows who else is in the data independently of this person, as far "
-            f"as training reaches its data only through {_way(measurement)}"
+            f"{beyond if self.broken(measurement) else within}, if it starts from a {100 * self.prior:g} % suspicion "
+            "and knows who else is in the data independently of this person, as far as training reaches its data only "
+            f"through {_way(measurement)}"
         )
 
 
@@ -234,7 +242,7 @@ class DpEpsilonLowerBound(Rule):
             text = "neither the audit's bound nor the claim may be missing"
             return self.finding(Outcome.INCONCLUSIVE, text, measurement)
         judged = self.model_copy(update={"max": limit})
-        if low <= limit and (why := rule_reach.nats(limit)):
+        if low <= limit and (why := explain_reach(limit)):
             text = f"the claim of epsilon {limit:.4g} cannot be contradicted by any audit: {why}"
             return judged.finding(Outcome.INCONCLUSIVE, text, measurement)
         outcome = Outcome.FAILED if low > limit else Outcome.PASSED
@@ -243,7 +251,7 @@ class DpEpsilonLowerBound(Rule):
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         return "not contradicted, which shows no guarantee" if outcome is Outcome.PASSED else "the claim does not hold"
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+    def vacuous(self, facts: Facts) -> str:
         if self.max == "claim":
             return ""  # the claim is judged where it is known
         return super().vacuous(facts) or _delta_reach(self.delta, facts)
@@ -261,12 +269,8 @@ class DpEpsilonLowerBound(Rule):
             return "claim an epsilon so small that an audit can contradict it"
         return "state the claim with the recipe and give the audit models to look at"
 
-    def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        return super().cannot_conclude(facts) if self.max == "claim" else ""
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        yield from unsure(self.confidence)
+    def lacks(self, facts: Facts) -> str:
+        return super().lacks(facts) if self.max == "claim" else ""
 
     def outcomes(self) -> str:
         return "refuses if the audit's lower bound exceeds the limit; otherwise the guarantee is not contradicted"
@@ -320,21 +324,19 @@ class DeletionCapacity(GuaranteeRule):
     def _one_question(self) -> Self:
         given = {name for name in ("epsilon", "delta", "rho", "prior") if getattr(self, name) is not None}
         if given not in ({"epsilon", "delta"}, {"rho", "prior"}):
-            raise wrong(
-                next(iter(sorted(given)), "min"),
-                "deletion_capacity needs 'epsilon' and 'delta' (no prior), or 'rho' and 'prior' (a drawn training set)",
-            )
+            either = "'epsilon' and 'delta' (no prior), or 'rho' and 'prior' (a drawn training set)"
+            raise wrong(min(given, default="min"), f"deletion_capacity needs {either}")
         return self
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+    def vacuous(self, facts: Facts) -> str:
         if self.min < 1:
             return "no capacity is below 0"
         if self.epsilon is not None:  # the weakest guarantee that still covers so many
-            return rule_reach.nats(self.epsilon / self.min) or _delta_reach(self.delta, facts)
+            return explain_reach(self.epsilon / self.min) or _delta_reach(self.delta, facts)
         # m ln(1 + e^eps odds) = ln(1/rho)
         rho, prior = self.rho or 0.5, self.prior or 0.5
         needed = math.expm1(-math.log(rho) / self.min) / (prior / (1 - prior))
-        return rule_reach.nats(math.log(needed)) if needed > 0 else ""
+        return explain_reach(math.log(needed)) if needed > 0 else ""
 
     def meaning(self, measurement: Measurement) -> str:
         if self.prior is None:
@@ -343,9 +345,9 @@ class DeletionCapacity(GuaranteeRule):
                 f"{self.delta:g} of one that never saw them, if requests do not depend on the model"
             )
         failure = BehindClaim.read(measurement.behind).failure
+        but = f" (except with probability {failure:g})" if failure else ""
         return (
             f"{measurement.low:.0f} people can be erased before a full retrain is due, at the stated rho {self.rho:g} "
-            f"and the stated prior {self.prior:g}, with which the recipe draws its training set"
-            f"{f' (except with probability {failure:g})' if failure else ''}, if requests do not depend on membership "
-            "or model"
+            f"and the stated prior {self.prior:g}, with which the recipe draws its training set{but}, if requests do "
+            "not depend on membership or model"
         )

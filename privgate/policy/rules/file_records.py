@@ -19,16 +19,14 @@ Request: ``file_records()``. Records.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, NonNegativeInt
 
 from privgate.evidence import Measurement
 from privgate.evidence.verdict import Finding, Outcome
-from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import Rule, next_step
+from privgate.policy.rules.rule_base import STEPS, Facts, Rule
 from privgate.run.needs import Need
 
 METRIC = Metric(
@@ -57,15 +55,15 @@ class FileRecords(Rule):
         "one row a record is undecided.",
     )
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
+    def vacuous(self, facts: Facts) -> str:
         return "the file may hold everybody" if 0 < (facts.get("n_records") or 0) <= self.max else ""
 
     def against_limit(self, measurement: Measurement) -> Finding:
-        """Return the finding; too few bytes that nobody could read for a row of each record are a warning."""
-        found = super().against_limit(measurement)
-        if found.outcome is Outcome.INCONCLUSIVE and measurement.low <= self.limit < measurement.high < measurement.n:
+        """Return the finding; unread bytes, too few for a row of each record, are a warning."""
+        finding = super().against_limit(measurement)
+        if finding.outcome is Outcome.INCONCLUSIVE and measurement.low <= self.limit < measurement.high < measurement.n:
             return self.finding(Outcome.WARNED, self.sentence(measurement.shown, Outcome.WARNED), measurement)
-        return found
+        return finding
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
         if measurement.low or measurement.kind != "search":
@@ -90,7 +88,7 @@ class FileRecords(Rule):
             steps += ["store the pipeline without its fitted sampler"] * ("sampler" in measurement.where)
             steps += [_WITHOUT_CODE] * ("file code/" in measurement.where)
             if not steps or measurement.where.count("keeps its") > measurement.where.count("sampler"):
-                steps += [next_step("file")]
+                steps += [STEPS["file"]]
             return "; ".join(steps)
         step = "store weights as torch's state_dict or scikit-learn's estimator, without what the message names"
         if "one row a record" in measurement.where:

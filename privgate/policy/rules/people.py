@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
@@ -16,14 +16,13 @@ from privgate.evidence import BehindInfluence, Measurement
 from privgate.evidence.figures import fold, percent, percent_at_most
 from privgate.evidence.telling import sampled
 from privgate.evidence.verdict import Outcome
-from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
-from privgate.policy.rules.rule_base import WAY_OUT, Audit, OpenFraction, Rule, wrong
+from privgate.policy.rules.rule_base import WAY_OUT, Audit, Facts, OpenFraction, Rule, explain_reach, wrong
 from privgate.run.needs import Need
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
 
-#: a rule about fewer people than this leaves out more than exceptions
-ALMOST_ALL = 0.9
+#: a rule that leaves out a larger share of people than this leaves out more than exceptions
+EXCEPTIONS = 0.1
 _influence = partial(Metric, question="influence", worst=math.inf, per_unit=True)
 _nats = partial(
     _influence,
@@ -55,9 +54,8 @@ class LeaveOneOutRule(Rule):
             if not given and self.aggregate == wanted:
                 raise wrong("aggregate", f"aggregate {wanted!r} needs the key {key!r}")
         if self.aggregate == "share_above" and self.max >= 1:
-            raise wrong(
-                "max", "a share of at most 1 is always reached; 'max' must be below 1 for aggregate 'share_above'"
-            )
+            text = "a share of at most 1 is always reached; 'max' must be below 1 for aggregate 'share_above'"
+            raise wrong("max", text)
         return self
 
     @property
@@ -70,7 +68,7 @@ class LeaveOneOutRule(Rule):
         """Return what the number means where it is a change of an answer."""
 
     def who(self, measurement: Measurement) -> str:
-        """Return whom the judged number speaks about; where it is too large, for whom it is at least so large."""
+        """Return the people that the number speaks about; of a broken limit, those that it is shown for."""
         if self.aggregate == "quantile":
             q, least = (1 - (self.q or 0), "at least ") if self.broken(measurement) else (self.q or 0, "")
             return f"for {least}{100 * q:.4g} % of the people in the data"
@@ -83,28 +81,35 @@ class LeaveOneOutRule(Rule):
         """The limit on one person's number."""
         return (self.threshold or 0.0) if self.aggregate == "share_above" else self.max
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        return rule_reach.nats(self.judged_at) or rule_reach.share_of_people(self.covers)
+    def vacuous(self, facts: Facts) -> str:
+        if (why := self.explain_limit()) or self.spares <= 0.5:
+            return why
+        share = f"{100 * (1 - self.spares):.3g} % of the people and leaves the other {100 * self.spares:.3g} %"
+        return f"it limits {share} without any"
+
+    def explain_limit(self) -> str:
+        """Return why the limit on one person's number protects no person; empty if it protects."""
+        return explain_reach(self.judged_at)
 
     @property
-    def covers(self) -> float:
-        """Share of the people whom the limit speaks about."""
+    def spares(self) -> float:
+        """Share of the people that may be above the limit."""
         if self.aggregate == "share_above":
-            return 1 - self.max
-        return (self.q or 0.0) if self.aggregate == "quantile" else 1.0
+            return self.max
+        return round(1.0 - (self.q or 0.0), 9) if self.aggregate == "quantile" else 0.0
 
     @property
     def title(self) -> str:
-        """Say of whom a share is one: it is no influence of anybody."""
+        """Name of what is judged: a share of people is no influence."""
         return "People with high influence" if self.aggregate == "share_above" else self.about.title
 
     def remarks(self, audit: Audit) -> Iterator[str]:
         yield from super().remarks(audit)
-        if 0.5 <= self.covers < ALMOST_ALL:
-            yield f"{100 * (1 - self.covers):.3g} % of the people in the data are left without any limit"
+        if EXCEPTIONS < self.spares <= 0.5:
+            yield f"{100 * self.spares:.3g} % of the people in the data are left without any limit"
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Say for whom it is shown, and how few were trained without where the verdict was decided before others."""
+        """Return for which people it is shown, and how few were left out where others could not change the verdict."""
         behind = BehindInfluence.read(measurement.behind)
         if behind.not_computed:
             why = "no other could change the decision"
@@ -125,31 +130,23 @@ class LeaveOneOutRule(Rule):
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         behind = BehindInfluence.read(measurement.behind)
-        stopped, seeds = behind.not_computed, behind.paired_seeds
-        if outcome is Outcome.FAILED:
-            return f"{WAY_OUT}; the per-person table names records{' (--full all of them)' if stopped else ''}"
-        if stopped:
-            return "check with --full, which measures everybody"
-        if measurement.problem:
-            return "settle what the message names, then check again"
-        if 0 < seeds < SEEDS_FOR_A_LIMIT:
-            return (
-                f"training draws and records no seed, and {seeds} runs give no upper limit: record a seed, or measure "
-                f"everybody on {SEEDS_FOR_A_LIMIT} (without --seeds and budget)"
-            )
-        if behind.followed:
-            return (
-                "with its own randomness the model is above the limit, and other randomness does not confirm it; "
-                f"{WAY_OUT}, or average over more draws (more trees, several networks)"
-            )
-        if measurement.n < measurement.population:
-            some = sampled(measurement.n, measurement.population)
-            if self.aggregate == "max":
-                return f"{some}, which limits nothing for the others: measure everybody, without budget"
-            return f"{some}, too few for so narrow an interval: leave everybody out (a rule with aggregate max)"
-        if seeds:
-            return "the limit lies within the interval over runs, which more of them (--seeds) narrow"
-        return "the limit lies within what is known of some people; the per-person table names their intervals"
+        stopped, seeds, n, population = behind.not_computed, behind.paired_seeds, measurement.n, measurement.population
+        few, failed = f"{sampled(n, population)}, " if n < population else "", outcome is Outcome.FAILED
+        all_few = few and self.aggregate == "max"
+        steps = {  # the first whose condition holds
+            f"{WAY_OUT}; the per-person table names records{' (--full all of them)' if stopped else ''}": failed,
+            "check with --full, which measures everybody": stopped,
+            "settle what the message names, then check again": measurement.problem,
+            f"training draws and records no seed, and {seeds} runs give no upper limit: record a seed, or measure "
+            f"everybody on {SEEDS_FOR_A_LIMIT} (without --seeds and budget)": 0 < seeds < SEEDS_FOR_A_LIMIT,
+            "with its own randomness the model is above the limit, and other randomness does not confirm it; "
+            f"{WAY_OUT}, or average over more draws (more trees, several networks)": behind.followed,
+            f"{few}which limits nothing for the others: measure everybody, without budget": all_few,
+            f"{few}too few for so narrow an interval: leave everybody out (a rule with aggregate max)": few,
+            "the limit lies within the interval over runs, which more of them (--seeds) narrow": seeds,
+            "the limit lies within what is known of some people; the per-person table names their intervals": True,
+        }
+        return next(step for step, fits in steps.items() if fits)
 
 
 def _for_whom(measurement: Measurement) -> str:
@@ -164,11 +161,8 @@ def _for_whom(measurement: Measurement) -> str:
 def _averaged(measurement: Measurement) -> str:
     """Return of which seed the figure speaks, as the beginning of a sentence; empty where training draws nothing."""
     behind = BehindInfluence.read(measurement.behind)
-    if behind.own_coins:
-        return "this code at this seed: "
-    return (
-        f"averaged over {seeds} runs of training, not for this very model, " if (seeds := behind.paired_seeds) else ""
-    )
+    averaged = f"averaged over {behind.paired_seeds} runs of training, not for this very model, "
+    return "this code at this seed: " if behind.own_coins else averaged if behind.paired_seeds else ""
 
 
 def _own_pair(measurement: Measurement) -> str:
@@ -180,6 +174,15 @@ def _own_pair(measurement: Measurement) -> str:
 
 def _folds(nats: float) -> str:
     return fold(nats) if np.isfinite(nats) else "without any limit"
+
+
+_BESIDE = ", asked at or beside their record,"
+#: which questions -> whose answers change, and what changes for one person
+_ASKED: Mapping[str, tuple[str, str]] = {
+    "own": ("whose own answer", "the answer about them"),
+    "beside": (f"whose answer{_BESIDE}", f"the answer about them{_BESIDE}"),
+    "domain": ("for whom some answer", "an answer to a declared question"),
+}
 
 
 class Dtp(LeaveOneOutRule):
@@ -217,15 +220,14 @@ class Dtp(LeaveOneOutRule):
         if self.broken(measurement):
             said = f"without this person, an answer's probability changes {self.deciding(measurement, _folds)}"
             return f"{_averaged(measurement)}{who}: {said}{other_seeds}"
-        limited = np.isfinite(measurement.high)
-        bound = f"no answer's probability changes more than {_folds(measurement.high)}"
-        bound = bound if limited else "no limit on the change of answers is known"
+        bound, attacks = "no limit on the change of answers is known", ""
+        if np.isfinite(measurement.high):
+            bound = f"no answer's probability changes more than {_folds(measurement.high)}"
+            # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
+            attacks = "; this stops no attack by itself"
         seen = f"the largest change seen is {_folds(measurement.low)}"
         if seeds := BehindInfluence.read(measurement.behind).paired_seeds:
             seen += f", averaged over {seeds} runs of training, not of this very model"
-        # a temperature or a clipped model lowers DTP as far as one likes, and attacks lose nothing (section 12.4)
-        # said of a limit that holds: where none does, nobody takes it for protection
-        attacks = "; this stops no attack by itself" if limited else ""
         return f"{who}: without this person, {bound}; {seen}{other_seeds}{attacks}"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
@@ -241,14 +243,14 @@ class Dtp(LeaveOneOutRule):
             )
         return super().advice(measurement, outcome)
 
-    def cannot_conclude(self, facts: dict[str, Any]) -> str:
+    def lacks(self, facts: Facts) -> str:
         if facts.get("certificates"):
             return ""
         none = "no certificate bounds this kind of model over all questions (networks and forests have none)"
         why = "; ".join(facts.get("why_no_certificate", ())) or none
         return (
-            f"rule {self.name!r} can never approve here: {why}; so DTP may be shown to exceed the limit but never to "
-            "be within it; policy pdtp-1 judges direct queries only"
+            f"{why}; so DTP may be shown to exceed the limit but never to be within it; policy pdtp-1 judges direct "
+            "queries only"
         )
 
 
@@ -289,14 +291,12 @@ class Pdtp(LeaveOneOutRule):
 
     @property
     def beyond(self) -> str:
-        own = "whose answer, asked at or beside their record," if self.over == "beside" else "whose own answer"
-        return f"{own} changes more than {_folds(self.judged_at)}"
+        return f"{_ASKED[self.over or 'own'][0]} changes more than {_folds(self.judged_at)}"
 
     def change(self, measurement: Measurement) -> str:
+        bound = self.deciding(measurement, _folds)
         if not np.isfinite(measurement.high) and not self.broken(measurement):
             bound = f"by an amount that is not limited from above; seen is {_folds(measurement.low)}"
-        else:
-            bound = self.deciding(measurement, _folds)
         place = ", asked at or beside the record," if self.over == "beside" else ""
         return (
             f"{_averaged(measurement)}{self.who(measurement)}: without this person, the probability of an answer about "
@@ -353,34 +353,22 @@ class Sensitivity(LeaveOneOutRule):
         "question.",
     )
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        """Return why no measurement could break this rule: so large a shift is beyond doubt even behind the error."""
-        if why := rule_reach.nats(self.judged_at**2 / 2):
-            return f"behind normal errors a shift of {self.judged_at:g} deviations is {why}"
-        return rule_reach.share_of_people(self.covers)
+    def explain_limit(self) -> str:
+        why = explain_reach(self.judged_at**2 / 2)  # so large a shift is beyond doubt even behind the error
+        return why and f"behind normal errors a shift of {self.judged_at:g} deviations is {why}"
 
     @property
     def beyond(self) -> str:
-        whose = {
-            "own": "whose own answer moves",
-            "beside": "whose answer, asked at or beside their record, moves",
-            "domain": "for whom some answer moves",
-        }
-        return f"{whose[self.over]} by over {self.judged_at:g} times the usual error"
+        return f"{_ASKED[self.over][0]} moves by over {self.judged_at:g} times the usual error"
 
     def change(self, measurement: Measurement) -> str:
-        where = {
-            "own": "the answer about them moves",
-            "beside": "the answer about them, asked at or beside their record, moves",
-            "domain": "an answer to a declared question moves",
-        }
         limit = (
             f"{self.deciding(measurement, '{:.3g}'.format)} times the model's usual error"
             if math.isfinite(measurement.high) or self.broken(measurement)
             else f"by an amount that is not limited from above; seen is {measurement.low:.3g} times the usual error"
         )
         whom = f"{_averaged(measurement)}{self.who(measurement)}"
-        return f"{whom}: without them, {where[self.over]} {limit}; this is not DTP and stops no attack"
+        return f"{whom}: without them, {_ASKED[self.over][1]} moves {limit}; this is not DTP and stops no attack"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         if outcome is Outcome.FAILED:
@@ -392,7 +380,6 @@ class Sensitivity(LeaveOneOutRule):
             )
         return super().advice(measurement, outcome)
 
-    def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        if self.over == "domain" and (why := facts.get("why_no_sensitivity_bound")):
-            return f"rule {self.name!r} can never approve here: {why}"
-        return super().cannot_conclude(facts)
+    def lacks(self, facts: Facts) -> str:
+        why = facts.get("why_no_sensitivity_bound") if self.over == "domain" else ""
+        return str(why) if why else super().lacks(facts)

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -13,9 +13,30 @@ from pydantic_core import PydanticCustomError
 from privgate.evidence import Measurement, Request, figures
 from privgate.evidence.telling import sampled
 from privgate.evidence.verdict import Finding, Outcome
-from privgate.policy.rules import rule_reach
 from privgate.policy.rules.metric import Metric
 from privgate.run.needs import Need
+
+#: what is known of a subject, see ``Rule.vacuous`` and ``Rule.cannot_conclude``
+Facts = Mapping[str, Any]
+#: people alive, rounded down: nobody can be one of more
+PEOPLE = 8.0e9
+#: a change of odds by this much turns one in all people alive into an even chance; nats (22.8)
+NATS = math.log(PEOPLE)
+
+
+def explain_reach(limit: float, most: float = math.inf) -> str:
+    """Return why a limit protects no person: no measurement or no guess is beyond it; empty if it protects.
+
+    A limit leaves a guess a certain sureness: odds of e^nats to one, or an accuracy, rate or share, ``most`` at most.
+    It must not be enough to pick one person out of everybody alive, nor all that the metric can reach.
+    """
+    if math.isinf(most):
+        whole = f"a change of {limit:g} nats turns one in all people alive ({NATS:.1f} nats) into an even chance"
+        return "" if limit < NATS else whole
+    if limit >= most:
+        return f"{most:g} is the most that can be reached at all"
+    return "" if most - limit >= 1 / PEOPLE else f"{limit:.12g} is {most:g} but for less than one in all people alive"
+
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 OpenFraction = Annotated[float, Field(gt=0, lt=1)]
@@ -47,11 +68,6 @@ class Audit(Part):
     )
 
 
-def points(share: float) -> str:
-    """Return a difference of shares."""
-    return f"{100 * share:.1f} percentage points"
-
-
 def wrong(key: str, text: str) -> PydanticCustomError:
     """Return the error to raise in a validator that looks at several keys; ``key`` is the one to point at."""
     return PydanticCustomError("privgate", "{text}", {"key": key, "text": text})
@@ -61,7 +77,7 @@ def wrong(key: str, text: str) -> PydanticCustomError:
 WAY_OUT = "run `privgate advise`: it measures which changes are approved, and what they cost in usefulness"
 _AGAIN = "log the model again (privgate.log_model) and check that version"
 #: what stands in the way -> one step that can succeed; a person is named where no command of the model's owner can
-_STEPS: Mapping[str, str] = {
+STEPS: Mapping[str, str] = {
     "people": f"pass more people of the same population who were not trained on, candidates=(X, y); {_AGAIN}",
     "data": f"mend the data as the message says; {_AGAIN}",
     "recipe": f"let fit(X, y, *, seed) use the records that it is given, and nothing else; {_AGAIN}",
@@ -76,18 +92,6 @@ _STEPS: Mapping[str, str] = {
     "error": f"provide what the message names here, pass it in params=…, or declare network=True; {_AGAIN}",
     "place": "ask whoever runs this host to mend what the message names; then check again",
 }
-
-
-def next_step(cause: str) -> str:
-    """Return the one step that can succeed against a cause."""
-    return _STEPS[cause]
-
-
-def step_before_advice(findings: Iterable[Finding]) -> str:
-    """Return the step that must come before any change of the model; empty where a change may be approved."""
-    others = tuple(text for cause, text in _STEPS.items() if cause != "influence")
-    steps = (f.advice for f in findings if f.mode == "enforce" and not f.outcome.releases)
-    return next((step for step in steps if step.startswith(others)), "")
 
 
 #: words that change no judgement
@@ -107,7 +111,7 @@ _STRICTER = {"mode": "warn", "bound": "lower", "required": False, "accept_declar
 
 
 #: what a rule may need and a model may lack, as a fact before training -> what is missing and what to do
-_LACKING = {
+LACKING = {
     (Need.CANDIDATES, "candidates"): (
         "there are no candidates to tell members from; pass TrainingData(..., candidates=(X, y)), people from the same "
         "population who were not trained on"
@@ -189,20 +193,19 @@ class Rule(Part, ABC):
 
     def request(self) -> Request:
         """Return what this rule needs to know: its metric, and every field that belongs to the question."""
-        asked = {n: getattr(self, n) for n in type(self).model_fields if n not in (*_JUDGED, self.direction)}
-        return Request.build(self.metric, **{n: v for n, v in asked.items() if v is not None})
+        options = {n: getattr(self, n) for n in type(self).model_fields if n not in (*_JUDGED, self.direction)}
+        return Request.build(self.metric, **{n: v for n, v in options.items() if v is not None})
 
     @abstractmethod
     def meaning(self, measurement: Measurement) -> str:
         """Return what the number means for one person, in plain words."""
 
-    def vacuous(self, facts: Mapping[str, Any] = rule_reach.NOTHING) -> str:
-        """Return why no measurement could break this rule, so that it limits nobody; empty if one could.
+    def vacuous(self, facts: Facts) -> str:
+        """Return why no measurement could break this rule, so that it protects no person; empty if one could.
 
         ``facts`` is what is known of the subject: ``n_units``.
         """
-        worst = self.about.worst
-        return rule_reach.nats(self.limit) if math.isinf(worst) else rule_reach.sureness(self.limit, worst)
+        return explain_reach(self.limit, self.about.worst)
 
     def with_limit(self, limit: float) -> Self:
         """Return the same rule with another limit, as a waiver's ceiling needs it."""
@@ -226,7 +229,7 @@ class Rule(Part, ABC):
         if measurement.problem:
             return self.finding(Outcome.INCONCLUSIVE, measurement.problem, measurement)
         low, high = measurement.low, measurement.high
-        good = low >= self.limit if self.direction == "min" else high <= self.limit
+        good = self.is_within(low if self.direction == "min" else high, self.limit)
         outcome = Outcome.INCONCLUSIVE
         if not (np.isnan(low) or np.isnan(high) or measurement.kind == "point"):
             doubt = Outcome.WARNED if self.bound == "lower" else Outcome.INCONCLUSIVE
@@ -234,18 +237,24 @@ class Rule(Part, ABC):
         return self.finding(outcome, self.sentence(measurement.shown, outcome), measurement)
 
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
-        """Return the assertion: what was measured, how surely and of whom, what is allowed, how it ended."""
+        """Return the assertion: what was measured, how surely and of how many, what is allowed, how it ended."""
         m, more = measurement, self.remark(measurement, outcome)
-        unit = self.about.written_as or m.unit
-        value = figures.interval(m.value, m.low, m.high, limit=self.limit, unit_name=unit, direction=self.direction)
+        unit_name = self.about.written_as or m.unit
+        value = figures.interval(
+            m.value, m.low, m.high, limit=self.limit, unit_name=unit_name, direction=self.direction
+        )
         behind = [figures.sure(m), sampled(m.n, m.population) if self.about.per_unit and m.population else ""]
-        limit = figures.threshold(self.limit, unit_name=unit, direction=self.direction)
-        told = f"{value} ({'; '.join(filter(None, behind))}); {limit} is allowed: {outcome.word}"
-        return f"{told}{more and f' ({more})'}{m.where and f' ({m.where})'}"
+        limit = figures.threshold(self.limit, unit_name=unit_name, direction=self.direction)
+        sentence = f"{value} ({'; '.join(filter(None, behind))}); {limit} is allowed: {outcome.word}"
+        return f"{sentence}{more and f' ({more})'}{m.where and f' ({m.where})'}"
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return what belongs to the assertion and is none of its figures; usually nothing."""
         return ""
+
+    def is_within(self, value: float, limit: float) -> bool:
+        """Whether a value keeps a limit, in this rule's direction."""
+        return value >= limit if self.direction == "min" else value <= limit
 
     def broken(self, measurement: Measurement) -> bool:
         """Whether all of the interval lies beyond the limit: then its lower end is what is known."""
@@ -318,14 +327,19 @@ class Rule(Part, ABC):
             return "up" if (name == "confidence") == (self.bound == "upper") else "down"
         return "strict" if name in _STRICTER else self.tightens.get(name)
 
-    def cannot_conclude(self, facts: dict[str, Any]) -> str:
-        """Return why this rule can never approve for such a subject, before anything is trained; empty if it can.
+    def cannot_conclude(self, facts: Facts) -> str:
+        """Return why this rule can never approve for a subject, before anything is trained; empty if it can.
 
         ``facts`` is what is known before training: ``certificates`` (names that apply), ``n_units``, ``candidates``
         (count), ``dp`` (whether there is a claim), ``probabilities`` (whether the model gives any).
         """
-        lacking = (text for (need, fact), text in _LACKING.items() if need in self.about.needs and not facts.get(fact))
-        return next((f"rule {self.name!r} can never approve here: {text}" for text in lacking), "")
+        why = self.lacks(facts)
+        return why and f"rule {self.name!r} can never approve here: {why}"
+
+    def lacks(self, facts: Facts) -> str:
+        """Return what a subject lacks for an approval by this rule; empty if nothing."""
+        lacking = (text for (need, fact), text in LACKING.items() if need in self.about.needs and not facts.get(fact))
+        return next(lacking, "")
 
     def outcomes(self) -> str:
         """Return what passes, what blocks and what happens in between, one sentence."""
@@ -350,3 +364,5 @@ class Rule(Part, ABC):
             yield f"'when': a model is released without this number where {others}"
         if not self.required:
             yield "'required: false': a model that this does not apply to is released without this number"
+        if (confidence := getattr(self, "confidence", 1.0)) < 0.9:
+            yield f"confidence {confidence:g}: the truth lies outside in {100 * (1 - confidence):.3g} % of releases"

@@ -10,7 +10,8 @@ from privgate.claims.bounds import EpsilonDelta
 from privgate.claims.capacity import deletion_capacity
 from privgate.evidence import BehindClaim, Measurement
 from privgate.evidence.verdict import Outcome
-from privgate.policy.rules import ALL, rule_reach
+from privgate.policy.rules import ALL
+from privgate.policy.rules.rule_base import NATS, PEOPLE, explain_reach
 from tests.policy.rules.rule_pages import EXAMPLES
 
 FACTS = {"n_units": 1000, "n_records": 1000}
@@ -80,15 +81,15 @@ def test_a_wider_limit_is_vacuous_where_a_narrower_one_is(metric, a, b):
 
 def test_the_common_measure_is_one_in_all_people_alive():
     # a guarantee of so many nats leaves an attack right but for fewer than one in all people alive
-    assert 1 - EpsilonDelta(rule_reach.NATS).accuracy(0.5) == pytest.approx(1 / rule_reach.PEOPLE, rel=1e-6)
-    assert rule_reach.sureness(1 - 0.5 / rule_reach.PEOPLE)
-    assert not rule_reach.sureness(1 - 2 / rule_reach.PEOPLE)
+    assert 1 - EpsilonDelta(NATS).accuracy(0.5) == pytest.approx(1 / PEOPLE, rel=1e-6)
+    assert explain_reach(1 - 0.5 / PEOPLE, 1.0)
+    assert not explain_reach(1 - 2 / PEOPLE, 1.0)
 
 
 @given(m=st.integers(1, 50), rho=st.floats(0.01, 0.99), prior=st.floats(1e-12, 0.5))
 def test_a_capacity_is_vacuous_where_the_hopeless_guarantee_still_has_it(m, rho, prior):
     rule = ALL["deletion_capacity"](min=m, rho=rho, prior=prior)
-    assert bool(rule.vacuous()) is (deletion_capacity(rule_reach.NATS, prior, rho).people >= m)
+    assert bool(rule.vacuous({})) is (deletion_capacity(NATS, prior, rho).people >= m)
 
 
 def test_a_claim_that_no_audit_could_contradict_shows_nothing():

@@ -71,7 +71,7 @@ def says(text, x):
 def test_a_finding_says_threshold_and_deciding_number_and_nothing_that_is_not_known(rule, outcome):
     low, high = interval(rule, outcome)
     finding, (asserted,), leaving, _ = told(rule, low, high)
-    texts = [finding.message, finding.meaning, finding.advice, asserted.asked, asserted.value]
+    texts = [finding.message, finding.meaning, finding.advice, asserted.title, asserted.value]
 
     # an audit has no upper end, and never leaves doubt
     doubt = Outcome.WARNED if rule.bound == "lower" and outcome is Outcome.INCONCLUSIVE else outcome
