@@ -85,7 +85,7 @@ def limit_every_question(run: Run) -> tuple[Float, Float, IndirectQueries | None
     lower = np.maximum(direct["pdtp_low"], bound.lower)
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
     upper = np.where(refits.lost | (not _limits_release(run)), np.inf, np.maximum(bound.upper, 0.0))
-    if Need.EVERY_QUERY not in run.asked or decided:
+    if Need.EVERY_QUERY not in run.needs or decided:
         return lower, upper, None
     seeds = refits.seeds
     raised, searched = question_search.raise_lower(run, refits.units, direct["pdtp"], lower, upper, seeds=seeds)
@@ -104,9 +104,9 @@ def certify(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
     return catalogue.bound(
         run.subject,
         refits.units,
-        refits if Need.EVERY_QUERY in run.asked else None,  # else two models a person are read for no rule
+        refits if Need.EVERY_QUERY in run.needs else None,  # else two models a person are read for no rule
         limit=run.thresholds[-1] if run.thresholds else None,
-        attacked=Need.SHADOWS in run.asked,
+        attacked=Need.SHADOWS in run.needs,
         fleet=run.fleet,
     )
 

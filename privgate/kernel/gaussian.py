@@ -108,10 +108,10 @@ class _Model:
         np.add.at(lost, (who, label), 1.0)
         np.add.at(sums, (who, label), z)
         np.add.at(squares, (who, label), z**2)
-        left = (n - lost)[:, :, None]
+        kept = (n - lost)[:, :, None]
         before = n[:, :, None] * variance
-        after = before - squares - sums**2 / left
-        means, variances = mean - sums / left, after / left
+        after = before - squares - sums**2 / kept
+        means, variances = mean - sums / kept, after / kept
         centre = self.X.mean(axis=0)
         total, square = np.zeros((U, d)), np.zeros((U, d))
         np.add.at(total, who, X - centre)
@@ -119,10 +119,10 @@ class _Model:
         count, rest = len(self.X), (len(self.X) - lost.sum(axis=1))[:, None]
         most = count * overall - square - total**2 / rest
         odd = (after < _CANCELS * before).any(axis=(1, 2)) | (most < _CANCELS * count * overall).any(axis=1)
-        found = _Moments(left[:, :, 0], means, variances, most / rest)
-        for u in np.flatnonzero(odd & (left > 0).all(axis=(1, 2))).tolist():
-            self._anew(found, u, rows[who == u])
-        return found
+        moments = _Moments(kept[:, :, 0], means, variances, most / rest)
+        for u in np.flatnonzero(odd & (kept > 0).all(axis=(1, 2))).tolist():
+            self._anew(moments, u, rows[who == u])
+        return moments
 
     def _anew(self, moments: _Moments, u: int, rows: Index) -> None:
         """Write the moments without some rows, from the records that are left."""
@@ -201,24 +201,24 @@ def bound(case: Case) -> Limits:
     (person, people), K = case.person(n), model.all.n.shape[1]
     limit, centre = case.setting("limit", float, default=1.0), model.raw.mean(axis=0)
     inside, side, question = np.ones(n, dtype=bool), np.zeros((2, d)), asked_questions(case, people, d)
-    if case.asked == "any":
+    if case.scope == "any":
         accepted = Accepted.from_case(case, d)
         every((accepted.low is not None, "a box is needed"))
         side, inside = np.array([accepted.low, accepted.high]) - centre, accepted.inside(model.raw)
         question = np.where(accepted.inside(question)[:, None], question, np.nan)
     everybody, far = model.scores(model.all), np.abs(side).max(axis=0)[None]
-    low, high, told = np.zeros(people), np.zeros(people), np.zeros(1)
+    low, high, observed = np.zeros(people), np.zeros(people), np.zeros(1)
     for block in blocks(person, people, 4 * K * d):
-        left = model.without(block)
-        below, above = _at(model, left, block.who, model.X[block.rows])
-        if case.asked == "any":
+        without = model.without(block)
+        below, above = _at(model, without, block.who, model.X[block.rows])
+        if case.scope == "any":
             below = np.where(inside[block.rows], below, 0.0)
-            told = _at(model, left, np.arange(block.U), question[block.people] - centre)[0]
-            off = np.maximum(model.off(model.all, far), model.off(left, far))
-            most = _over(everybody, model.scores(left), side, off, limit)
+            observed = _at(model, without, np.arange(block.U), question[block.people] - centre)[0]
+            off = np.maximum(model.off(model.all, far), model.off(without, far))
+            most = _over(everybody, model.scores(without), side, off, limit)
         else:
             most = largest(block.who, block.U, above)
-        low[block.people], high[block.people] = settled(block, below, told, most, left.n)
+        low[block.people], high[block.people] = settled(block, below, observed, most, without.n)
     return Limits(low, high)
 
 

@@ -202,8 +202,8 @@ def upper_limit(k: Any, n: Any, *, alpha: float) -> Float:
         (bool((k >= 0).all() and (k <= n).all()), "successes lie between 0 and the number of trials"),
         (bool((k == np.floor(k)).all() and (n == np.floor(n)).all()) and 0 < alpha < 1, "counts are whole numbers"),
     )
-    found = [1.0 if a == b else _above(int(a), int(b), alpha) for a, b in zip(k.ravel(), n.ravel(), strict=True)]
-    return np.asarray(found, dtype=np.float64).reshape(k.shape)
+    limits = [1.0 if a == b else _above(int(a), int(b), alpha) for a, b in zip(k.ravel(), n.ravel(), strict=True)]
+    return np.asarray(limits, dtype=np.float64).reshape(k.shape)
 
 
 def lower_limit(k: Any, n: Any, *, alpha: float) -> Float:

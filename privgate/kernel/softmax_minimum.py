@@ -207,14 +207,14 @@ class Metric:
 
     def reach(self, X: Float, sizes: Float | None = None) -> Float:
         """Return how far a move of length 1 moves differences of scores at records, (m, pairs of classes)."""
-        C, found = self.problem.vectors, []
+        C, lengths = self.problem.vectors, []
         sizes = self.sizes(np.abs(X)) if sizes is None else sizes
         step = max(1, BLOCK // (len(self.W) * (C + 1)))
         for k in range(0, len(X), step):
             Y = [X[k : k + step] @ part.T for part in self.parts]
             pairs = Y if C == 1 else [Y[a] - Y[b] for a, b in combinations(range(C), 2)]
-            found.append(np.stack([_length(D) for D in pairs], axis=1))
-        return up(self.grown * np.concatenate(found) + gamma(X.shape[1] + 8) * sizes[:, None])
+            lengths.append(np.stack([_length(D) for D in pairs], axis=1))
+        return up(self.grown * np.concatenate(lengths) + gamma(X.shape[1] + 8) * sizes[:, None])
 
     def farthest(self, accepted: Accepted, used: Float) -> float:
         """Return how far a move of length 1 moves a difference of two scores at any accepted question.

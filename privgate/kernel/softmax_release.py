@@ -86,8 +86,8 @@ def over_questions(
     K, (e0, e1) = len(with_), errors
 
     def most(w: Float) -> Float:
-        found = accepted.most(w[..., :-1])
-        return found + w[..., -1] + 4 * EPS * (np.abs(found) + np.abs(w[..., -1]))
+        most = accepted.most(w[..., :-1])
+        return most + w[..., -1] + 4 * EPS * (np.abs(most) + np.abs(w[..., -1]))
 
     tops = [np.zeros((K, K)), np.zeros((len(moves), K, K)), np.zeros((len(moves), K, K))]  # of score a less score b
     for a in range(K):

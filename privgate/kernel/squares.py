@@ -104,7 +104,7 @@ def bound(case: Case) -> Limits:
     )
     apart, (scale, scale_off) = np.where(shown, pair.apart(), np.inf), _deviation(M.y)
     low, high = pair.at(M.X, person, pair.reach, apart)
-    if case.asked == "any":
+    if case.scope == "any":
         accepted = Accepted.from_case(case, p - int(case.setting("intercept", bool)))
         low = largest(person, people, np.where(accepted.inside(M.X[:, : len(accepted.single)]), low, 0.0))
         low, high = np.maximum(low, _limit_questions(case, pair, accepted, apart)), pair.over(accepted, apart)
@@ -117,10 +117,15 @@ def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted, apart: Float
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(apart))
-    asked, p = case.arrays["question"], len(pair.u)
-    every((asked.shape == (len(apart), len(accepted.single)) and asked.dtype == np.float64, "'question' fits nobody"))
-    good = (np.abs(asked) < _LARGE).all(axis=1)
-    x = np.where(good[:, None], asked, 0.0)
+    question, p = case.arrays["question"], len(pair.u)
+    every(
+        (
+            question.shape == (len(apart), len(accepted.single)) and question.dtype == np.float64,
+            "'question' fits nobody",
+        )
+    )
+    good = (np.abs(question) < _LARGE).all(axis=1)
+    x = np.where(good[:, None], question, 0.0)
     good &= accepted.inside(x)
     x = np.concatenate([x, np.ones((len(x), p - x.shape[1]))], axis=1)
     low = pair.at(x, np.arange(len(x)), pair.M.reach(x), apart)[0]
@@ -168,9 +173,9 @@ class _Pair:
         bent_off = gamma(n + 2 * p + 8) * (np.abs(self.moves) @ scale)[:, None] * scale
         g, g_off = self.gradient
         off = g_off + bent_off + own_off + 4 * EPS * (np.abs(g) + np.abs(bent) + np.abs(own))
-        left = M.length(g + bent - own, off) + self.stop
+        residual = M.length(g + bent - own, off) + self.stop
         kept = (1 - up(self.leverage() * (1 + M.off), n)) * (1 - 4 * EPS)
-        return np.where(kept > 0, up(left / np.where(kept > 0, kept, 1.0)), np.inf)
+        return np.where(kept > 0, up(residual / np.where(kept > 0, kept, 1.0)), np.inf)
 
     def leverage(self) -> Float:
         """Return the share of the Hessian that is each person's own, at most, (people,): by trace, or largest value."""

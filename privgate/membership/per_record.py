@@ -24,8 +24,8 @@ def draw_halves(pool: AttackPool, count: int, rng: np.random.Generator) -> Bool:
 
     A record's inclusion in one target says nothing about its inclusion in another: no complementary pairs here.
     """
-    people = np.unique(pool.unit[pool.eligible])
-    place = np.minimum(np.searchsorted(people, pool.unit), len(people) - 1)
+    people = np.unique(pool.person[pool.eligible])
+    place = np.minimum(np.searchsorted(people, pool.person), len(people) - 1)
     halves = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(count)])
     return np.asarray(halves[:, place] & pool.eligible)
 
@@ -89,7 +89,7 @@ def score_targets(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Flo
     """Return (scores, membership) of every member of the board against every target, both of shape (R, members)."""
     signals = replace(board.signals, members=None, training_loss=None)
     scorer = attempt.attack.fit(signals, board.run.generator(f"attack {attempt.attack.name} on targets"))
-    live, near = np.flatnonzero(targets.status != Status.FAILED), targets.beside
+    live, near = np.flatnonzero(targets.status != Status.FAILED), targets.near
     seen = (attempt.attack.seen(targets.log_p[i], None if near is None else near[i]) for i in live)
     scores = np.stack([board.people(scorer(answers)) for answers in seen])
     return scores[:, board.members], targets.masks[live][:, board.rows[board.first]][:, board.members]

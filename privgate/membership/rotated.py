@@ -36,7 +36,7 @@ def rotate(attack: Attack, signals: Signals, rng: Generator, *, turns: int = TUR
     paired = count >= 6 and count % 2 == 0 and bool((inside[::2] ^ inside[1::2]).all())
     if paired and not np.isnan(signals.shadow).any() and isinstance(attack, LiraOnline):
         return attack.scores_in_turn(signals.shadow, inside, signals.labels)
-    turn, near = np.arange(count) // 2 % min(turns, max(2, count // 2)), signals.shadow_beside
+    turn, near = np.arange(count) // 2 % min(turns, max(2, count // 2)), signals.shadow_near
     scores = np.full(signals.shadow.shape[:2], np.nan)
     for t in range(int(turn.max()) + 1):
         rest = turn != t

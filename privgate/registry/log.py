@@ -95,7 +95,7 @@ def log_model(
                 model,
                 name=name,
                 example=take(data.X, np.arange(min(_SHOWN, data.n))),
-                asked=data.at(np.arange(data.pool_size)[:: max(1, data.pool_size // _ASKED)]),
+                questions=data.at(np.arange(data.pool_size)[:: max(1, data.pool_size // _ASKED)]),
                 requirements=native.requirements(packages),
                 own_classes=any(r.startswith(f"{sources.main_module()}:") for r in recipe._references()),  # noqa: SLF001  one package
                 serving=native.Serving(recipe, release, data.classes(), _accepted(data)),

@@ -100,7 +100,7 @@ class Computed:
 
     engine: Engine
     answers: Retrained
-    left: Index
+    rest: Index
     why: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -207,17 +207,17 @@ class Shadows:
     engine: str
     reason: Mapping[int, str] = field(default_factory=dict)
     #: the same as ``log_p`` of questions beside R of the records, shape (N, R, Q, K)
-    beside: Float | None = None
+    near: Float | None = None
 
     def first(self, count: int) -> Self:
         """Return so many of these models, the first ones."""
-        names = ("masks", "log_p", "seeds", "status", *(() if self.beside is None else ("beside",)))
+        names = ("masks", "log_p", "seeds", "status", *(() if self.near is None else ("near",)))
         reason = {i: why for i, why in self.reason.items() if i < count}
         return replace(self, reason=reason, **{n: getattr(self, n)[:count] for n in names})
 
     def joined(self, more: Self) -> Self:
         """Return these models, and then others that are like them."""
-        names = ("masks", "log_p", "status", *(() if self.beside is None else ("beside",)))
+        names = ("masks", "log_p", "status", *(() if self.near is None else ("near",)))
         both: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(more, n)]) for n in names}
         reason = {**self.reason, **{len(self.masks) + i: why for i, why in more.reason.items()}}
         return replace(self, seeds=(*self.seeds, *more.seeds), reason=reason, **both)

@@ -143,21 +143,21 @@ def bound(
             notes.append(f"{name} was not asked, because {why}")
             continue
         some = open_ if theorem.whole else np.ones(len(units), dtype=bool)  # it may train people again
-        left = None if retrained is None else retrained.select(some)
-        found = _certify(theorem, Units(subject, units[some], left, limit, fleet))
-        if found.why:
-            notes.append(f"{name} does not apply, because {found.why}")
+        refits = None if retrained is None else retrained.select(some)
+        certified = _certify(theorem, Units(subject, units[some], refits, limit, fleet))
+        if certified.why:
+            notes.append(f"{name} does not apply, because {certified.why}")
             continue
-        if np.isnan(found.upper).any() or np.isnan(found.lower).any():
+        if np.isnan(certified.upper).any() or np.isnan(certified.lower).any():
             raise FloatingPointError(f"theorem {name} returned NaN: a bug, not a limit")
         most, least = np.full(len(units), np.inf), np.zeros(len(units))
-        most[some], least[some] = found.upper, found.lower
+        most[some], least[some] = certified.upper, certified.lower
         better = (most < upper) | (by == "")
         upper, by[better] = np.where(better, most, upper), name
         if not listed or name == "listed_questions":  # others attain theirs anywhere in the box
             lower = np.maximum(lower, least)
-        kept += [replace(k, theorem=name) for k in found.cases]
-        words |= dict.fromkeys(found.assumptions)
+        kept += [replace(k, theorem=name) for k in certified.cases]
+        words |= dict.fromkeys(certified.assumptions)
     # a real query above an upper limit would disprove the theorem; the larger number is the safe one
     cases = needed(kept, len(subject.data.units))
     return Certified(np.maximum(upper, lower), lower, tuple(words), cases=cases), by, notes

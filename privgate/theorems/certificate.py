@@ -163,7 +163,7 @@ def _refuse_rounding(theorem: DataTheorem, subject: Subject) -> str:
     """Return that not even answers about people's own records are limited: for these no domain is too wide."""
     everybody = np.arange(len(subject.data.units))
     try:
-        high = kernel.limits(replace(theorem.pose(subject, everybody)[0], asked="own")).high
+        high = kernel.limits(replace(theorem.pose(subject, everybody)[0], scope="own")).high
     except kernel.Refused:
         return theorem.lost
     known = ~vanishing(subject, everybody)

@@ -157,8 +157,8 @@ def vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
     if subject.declared_classes is not None or subject.task == "regression":
         return np.zeros(len(units), dtype=bool)
     labels, K = subject.label_codes, len(subject.classes)
-    unit, rows = unit_rows(subject, units)
-    pair, lost = np.unique(unit * K + labels[rows], return_counts=True)
+    person, rows = unit_rows(subject, units)
+    pair, lost = np.unique(person * K + labels[rows], return_counts=True)
     alone = lost >= np.bincount(labels, minlength=K)[pair % K]
     return np.asarray(np.bincount(pair // K, alone, len(units)) > 0)
 

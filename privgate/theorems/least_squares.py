@@ -76,8 +76,8 @@ class Squares(Engine):
         without = fit.fitted[row_query]
         each = fit.half.shape[1] * (fit.rest.shape[1] + -(-len(row_unit) // max(len(units), 1)))
         for first in range(0, len(units), step := max(_BLOCK // each, 1)):
-            unit, rows = unit_rows(subject, units[first : first + step])
-            pulled, sure[first : first + step] = pull_away(fit.half[rows], fit.rest[rows], unit, fit.least)
+            person, rows = unit_rows(subject, units[first : first + step])
+            pulled, sure[first : first + step] = pull_away(fit.half[rows], fit.rest[rows], person, fit.least)
             some = slice(*np.searchsorted(row_unit, [first, first + step]))
             half, mine = fit.half[row_query[some]], row_unit[some] - first
             without[some] -= np.stack([(half * column[mine]).sum(axis=1) for column in np.moveaxis(pulled, 2, 0)], 1)
@@ -221,9 +221,9 @@ def pull_away(half: Float, rest: Float, people: Index, least: float) -> tuple[Fl
     for m in np.unique(sizes).tolist():
         some = np.flatnonzero(sizes == m)
         own = half[rows := start[some][:, None] + np.arange(m)]
-        left = np.eye(m) - own @ own.transpose(0, 2, 1)
-        fine = (left[:, 0, 0] if m == 1 else np.linalg.eigvalsh(left)[:, 0]) > least
-        pulled[some[fine]] = own[fine].transpose(0, 2, 1) @ np.linalg.solve(left[fine], rest[rows[fine]])
+        remainder = np.eye(m) - own @ own.transpose(0, 2, 1)
+        fine = (remainder[:, 0, 0] if m == 1 else np.linalg.eigvalsh(remainder)[:, 0]) > least
+        pulled[some[fine]] = own[fine].transpose(0, 2, 1) @ np.linalg.solve(remainder[fine], rest[rows[fine]])
         sure[some] = fine
     return pulled, sure
 
@@ -250,8 +250,8 @@ def over_domain(subject: Subject, units: Index) -> Certified:
         return Certified.nothing(units, why=why)
     try:
         # whoever leaves next to nothing of their own over: the library may drop a direction without them
-        fit, (unit, rows) = fit_whole(subject), unit_rows(subject, units)
-        sure = pull_away(fit.half[rows], fit.rest[rows], unit, fit.least)[1]
+        fit, (person, rows) = fit_whole(subject), unit_rows(subject, units)
+        sure = pull_away(fit.half[rows], fit.rest[rows], person, fit.least)[1]
         kept = Kept.judge_case(pose(subject, units), units, theorem="least_squares").about(sure)
     except (Declined, kernel.Refused, np.linalg.LinAlgError) as exc:
         singular = isinstance(exc, np.linalg.LinAlgError)

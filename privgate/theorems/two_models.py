@@ -197,14 +197,14 @@ def with_questions(
     known, size, count = subject.data.candidates, subject.data.pool_size, int(records.shape[0])
     label = np.full(count, subject.data.y[0])
     both = (records, label) if known is None else (stack(known[0], records), np.concatenate([known[1], label]))
-    unit = np.concatenate([rows[0], np.repeat(np.arange(len(units)), count)])
+    person = np.concatenate([rows[0], np.repeat(np.arange(len(units)), count)])
     query = np.concatenate([rows[1], np.tile(size + np.arange(count), len(units))])
-    order = np.argsort(unit, kind="stable")
-    return subject.with_data(replace(subject.data, candidates=both)), (unit[order], query[order])
+    order = np.argsort(person, kind="stable")
+    return subject.with_data(replace(subject.data, candidates=both)), (person[order], query[order])
 
 
 def apart(subject: Subject, retrained: Retrained) -> Retrained:
-    """Return what was answered about ``beside``'s rows, the listed questions moved to ``changes``."""
+    """Return what was answered about people's own rows, the listed questions moved to ``changes``."""
     mine, (S, _, K) = retrained.row_query < subject.data.pool_size, retrained.log_with.shape
     with_, without = (
         values[:, ~mine].reshape(S, len(retrained.units), -1, K)
@@ -245,15 +245,15 @@ class ListedQuestions(Theorem):
 
     def certify(self, about: Units) -> Certified:
         """Return the change of each person; infinite where a model is missing, or several seeds were averaged."""
-        found, data, domain = about.retrained, about.subject.data, about.subject.accepted
+        refits, data, domain = about.retrained, about.subject.data, about.subject.accepted
         upper, lower = np.full(len(about.units), np.inf), np.zeros(len(about.units))
-        if found is not None and WITH in found.changes and len(found.seeds) == 1:
-            sure = np.isin(found.status, (Status.EXACT, Status.CONVERGED)) & np.isfinite(found.error)
+        if refits is not None and WITH in refits.changes and len(refits.seeds) == 1:
+            sure = np.isin(refits.status, (Status.EXACT, Status.CONVERGED)) & np.isfinite(refits.error)
             share = 4 * (data.n + int(data.X.shape[1]) + 8) * hypotheses.U
             for k in np.flatnonzero(sure):
-                slack = 0.0 if found.engine[k] == REFIT else TOLERANCE
-                answers = found.changes[WITH][0, k], found.changes[WITHOUT][0, k]
-                lower[k], upper[k] = _limit_change(*answers, 2 * (found.error[k] + slack), share)
+                slack = 0.0 if refits.engine[k] == REFIT else TOLERANCE
+                answers = refits.changes[WITH][0, k], refits.changes[WITHOUT][0, k]
+                lower[k], upper[k] = _limit_change(*answers, 2 * (refits.error[k] + slack), share)
         count = 0 if domain is None or domain.queries is None else len(domain.queries)
         words = f"the endpoint answers {count} listed questions and no other; every one was put to both models"
         return Certified(upper, lower, (words,))

@@ -42,11 +42,11 @@ def choose_isolation(wanted: str, *, cluster: bool = False, network: bool = Fals
         raise UsageError("workers of a cluster are not boxed; leave out the cluster, or say isolation none")
     if cluster or wanted == NONE:
         return NONE
-    found = bubblewrap.find_bubblewrap()
-    if found.version:
-        return f"bubblewrap {found.version}{f' {NETWORKED}' if network else ''}"
+    program = bubblewrap.find_bubblewrap()
+    if program.version:
+        return f"bubblewrap {program.version}{f' {NETWORKED}' if network else ''}"
     if wanted == "bubblewrap":
-        raise UsageError(f"{found.why}; mend that, or say isolation none")
+        raise UsageError(f"{program.why}; mend that, or say isolation none")
     return NONE
 
 

@@ -92,7 +92,7 @@ def plant_two_answers(signals: Signals, rng: Generator, answer: Callable[[Float]
     noise[..., 2] += inside & leak
     answers = answer(noise)
     target, shadow = answers[0], answers[1:]
-    near = {"beside": target[:, 1:], "shadow_beside": shadow[:, :, 1:]}
+    near = {"near": target[:, 1:], "shadow_near": shadow[:, :, 1:]}
     return replace(signals, target=target[:, 0], shadow=shadow[:, :, 0], training_loss=None, **near)
 
 
