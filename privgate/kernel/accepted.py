@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.kernel.assertion import Case, Float, Index, every
-from privgate.kernel.rounding import EPS, gamma, up
+from privgate.kernel.rounding import EPS, LARGE, gamma, up
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +101,13 @@ class Accepted:
         if np.isfinite(self.norm):
             limits.append(rest + self.norm * float(np.linalg.norm(axis)))
         return float(up(np.array(min(limits) + gamma(4) * rest + 1e-150), q + d + 16))
+
+    def questions(self, case: Case, people: int, p: int) -> tuple[Float, NDArray[np.bool_]]:
+        """Return array ``question`` (people, d) as rows (people, p), 1 behind it, and which of them are accepted."""
+        question = case.certificate("question", (people, len(self.single)))
+        good = np.asarray((np.abs(question) < LARGE).all(axis=1))
+        x = np.where(good[:, None], question, 0.0)
+        return np.concatenate([x, np.ones((people, p - x.shape[1]))], axis=1), good & self.inside(x)
 
     def inside(self, X: Float) -> NDArray[np.bool_]:
         """Return which rows of X are accepted for sure; of shape (n,)."""

@@ -51,6 +51,16 @@ class Case:
             raise Refused(f"array {name!r} holds NaN")
         return array
 
+    def certificate(self, name: str, shape: tuple[int, ...]) -> Float:
+        """Return a float64 array of this shape that may hold NaN, which spoils one person's limits and nobody else's.
+
+        ``Refused``: it is missing, or something else.
+        """
+        array = self.arrays.get(name)
+        if array is None or array.shape != shape or array.dtype != np.float64:
+            raise Refused(f"the case needs an array {name!r} of float64, of shape {shape}")
+        return array
+
     def setting(self, name: str, kind: type, default: Any = None) -> Any:
         """Return a setting of this type.
 

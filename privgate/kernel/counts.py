@@ -85,23 +85,12 @@ class _Model:
         )
         K, start = len(N), np.cumsum(sizes) - sizes
         cells = codes + start
-        T = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K)
+        counts = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K)
+        T, scale = counts.reshape(-1, K).astype(np.float64), 1.0 if shares else 1.0 / d
         fixed = fixed_prior(case, K) if shares else np.zeros(K)
         whole = N + alpha * sizes[:, None] if shares else np.full((d, K), np.inf)
         bias = np.log(N) if fixed is None else fixed
-        return cls(
-            label,
-            cells,
-            start,
-            T.reshape(-1, K).astype(np.float64),
-            N,
-            alpha,
-            whole,
-            bias,
-            fixed is None,
-            1.0 if shares else 1.0 / d,
-            declared,
-        )
+        return cls(label, cells, start, T, N, alpha, whole, bias, fixed is None, scale, declared)
 
     def keep_counts(self, m: Float) -> Float:
         """Return how many records each class keeps without ``m`` of them, (U, K); those declared cannot vanish."""
@@ -128,7 +117,7 @@ class _Model:
 
 
 class _Loss(NamedTuple):
-    """What some people's absence takes off scores: ``bias`` (U, K), ``M`` (K, U, cells); records that are ``left``."""
+    """What some people's absence takes off scores: ``bias`` (U, K), ``M`` (K, U, cells); records that remain (U, K)."""
 
     remaining: Float
     bias: Float
@@ -163,12 +152,8 @@ def categorical(case: Case) -> Limits:
     every((bool((sizes == np.maximum(codes.max(axis=0) + 1, floor)).all()), "training knows other 'sizes'"))
     model, (person, people) = _Model.from_case(case, codes, sizes, shares=True), case.person(n)
     accepted = case.array("accepted", 1, "i") if case.scope == "any" else sizes
-    every(
-        (
-            accepted.shape == (d,) and bool(((accepted > 0) & (accepted <= sizes)).all()),
-            "'accepted' are other categories",
-        )
-    )
+    within = accepted.shape == (d,) and bool(((accepted > 0) & (accepted <= sizes)).all())
+    every((within, "'accepted' are other categories"))
     if case.setting("bernoulli", bool):
         every((bool((floor == 2).all() and (sizes == 2).all()), "features of Bernoulli's are 0 and 1"))
         model = replace(model, negated=2 * _negated(model, person, people))
@@ -208,7 +193,7 @@ def partitions(case: Case) -> Limits:
 
 
 def _limits(case: Case, model: _Model, questions: Index) -> Limits:
-    """Return limits of a sum over features, of which the first ``asked`` (d,) cells each are accepted."""
+    """Return limits of a sum over features, of which the first ``questions`` (d,) cells each are accepted."""
     table, (person, people) = model.table, case.person(len(model.label))
     limit, question = case.setting("limit", float, default=1.0), _question(case, model, questions, people)
     chosen = np.concatenate([s + np.arange(a) for s, a in zip(model.start, questions, strict=True)])

@@ -30,18 +30,7 @@ from numpy.typing import NDArray
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Case, Float, Index, Limits, every
 from privgate.kernel.rounding import ELEMENTARY, EPS, SHARE, of_logarithm
-from privgate.kernel.scores import (
-    Block,
-    Scope,
-    asked_questions,
-    at,
-    blocks,
-    fixed_prior,
-    labels,
-    largest,
-    over,
-    settled,
-)
+from privgate.kernel.scores import Block, Scope, at, blocks, fixed_prior, labels, largest, over, settled
 
 #: operations, the library's and ours, for each that adds a number to a mean or to a sum of squares
 _EACH = 4
@@ -150,16 +139,16 @@ class _Model:
     def at(self, moments: _Moments, x: Float) -> Float:
         """Return the scores (U, K) of one centred question (U, d) a model."""
         v = self.variance(moments)
-        return np.asarray(
-            self.priors(moments) - 0.5 * (np.log(v) + (x[:, None, :] - moments.mean) ** 2 / v).sum(axis=2)
-        )
+        apart = (x[:, None, :] - moments.mean) ** 2
+        return np.asarray(self.priors(moments) - 0.5 * (np.log(v) + apart / v).sum(axis=2))
 
     def off(self, moments: _Moments, size: Float) -> Float:
         """Return how far a score is off, (U,), at questions of at most this size, centred (U or 1, d)."""
         total, n, d = self.variance(moments), len(self.X), self.X.shape[1]
         here, there = np.abs(self.X).max(axis=0), np.abs(self.raw).max(axis=0)
         count = moments.n[:, :, None] + 8
-        off = np.where(self._exact, np.where(self._constant, 0.0, EPS * there), count * EPS * there)
+        constant = (self.raw == self.raw[:1]).all(axis=0)
+        off = np.where(self._exact, np.where(constant, 0.0, EPS * there), count * EPS * there)
         off = off + count * EPS * here
         overall = np.where(self._exact, EPS * there, (n + 8) * EPS * there) + (n + 8) * EPS * here
         spread = np.maximum(self.all.overall, moments.overall) + overall**2
@@ -182,10 +171,6 @@ class _Model:
         whole = (np.floor(self.raw) == self.raw).all(axis=0)
         return np.asarray(whole & (np.abs(self.raw).sum(axis=0) < 2.0**52))
 
-    @property
-    def _constant(self) -> NDArray[np.bool_]:
-        return np.asarray((self.raw == self.raw[:1]).all(axis=0))
-
 
 def _top(pair: tuple[Float, Float, Float], side: Float) -> Float:
     """Return the largest ``constant + sum_j line_j x_j + curve_j x_j^2`` on the sides (2, d), (U,)."""
@@ -200,7 +185,9 @@ def bound(case: Case) -> Limits:
     model, (n, d) = _Model.from_case(case), case.array("X", 2).shape
     (person, people), K = case.person(n), model.all.n.shape[1]
     limit, centre = case.setting("limit", float, default=1.0), model.raw.mean(axis=0)
-    inside, side, question = np.ones(n, dtype=bool), np.zeros((2, d)), asked_questions(case, people, d)
+    inside, side, question = np.ones(n, dtype=bool), np.zeros((2, d)), np.full((people, d), np.nan)
+    if "question" in case.arrays:
+        question = case.certificate("question", (people, d))
     if case.scope == "any":
         accepted = Accepted.from_case(case, d)
         every((accepted.low is not None, "a box is needed"))

@@ -90,15 +90,13 @@ def bound(case: Case) -> Limits:
     length, norm = (case.setting(name, float, default=0.0) for name in ("length", "norm"))
     floor = case.array("floor", 1) if "floor" in case.arrays else np.zeros(0)
     (C,), (J,), S, sizes = column.shape, ranges.shape, with_.shape[-1], np.bincount(np.maximum(column, 0))
+    two = bool((sizes == 2).all())
     every(
         (kind in RELEASES and features > 0 and deviation > 0, f"no release is {kind!r} of {features} features"),
         (C > 0 and S > 0 and with_.shape == (3, C + 1, S) == without.shape[1:], "tables of another shape"),
         (len(sizes) == J and bool(((np.diff(column) >= 0) & (np.diff(column) <= 1)).all()), "columns are not 0, 1, …"),
         (column[0] == 0 and bool((sizes > (ranges == 1)).all()), "a range without ends"),
-        (
-            min(length, norm) >= 0 and (max(length, norm) == 0 or bool((sizes == 2).all())),
-            "counts from 0 to 1 are needed",
-        ),
+        (min(length, norm) >= 0 and (max(length, norm) == 0 or two), "counts from 0 to 1 are needed"),
         (kind == "number" or (S == 1) == (kind == "sigmoid"), "a label without a score"),
         (len(floor) in (0, max(S, 2)) and bool((floor > 0).all()), "'floor' is not one of each label"),
         (bool(floor.sum() <= 0.2) and not (kind == "number" and len(floor)), "floors of too much"),
@@ -106,11 +104,9 @@ def bound(case: Case) -> Limits:
     released = _Released(kind, features, SINGLE if case.setting("single", bool) else DOUBLE, floor)
     first, ends = np.searchsorted(column, np.arange(J)), (length or np.inf, norm or np.inf)
     low, high = np.zeros(len(without)), np.full(len(without), np.inf)
+    unread = _Pair(first, ends, with_[0], np.zeros(C), np.zeros(2 * S))
     for k, other in enumerate(without):
-        pair = _read_pair(
-            np.stack([with_, other]), _Pair(first, ends, with_[0], np.zeros(C), np.zeros(2 * S)), ranges, released
-        )
-        if pair is not None:
+        if (pair := _read_pair(np.stack([with_, other]), unread, ranges, released)) is not None:
             low[k], high[k] = _limits(pair, released)
     low *= case.setting("product", bool, default=True)  # else questions made of choices may be refused
     return Limits.from_ends(low / deviation * (1 - 4 * EPS), high / deviation * (1 + 4 * EPS))
@@ -225,10 +221,6 @@ def _lost(pair: _Pair, released: _Released, side: Float) -> float:
         return np.inf
     total = 8 * roundoff * (min(max(span, 0.0), released.deepest) + terms)
     if released.kind == "sigmoid":
-        share = (
-            4 * roundoff / released.floor.min()
-            if len(released.floor)
-            else 2 * roundoff * (2 + np.exp(min(top, DEEPEST)))
-        )
-        total += float(of_logarithm(share))
+        unfloored = 2 * roundoff * (2 + np.exp(min(top, DEEPEST)))
+        total += float(of_logarithm(4 * roundoff / released.floor.min() if len(released.floor) else unfloored))
     return total

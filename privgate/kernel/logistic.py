@@ -45,9 +45,9 @@ from numpy.typing import NDArray
 from privgate.kernel import softmax_release
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Case, Float, Index, Limits, Refused, every
-from privgate.kernel.rounding import EPS, gamma, up
+from privgate.kernel.rounding import EPS, LARGE, gamma, up
 from privgate.kernel.scores import largest, sums
-from privgate.kernel.softmax_minimum import BLOCK, LARGE, Metric, Problem, ends, radius
+from privgate.kernel.softmax_minimum import BLOCK, Metric, Problem, ends, radius
 
 
 def bound(case: Case) -> Limits:
@@ -82,8 +82,7 @@ def near(case: Case, known: Metric | None = None) -> tuple[Float, Float, Float, 
 
     No difference of two scores at a row of ``rows`` (R, p), and so no log-probability but for what a library loses when
     it releases one, is farther than the bound from that of any training that the claim is about; infinite where the
-    certificate shows nothing. ``known`` is what
-    ``everybody`` returned for such a case, and saves its time if it is about the same.
+    certificate shows nothing. ``known`` is what ``everybody`` returned for such a case: it saves time if it fits.
 
     ``Refused``: as in ``bound``.
     """
@@ -118,7 +117,7 @@ def _compared(case: Case, known: Metric | None = None) -> tuple["_Pair", Index, 
     M = _metric(case, Problem.from_case(case), known)
     problem = M.problem
     person, people = case.person(len(problem.X))
-    moves = _given(case, "moves", (people, *M.u.shape))
+    moves = case.certificate("moves", (people, *M.u.shape))
     shown = np.asarray((np.abs(moves) < LARGE).all(axis=(1, 2)))  # not where one is NaN
     moves = np.where(shown[:, None, None], moves, 0.0)
     swept = _people(case, "swept", people)
@@ -134,24 +133,11 @@ def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(pair.far))
-    question, p = _given(case, "question", (len(pair.far), len(accepted.single))), pair.M.problem.X.shape[1]
-    good = np.asarray((np.abs(question) < LARGE).all(axis=1))
-    x = np.where(good[:, None], question, 0.0)
-    good &= accepted.inside(x)
-    x = np.concatenate([x, np.ones((len(x), p - x.shape[1]))], axis=1)
+    x, good = accepted.questions(case, len(pair.far), pair.M.problem.X.shape[1])
     return np.where(good, np.nan_to_num(pair.at(x, np.arange(len(x)))[0], nan=0.0), 0.0)
 
 
-def _given(case: Case, name: str, shape: tuple[int, ...]) -> Float:
-    """Return an array of the certificate that may hold NaN, which spoils one person's limits and nobody else's."""
-    array = case.arrays.get(name)
-    if array is None or array.shape != shape or array.dtype != np.float64:
-        raise Refused(f"the case needs an array {name!r} of float64, of shape {shape}")
-    return array
-
-
 def _people(case: Case, name: str, people: int) -> Index:
-    """Return the people of an array of the case, each once."""
     if name not in case.arrays:
         return np.zeros(0, dtype=np.int64)
     positions = case.array(name, 1, "i")
@@ -160,7 +146,6 @@ def _people(case: Case, name: str, people: int) -> Index:
 
 
 def _vanishing(problem: Problem, person: Index, people: int) -> NDArray[np.bool_]:
-    """Return whose absence leaves a label without records."""
     gone = np.zeros(people, dtype=bool)
     for label in range(problem.K):
         held = np.bincount(person[problem.label == label], minlength=people)
@@ -175,10 +160,8 @@ def _alone(case: Case, problem: Problem, person: Index, gone: NDArray[np.bool_])
     who = case.array("alone_people", 1, "i")
     every((len(_people(case, "alone_people", len(gone))) == len(who), "'alone_people' names somebody twice"))
     C, p = problem.vectors, len(problem.penalty)
-    points, factors = (
-        _given(case, "alone_at", (len(who), C, p)),
-        _given(case, "alone_factor", (len(who), C * p, C * p)),
-    )
+    points = case.certificate("alone_at", (len(who), C, p))
+    factors = case.certificate("alone_factor", (len(who), C * p, C * p))
     for k, one in enumerate(who.tolist()):
         rows = np.flatnonzero(person == one)
         try:

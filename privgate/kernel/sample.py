@@ -63,11 +63,7 @@ def exceeding_limit(k: int, m: int, n: int, *, alpha: float) -> int:
     48
     """
     every((0 <= k <= m <= n and 0 < alpha < 1, "counts of a sample do not fit its population"))
-    low, high = k, n - (m - k)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if hypergeometric(k, n, middle, m)[1] > alpha else (low, middle - 1)
-    return low
+    return _least(k + 1, n - (m - k) + 1, lambda marked: hypergeometric(k, n, marked, m)[1] <= alpha) - 1
 
 
 #: what of the level a first look may spend that approves if nobody exceeds, and the level of both looks together
@@ -244,11 +240,7 @@ def quantile_rank(m: int, q: float, *, alpha: float) -> int | None:
     every((0 < q < 1 and 0 < alpha < 1 and m >= 0, "a quantile lies in (0, 1)"))
     if m == 0 or binomial(m - 1, m, q)[0] < 1 - alpha:
         return None
-    low, high = 1, m
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if binomial(middle - 1, m, q)[0] >= 1 - alpha else (middle + 1, high)
-    return low
+    return _least(1, m, lambda j: binomial(j - 1, m, q)[0] >= 1 - alpha)
 
 
 def bound(case: Case) -> Limits:

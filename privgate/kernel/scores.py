@@ -124,12 +124,12 @@ def blocks(person: Index, people: int, width: int) -> Iterator[Block]:
         yield Block(slice(p, p + U), rows, person[rows] - p, U)
 
 
-def settled(block: Block, below: Float, limits: Float, high: Float, rest: Float) -> tuple[Float, Float]:
-    """Return (low, high), (U,): ``below`` at records, ``told`` at questions; infinite where a class of ``left`` goes.
+def settled(block: Block, below: Float, shown: Float, high: Float, rest: Float) -> tuple[Float, Float]:
+    """Return (low, high), (U,): ``below`` at records, ``shown`` at questions; infinite where a class goes.
 
-    ``left`` (U, K) is how many records each class has without them.
+    ``rest`` (U, K) is how many records each class has without them.
     """
-    low = np.maximum(largest(block.who, block.U, np.nan_to_num(below)), np.nan_to_num(limits))
+    low = np.maximum(largest(block.who, block.U, np.nan_to_num(below)), np.nan_to_num(shown))
     vanishing = (rest <= 0).any(axis=1)
     return np.where(vanishing, np.inf, low), np.where(vanishing, np.inf, high)
 
@@ -156,10 +156,3 @@ def fixed_prior(case: Case, K: int, **default: bool) -> Float | None:
     learnt = case.setting("fit_prior", bool, **default)
     every((not learnt or "log_prior" not in case.arrays, "the prior is fixed, and is not"))
     return None if learnt else log_prior
-
-
-def asked_questions(case: Case, people: int, d: int) -> Float:
-    """Return array ``question`` (people, d), NaN where there is none."""
-    question = case.arrays.get("question", np.full((people, d), np.nan))
-    every((question.shape == (people, d) and question.dtype == np.float64, "'question' fits nobody"))
-    return question

@@ -32,11 +32,11 @@ import numpy as np
 
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Case, Float, Index, Limits, every
-from privgate.kernel.rounding import EPS, gamma, up
+from privgate.kernel.rounding import EPS, LARGE, gamma, up
 from privgate.kernel.scores import largest, sums
 
-#: sizes of numbers beyond which products may overflow, and below which a deviation is none
-_LARGE, _SMALL = 1e50, 1e-50
+#: size below which a deviation is none
+_SMALL = 1e-50
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +58,9 @@ class _Metric:
         n, p = X.shape
         every(
             (n > 0 and p > 0 and y.shape == (n,) and penalty.shape == (p,), "records, targets and penalties differ"),
-            (bool((np.abs(X) < _LARGE).all() and (np.abs(y) < _LARGE).all()), "numbers are not finite"),
-            (bool(((penalty >= 0) & (penalty < _LARGE)).all()), "penalties are negative"),
-            (W.shape == (p, p) and bool((np.abs(W) < _LARGE).all()), "the factor is no finite square matrix"),
+            (bool((np.abs(X) < LARGE).all() and (np.abs(y) < LARGE).all()), "numbers are not finite"),
+            (bool(((penalty >= 0) & (penalty < LARGE)).all()), "penalties are negative"),
+            (W.shape == (p, p) and bool((np.abs(W) < LARGE).all()), "the factor is no finite square matrix"),
             (not case.setting("intercept", bool) or bool((X[:, -1] == 1).all()), "the last column is not of ones"),
         )
         H, scale = X.T @ X + np.diag(penalty), np.sqrt((X**2).sum(axis=0) + penalty)
@@ -88,20 +88,15 @@ def bound(case: Case) -> Limits:
     """Return the limits of each person; infinite for whom the certificate shows nothing."""
     M = _Metric.from_case(case)
     p, (person, people) = M.X.shape[1], case.person(len(M.X))
-    u, moves = case.array("at", 1), case.arrays.get("moves", np.zeros(0))
-    allowed = case.array("allowed", 1)
+    u, moves, allowed = case.array("at", 1), case.certificate("moves", (people, p)), case.array("allowed", 1)
+    fits = u.shape == allowed.shape == (p,) and bool((np.abs(u) < LARGE).all())
     every(
-        (
-            u.shape == allowed.shape == (p,) and bool((np.abs(u) < _LARGE).all()),
-            "'at' or 'allowed' are not of length p",
-        ),
+        (fits, "'at' or 'allowed' are not of length p"),
         (bool((allowed >= 0).all()), "allowed gradients are negative"),
-        (moves.shape == (people, p) and moves.dtype == np.float64, "'moves' fit nobody"),
     )
-    shown = (np.abs(moves) < _LARGE).all(axis=1)
-    pair = _Pair(
-        M, person, u, np.where(shown[:, None], moves, 0.0), float(M.length(np.zeros((1, p)), allowed[None])[0])
-    )
+    shown = np.asarray((np.abs(moves) < LARGE).all(axis=1))
+    stop = float(M.length(np.zeros((1, p)), allowed[None])[0])
+    pair = _Pair(M, person, u, np.where(shown[:, None], moves, 0.0), stop)
     apart, (scale, scale_off) = np.where(shown, pair.apart(), np.inf), _deviation(M.y)
     low, high = pair.at(M.X, person, pair.reach, apart)
     if case.scope == "any":
@@ -117,17 +112,7 @@ def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted, apart: Float
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(apart))
-    question, p = case.arrays["question"], len(pair.u)
-    every(
-        (
-            question.shape == (len(apart), len(accepted.single)) and question.dtype == np.float64,
-            "'question' fits nobody",
-        )
-    )
-    good = (np.abs(question) < _LARGE).all(axis=1)
-    x = np.where(good[:, None], question, 0.0)
-    good &= accepted.inside(x)
-    x = np.concatenate([x, np.ones((len(x), p - x.shape[1]))], axis=1)
+    x, good = accepted.questions(case, len(apart), len(pair.u))
     low = pair.at(x, np.arange(len(x)), pair.M.reach(x), apart)[0]
     return np.where(good, np.nan_to_num(low, nan=0.0), 0.0)
 

@@ -86,10 +86,8 @@ class Squares(Engine):
         sure = (sure & (np.bincount(row_unit, np.isnan(without).any(axis=1), len(units)) == 0)) | gone
         without[gone[row_unit] | ~sure[row_unit]] = -np.inf
         undefined, seeds = dict.fromkeys(np.flatnonzero(gone).tolist(), VANISHED), request.seeds[:1]
-        answers = Retrained.from_columns(
-            self.name, units, seeds, request.rows, with_[None], without[None], undefined=undefined
-        )
-        return answers.select(sure), units[~sure]
+        columns = (self.name, units, seeds, request.rows, with_[None], without[None])
+        return Retrained.from_columns(*columns, undefined=undefined).select(sure), units[~sure]
 
 
 RIDGE = Squares("ridge", "classification", ("RidgeClassifier", "Ridge", "LinearRegression"))
@@ -204,16 +202,9 @@ def _whiten(X: Float, n: int, alpha: float) -> tuple[Float, float, float]:
 def pull_away(half: Float, rest: Float, people: Index, least: float) -> tuple[Float, NDArray[np.bool_]]:
     """Return ``half' (I - half half')^-1 rest`` of people, shape (U, p, k), and whether they leave enough over, (U,).
 
-    An answer loses that times its own whitened features when they leave; it is 0 for who does not leave enough over.
-
-    Parameters
-    ----------
-    half, rest : float64 arrays of shape (R, p) and (R, k)
-        Whitened features of people's records, and targets less answers.
-    unit : int64 array of shape (R,)
-        Whose each record is; ascending, nobody left out.
-    least : float
-        Enough is an eigenvalue of ``I - half half'`` above this.
+    An answer loses that times its own whitened features when they leave; it is 0 for who does not leave enough over,
+    an eigenvalue of ``I - half half'`` above ``least``. ``half`` (R, p) are whitened features of people's records,
+    ``rest`` (R, k) targets less answers; ``people`` (R,) is whose each is, ascending, nobody left out.
     """
     sizes = np.bincount(people)
     start = np.cumsum(sizes) - sizes
