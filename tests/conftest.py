@@ -150,8 +150,8 @@ def _unfitted(drawing: Drawing, *exc: object, fitted: Callable[..., None]) -> No
     fitted(drawing, *exc)
 
 
-def _no_box() -> "bubblewrap.Found":
-    return bubblewrap.Found(why="this test is about something else, and a box imports every library anew")
+def _no_box() -> "bubblewrap.Installed":
+    return bubblewrap.Installed(why="this test is about something else, and a box imports every library anew")
 
 
 @pytest.hookimpl(wrapper=True)

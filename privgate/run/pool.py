@@ -238,12 +238,16 @@ def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
     """
     if count < 2 or count % 2:
         raise MeasurementError(f"shadow models come in complementary pairs; ask for an even number, not {count}")
+    halves = draw_halves(pool, count // 2, rng)
+    return np.stack([halves, pool.eligible & ~halves], axis=1).reshape(count, -1)
+
+
+def draw_halves(pool: AttackPool, count: int, rng: Generator) -> Bool:
+    """Return ``count`` random halves of the eligible people, drawn independently of each other, shape (count, P)."""
     people = np.unique(pool.person[pool.eligible])
-    place = np.searchsorted(people, pool.person)
-    place = np.minimum(place, len(people) - 1)
-    halves = [rng.permutation(len(people)) < len(people) // 2 for _ in range(count // 2)]
-    inside = np.stack([side for half in halves for side in (half, ~half)])[:, place]
-    return np.asarray(inside & pool.eligible)
+    place = np.minimum(np.searchsorted(people, pool.person), len(people) - 1)
+    halves = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(count)])
+    return np.asarray(halves[:, place] & pool.eligible)
 
 
 def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:

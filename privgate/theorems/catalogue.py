@@ -34,9 +34,8 @@ def find_closed_form(subject: Subject) -> tuple[Engine | None, dict[str, str]]:
     """
     declined: dict[str, str] = {}
     if subject.task == "classification" and not subject.release.exact:
-        return None, dict.fromkeys(
-            (e.name for e in CLOSED_FORMS), "something else is released than exact probabilities"
-        )
+        why = "something else is released than exact probabilities"
+        return None, {e.name: why for e in CLOSED_FORMS}
     inner = seen(subject).subject
     for engine in CLOSED_FORMS:
         if not (why := engine.refusal(inner) or engine.declines(inner)):
@@ -148,7 +147,7 @@ def bound(
         if certified.why:
             notes.append(f"{name} does not apply, because {certified.why}")
             continue
-        if np.isnan(certified.upper).any() or np.isnan(certified.lower).any():
+        if np.isnan([certified.upper, certified.lower]).any():
             raise FloatingPointError(f"theorem {name} returned NaN: a bug, not a limit")
         most, least = np.full(len(units), np.inf), np.zeros(len(units))
         most[some], least[some] = certified.upper, certified.lower

@@ -14,7 +14,7 @@ from privgate.cases import Kept
 from privgate.kernel import Case
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
-from privgate.theorems.hypotheses import ODD, estimator_of, odd, own_error, vanishing
+from privgate.theorems.hypotheses import estimator_of, look_at, own_error, vanishing
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +72,7 @@ class Theorem(ABC):
 
     def refusal(self, subject: Subject) -> str:
         """Return why it does not apply, or cannot even look; empty if it does."""
-        try:
-            return self.unfit(subject)
-        except ODD as exc:
-            return odd(exc)
+        return look_at(subject, self.unfit)
 
     def alone(self, subject: Subject) -> str:
         """Return why its limits count only beside an attack rule; empty where they count by themselves."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.subject.subject import Subject
-from privgate.theorems.hypotheses import ODD, odd, unit_rows
+from privgate.theorems.hypotheses import look_at, unit_rows
 
 Seeds = tuple[int | None, ...]
 
@@ -183,10 +183,7 @@ class Engine(ABC):
         """Return why it does not answer for the subject: another task than its own, or what ``supports`` says."""
         if subject.task not in self.tasks:
             return f"it answers for {' and '.join(self.tasks)}, and the recipe is a {subject.task}"
-        try:
-            return self.supports(subject)
-        except ODD as exc:
-            return odd(exc)
+        return look_at(subject, self.supports)
 
     @abstractmethod
     def supports(self, subject: Subject) -> str:

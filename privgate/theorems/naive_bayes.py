@@ -62,9 +62,8 @@ def _refuse_categorical(subject: Subject) -> str:
 def _refuse_smoothing(subject: Subject) -> str:
     if np.ndim(subject.recipe.library_estimator.alpha) != 0:
         return "the smoothing alpha is not one number"
-    if not _read_smoothing(subject) > 0:
-        return "without smoothing a category that one record holds alone makes DTP infinite"
-    return ""
+    lone = "without smoothing a category that one record holds alone makes DTP infinite"
+    return "" if _read_smoothing(subject) > 0 else lone
 
 
 def _read_smoothing(subject: Subject) -> float:

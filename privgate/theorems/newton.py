@@ -88,13 +88,13 @@ class Problem:
         return np.asarray(np.sqrt(allowed @ np.abs(inverse) @ allowed * np.maximum(square, 0.0).max(axis=0)))
 
     def case(
-        self, questions: Literal["own", "any"], person: Index, arrays: Mapping[str, NDArray[Any]], **settings: Any
+        self, scope: Literal["own", "any"], person: Index, arrays: Mapping[str, NDArray[Any]], **settings: Any
     ) -> kernel.Case:
         """Return what the kernel is asked, with the arrays of a certificate and of questions."""
         loss = self.loss
         records = {"X": loss.X, "label": loss.label, "weight": loss.weight, "penalty": loss.penalty, "person": person}
         settings = {"classes": loss.K, "intercept": self.intercept, **settings}
-        return kernel.Case("logistic", questions, settings, {**records, "allowed": self.allowed, **arrays})
+        return kernel.Case("logistic", scope, settings, {**records, "allowed": self.allowed, **arrays})
 
 
 def refuse_recipe(estimator: Any) -> str:
@@ -227,10 +227,8 @@ class Logistic(Engine):
     def declines(self, subject: Subject) -> str:
         """Return why ``answers`` will decline; empty if it answers. Estimates of a supported subject."""
         problem = pose_problem(subject)
-        if problem.why:
-            return problem.why
-        if problem.u.size > LARGEST:
-            return "the Hessian is too large for a certificate"
+        if problem.why or problem.u.size > LARGEST:
+            return problem.why or "the Hessian is too large for a certificate"
         try:
             near = problem.estimate_distance(problem.loss.X).min() <= STOPPED_SHORT
         except np.linalg.LinAlgError:
@@ -258,10 +256,8 @@ class Logistic(Engine):
         gone = vanishing(subject, units)
         log_without[gone[row_unit]], error[gone] = -np.inf, 0.0
         undefined = {int(k): VANISHED for k in np.flatnonzero(gone)}
-        of_all = (units, request.seeds[:1], request.rows, log_with[None], log_without[None])
-        retrained = Retrained.from_columns(
-            self.name, *of_all, status=Status.CONVERGED, error=error, undefined=undefined
-        )
+        columns = (self.name, units, request.seeds[:1], request.rows, log_with[None], log_without[None])
+        retrained = Retrained.from_columns(*columns, status=Status.CONVERGED, error=error, undefined=undefined)
         kept = gone | (error <= STOPPED_SHORT)
         return (retrained, units[:0]) if kept.all() else (retrained.select(kept), units[~kept])
 
@@ -333,9 +329,8 @@ def _answer(problem: Problem, units: Index, rows: tuple[Index, Float], limits: t
 
 
 def _rank(wanting: NDArray[np.bool_], urgent: NDArray[np.bool_], high: Float) -> Index:
-    """Return who wants more work, the urgent first, then the largest."""
     order = np.lexsort((-np.where(np.isinf(high), 0.0, high), ~urgent))
-    return np.asarray(order[wanting[order]])
+    return np.asarray(order[wanting[order]])  # the urgent first, then the largest
 
 
 LOGISTIC = Logistic()
@@ -404,9 +399,8 @@ class Newton(Theorem):
             return Kept.judge_case(problem.case("any", person, {**accepted, **proposal}, **settings), units)
 
         def combine() -> kernel.Limits:
-            return kernel.Limits.from_ends(
-                np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0)
-            )
+            low, high = np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0)
+            return kernel.Limits.from_ends(low, high)
 
         try:
             leaving = Leaving(loss, person, problem.minimum)

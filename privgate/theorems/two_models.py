@@ -206,18 +206,11 @@ def with_questions(
 def apart(subject: Subject, retrained: Retrained) -> Retrained:
     """Return what was answered about people's own rows, the listed questions moved to ``changes``."""
     mine, (S, _, K) = retrained.row_query < subject.data.pool_size, retrained.log_with.shape
-    with_, without = (
-        values[:, ~mine].reshape(S, len(retrained.units), -1, K)
-        for values in (retrained.log_with, retrained.log_without)
-    )
-    return replace(
-        retrained,
-        row_unit=retrained.row_unit[mine],
-        row_query=retrained.row_query[mine],
-        log_with=retrained.log_with[:, mine],
-        log_without=retrained.log_without[:, mine],
-        changes={**retrained.changes, WITH: with_, WITHOUT: without},
-    )
+    answers = {"log_with": retrained.log_with, "log_without": retrained.log_without}
+    own: dict[str, Any] = {name: values[:, mine] for name, values in answers.items()}
+    own |= {name: getattr(retrained, name)[mine] for name in ("row_unit", "row_query")}
+    listed = (values[:, ~mine].reshape(S, len(retrained.units), -1, K) for values in answers.values())
+    return replace(retrained, **own, changes={**retrained.changes, **dict(zip((WITH, WITHOUT), listed, strict=True))})
 
 
 class ListedQuestions(Theorem):
