@@ -24,7 +24,7 @@ import pytest
 
 from privgate.report.charts import Drawing
 from privgate.subject import libraries
-from privgate.training.box import bubblewrap
+from privgate.training.sandbox import bubblewrap
 from tests import attack_table, sampling
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ TESTS = Path(__file__).resolve().parent
 #: names of programs, joined by commas, that a run does not find, though they may be installed
 HIDE = "PRIVGATE_TESTS_HIDE"
 #: fixtures and modules by which a test depends on PostgreSQL, Chromium or bubblewrap
-OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.training.box.bubblewrap"}
+OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.training.sandbox.bubblewrap"}
 
 #: where such tests lie: with programs hidden, nothing else is collected
 OUTSIDE_LIES = {"browser", "guard", "training"}

@@ -23,9 +23,9 @@ from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
 from privgate.theorems.catalogue import CLOSED_FORMS
-from privgate.theorems.certificate import Certified
 from privgate.theorems.closed_form import REFIT, Retrained, Seeds, Status
 from privgate.theorems.pipelines import seen
+from privgate.theorems.theorem import Certified
 from privgate.training import budget
 from privgate.training.ledger import digest_code
 

@@ -17,7 +17,7 @@ from privgate.run import refit
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue
-from privgate.theorems.certificate import Certified
+from privgate.theorems.theorem import Certified
 
 
 def measure_direct(run: Run) -> Mapping[str, Float]:

@@ -216,7 +216,7 @@ class Shadows:
         return replace(self, reason=reason, **{n: getattr(self, n)[:count] for n in names})
 
     def joined(self, more: Self) -> Self:
-        """Return these models, and then others that are like them."""
+        """Return the models of both, ``more`` last."""
         names = ("masks", "log_p", "status", *(() if self.near is None else ("near",)))
         both: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(more, n)]) for n in names}
         reason = {**self.reason, **{len(self.masks) + i: why for i, why in more.reason.items()}}

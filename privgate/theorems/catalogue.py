@@ -11,13 +11,13 @@ from privgate.arrays import Index
 from privgate.cases import Kept, needed
 from privgate.subject.subject import Subject
 from privgate.theorems import naive_bayes
-from privgate.theorems.certificate import Certified, Theorem, Units
 from privgate.theorems.closed_form import Engine, Retrained
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
 from privgate.theorems.hypotheses import describe_domain, read_domain
 from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
 from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import seen
+from privgate.theorems.theorem import Certified, Theorem, Units
 from privgate.theorems.two_models import LINEAR, ListedQuestions
 
 _ALL = (ListedQuestions(), *naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)

@@ -13,8 +13,8 @@ from privgate.models.ball_logistic import FLAT
 from privgate.subject import estimators, sources
 from privgate.subject.libraries import is_class_of
 from privgate.subject.subject import Subject
-from privgate.theorems.certificate import DataTheorem, limit_shares, make_design
 from privgate.theorems.hypotheses import estimator_of, own_error, refusal
+from privgate.theorems.theorem import DataTheorem, limit_shares, make_design
 
 #: whose learners read their records and nothing else
 KNOWN = ("sklearn.", "lightgbm.", "xgboost.", "catboost.", "privgate.")

@@ -16,9 +16,9 @@ from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses, two_models
-from privgate.theorems.certificate import Certified, people_of
 from privgate.theorems.closed_form import Declined, Engine, RefitRequest, Retrained
 from privgate.theorems.hypotheses import VANISHED, design_refusal, matrix, unit_rows, vanishing
+from privgate.theorems.theorem import Certified, people_of
 
 RELEASE = "privgate.linear_scores:softmax_scores"
 #: share of themselves that a person's fitted values leave over, 1 - h for one record: below, eight digits are lost

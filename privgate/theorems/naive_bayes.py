@@ -10,8 +10,8 @@ from privgate.arrays import Index
 from privgate.kernel import Case
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.certificate import DataTheorem, limit_shares, people_of, refuses_more
 from privgate.theorems.hypotheses import estimator_of, refusal
+from privgate.theorems.theorem import DataTheorem, limit_shares, people_of, refuses_more
 
 #: a case, and what was checked, in words
 Posed = tuple[Case, tuple[str, ...]]

@@ -25,11 +25,11 @@ from privgate.statistics.leakage import largest_change
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.certificate import Certified, Theorem, Units, people_of
 from privgate.theorems.closed_form import Declined, Engine, RefitRequest, Retrained, Status
 from privgate.theorems.hypotheses import VANISHED, design_refusal, estimator_of, matrix, vanishing
 from privgate.theorems.logistic_moves import Certificate as Proposal
 from privgate.theorems.logistic_moves import Leaving, Loss, Minimum
+from privgate.theorems.theorem import Certified, Theorem, Units, people_of
 
 #: solvers that end by their gradient or warn
 PROMISING = ("newton-cholesky", "newton-cg")
@@ -343,7 +343,7 @@ class Newton(Theorem):
     source = "privgate/kernel/logistic.py; docs/mathematics.md, section 6.3"
 
     def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply, or the kernel will say nothing of everybody's model; empty if it may."""
+        """Return why the theorem does not apply, or the kernel will say nothing of everybody's model; else empty."""
         if why := hypotheses.refusal(subject, "LogisticRegression"):
             return why
         X, classes = hypotheses.dense(subject.data.X), len(subject.classes)
@@ -389,7 +389,7 @@ class Newton(Theorem):
         return problem.case("any", problem.group(units), arrays, **settings)
 
     def certify(self, about: Units) -> Certified:
-        """Return the kernel's limits of each of the units."""
+        """Return the kernel's limits of each of the units, nats."""
         units, problem, reach = about.units, pose_problem(about.subject), hypotheses.reach(about.subject)
         person, loss = problem.group(units), problem.loss
         settings, accepted = hypotheses.state_domain(reach)

@@ -17,8 +17,8 @@ from privgate.subject.containers import make_like, stack
 from privgate.subject.subject import Subject
 from privgate.theorems import affine_scores, hypotheses
 from privgate.theorems.affine_scores import HEAD
-from privgate.theorems.certificate import Certified, Theorem, Units
 from privgate.theorems.closed_form import REFIT, TOLERANCE, Retrained, Status
+from privgate.theorems.theorem import Certified, Theorem, Units
 
 TABLES = "affine_scores"  # of ``Retrained.changes``: the tables of the models without each person
 #: people who are trained without for their tables alone, and numbers of one table, at most
@@ -84,7 +84,7 @@ class Linear(Theorem):
     whole = True
 
     def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply; empty if it does."""
+        """Return why the theorem does not apply to a subject; empty if it does."""
         if subject.release.floor and not subject.release.alone:
             return "exact numbers count beside the floor, unless the operator states that the file is not downloadable"
         if not (subject.release.exact or subject.release.alone):
@@ -96,7 +96,7 @@ class Linear(Theorem):
         return pose(subject, (case.arrays["with"], case.arrays["without"]), case.settings)
 
     def certify(self, about: Units) -> Certified:
-        """Return the kernel's limits of each of the units; infinite for whom no model is read."""
+        """Return the kernel's limits of each of the units, nats; infinite for whom no model is read."""
         subject, units, retrained, fleet = about.subject, about.units, about.retrained, about.fleet
         if fleet is None or retrained is None or len(retrained.seeds) > 1 or not len(units):
             return Certified.nothing(units, why="models are read under one seed")
@@ -228,7 +228,7 @@ class ListedQuestions(Theorem):
     needs_retrained = True
 
     def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply; empty if it does."""
+        """Return why the theorem does not apply to a subject; empty if it does."""
         domain = subject.accepted
         if domain is None or domain.queries is None:
             return "the recipe is not asked from a declared list, Domain(queries=…)"
@@ -237,7 +237,7 @@ class ListedQuestions(Theorem):
         return ""
 
     def certify(self, about: Units) -> Certified:
-        """Return the change of each person; infinite where a model is missing, or several seeds were averaged."""
+        """Return the change of each person, nats; infinite where a model is missing, or several seeds were averaged."""
         refits, data, domain = about.retrained, about.subject.data, about.subject.accepted
         upper, lower = np.full(len(about.units), np.inf), np.zeros(len(about.units))
         if refits is not None and WITH in refits.changes and len(refits.seeds) == 1:

@@ -6,8 +6,8 @@ from typing import Any
 
 from privgate.errors import UsageError
 from privgate.training import worker
-from privgate.training.box import bubblewrap
 from privgate.training.payload import Payload, readable
+from privgate.training.sandbox import bubblewrap
 from privgate.training.task_limits import GRACE, TaskLimits
 
 #: training code runs as the user who checks
@@ -58,19 +58,19 @@ def apart(
     The worker is the call's own and ends with it: the function may change the libraries that it runs under. It trains
     at most ``runs`` times. Nothing else may lie in the folder around the payload's.
     """
-    from privgate.training.box import boxes, wire
+    from privgate.training.sandbox import wire, workers
 
     place = Path(shipped.folder).parent
     readable(place)
     if choose_isolation(way) == NONE:
-        one = boxes.plain(worker.WorkerSettings(str(logs), limits.memory, folder=str(logs)))
+        one = workers.start_plain(worker.WorkerSettings(str(logs), limits.memory, folder=str(logs)))
     else:
-        one = boxes.boxed([place], memory=limits.memory, log=logs / "worker.log")
+        one = workers.start_sandboxed([place], memory=limits.memory, log=logs / "worker.log")
     seconds = worker.LOADING_SECONDS + runs * (limits.seconds + GRACE)
     try:
         body = one.ask(function, shipped, *arguments, most=wire.MOST_JSON, seconds=seconds)
         return wire.json_value(body, one.nonce)
-    except (boxes.GoneError, wire.LieError):
+    except (workers.GoneError, wire.LieError):
         return None
     finally:
         one.end()

@@ -9,7 +9,7 @@ from privgate.cli.serve import serve
 from privgate.errors import DigestMismatchError, StatementError, UsageError
 from privgate.evidence import Evidence, Precondition, RunPart
 from privgate.guard.signing import SigningRequest, compare
-from privgate.training.box import bubblewrap
+from privgate.training.sandbox import bubblewrap
 
 REPORT = {"name": "credit", "version": "1", "nonce": "n1", "outcome": "passed"}
 FINE = ("reproduces", "depends_on_data")

@@ -22,9 +22,9 @@ from privgate.errors import UsageError
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.box import bubblewrap, wire
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
+from privgate.training.sandbox import bubblewrap, wire
 
 SECRET = "a-password-of-this-test"
 

@@ -118,7 +118,7 @@ def find_bubblewrap() -> Installed:
         # a program of that name that keeps nothing apart is no box
         ours = {str(Path(kind).readlink()) for kind in kinds}
         apart = f"import os, sys; sys.exit('it keeps nothing apart' if {ours} & set(map(os.readlink, {kinds})) else 0)"
-        inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import threadpoolctl; {apart}"
+        inside = f"from privgate.training.sandbox.bubblewrap import confine; confine(0); import threadpoolctl; {apart}"
         version = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout  # noqa: S603  what PATH names, as for any program
         trial = start((), python(inside), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:

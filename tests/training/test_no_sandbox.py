@@ -14,9 +14,9 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training import isolation
-from privgate.training.box import bubblewrap
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
+from privgate.training.sandbox import bubblewrap
 
 boxes = pytest.mark.skipif(
     not bubblewrap.find_bubblewrap().version, reason=f"no boxes here: {bubblewrap.find_bubblewrap().why}"
@@ -38,7 +38,7 @@ def test_a_program_that_keeps_nothing_apart_is_no_box(tmp_path, monkeypatch):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     # whoever is not root cannot become nobody, and ends there already; what is tried here is the question after it
-    before = "from privgate.training.box.bubblewrap import confine; confine(0); "
+    before = "from privgate.training.sandbox.bubblewrap import confine; confine(0); "
     monkeypatch.setattr(bubblewrap, "python", lambda code: [sys.executable, "-c", code.replace(before, "")])
     found = bubblewrap.found.__wrapped__()
     assert (found.version, found.why) == ("", "bubblewrap makes no box here: it keeps nothing apart")

@@ -68,10 +68,10 @@ class Theorem(ABC):
 
     @abstractmethod
     def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply; empty if it does."""
+        """Return why the theorem does not apply to a subject; empty if it does."""
 
     def refusal(self, subject: Subject) -> str:
-        """Return why it does not apply, or cannot even look; empty if it does."""
+        """Return why the theorem does not apply to a subject, or cannot even look; empty if it does."""
         return look_at(subject, self.unfit)
 
     def alone(self, subject: Subject) -> str:
@@ -97,12 +97,12 @@ class Theorem(ABC):
 
     @abstractmethod
     def certify(self, about: Units) -> Certified:
-        """Return what it limits each person to; it applies."""
+        """Return the limits of each person, nats, shapes (U,), by a theorem that applies."""
 
     def bound(
         self, subject: Subject, units: Index, retrained: Any, *, limit: float | None = None, fleet: Any = None
     ) -> Certified:
-        """Return what ``certify`` says of people."""
+        """Return the limits of people by ``certify``, nats."""
         return self.certify(Units(subject, units, retrained, limit, fleet))
 
 
@@ -125,7 +125,7 @@ class DataTheorem(Theorem):
     lost: str = ""
 
     def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply; empty if it does."""
+        """Return why the theorem does not apply to a subject; empty if it does."""
         return self.refuse(subject) or (_refuse_rounding(self, subject) if self.lost else "")
 
     def canonical(self, subject: Subject, units: Index, case: Case) -> Case:
