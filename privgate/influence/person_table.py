@@ -126,9 +126,9 @@ def list_notes(run: Run) -> tuple[CertificateNote, ...]:
     """Return which theorem spoke, and why the others did not."""
     bound, by, because = run.compute(certify)
     notes = []
-    for name, certificate in catalogue.THEOREMS.items():
+    for name, theorem in catalogue.THEOREMS.items():
         spoke = int((by == name).sum())
-        epsilon = certificate.every_data_set(catalogue.look_behind(certificate, run.subject)) if spoke else np.inf
+        epsilon = theorem.every_data_set(catalogue.look_behind(theorem, run.subject)) if spoke else np.inf
         epsilon += run.registered_apart[1]  # the theorem is about the recipe's model, released is the registered one
         silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
         notes.append(
@@ -137,7 +137,7 @@ def list_notes(run: Run) -> tuple[CertificateNote, ...]:
                 applies=spoke > 0,
                 units=spoke,
                 because=silent[0] if silent else "",
-                source=certificate.source,
+                source=theorem.source,
                 assumptions=bound.assumptions if spoke else (),
                 guarantee="every data set" if np.isfinite(epsilon) else "these data",
                 epsilon=epsilon if np.isfinite(epsilon) else None,

@@ -297,8 +297,8 @@ def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     more = run.compute(ask_near_trials)[0]
     rows = np.concatenate([more.rows, more.places.ravel()])  # about the trials, and beside each of them
     shadows = train_on_subsets(more.extended, more.widen(masks), seeds, run.fleet, rows=rows)
-    own, beside_them = np.split(shadows.log_p, [len(more.rows)], axis=1)
-    apart = beside_them.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
+    own, near = np.split(shadows.log_p, [len(more.rows)], axis=1)
+    apart = near.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
     shadows = replace(shadows, masks=masks, log_p=own, near=apart)
     failed = int((shadows.status == Status.FAILED).sum())
     if len(shadows.status) - failed < LEAST_TRAINED * len(shadows.status):

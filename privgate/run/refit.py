@@ -171,8 +171,8 @@ def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition
 def _difference(answers: Retrained, own: int, refits: Retrained, k: int) -> float:
     """Return how far a closed form is from a refit of one person; 0 where both say that there is no value."""
     ours, theirs = (
-        refits_made.log_without[0, slice(*np.searchsorted(refits_made.row_unit, [at, at + 1]))]
-        for refits_made, at in ((answers, own), (refits, k))
+        models.log_without[0, slice(*np.searchsorted(models.row_unit, [at, at + 1]))]
+        for models, at in ((answers, own), (refits, k))
     )
     if answers.lost[own]:
         with_ = answers.log_with[0, slice(*np.searchsorted(answers.row_unit, [own, own + 1]))]

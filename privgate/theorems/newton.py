@@ -27,8 +27,7 @@ from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
 from privgate.theorems.closed_form import Declined, Engine, RefitRequest, Retrained, Status
 from privgate.theorems.hypotheses import VANISHED, design_refusal, estimator_of, matrix, vanishing
-from privgate.theorems.logistic_moves import Certificate as Proposal
-from privgate.theorems.logistic_moves import Leaving, Loss, Minimum
+from privgate.theorems.logistic_moves import Leaving, Loss, Minimum, Proposal
 from privgate.theorems.theorem import Certified, Theorem, Units, people_of
 
 #: solvers that end by their gradient or warn
