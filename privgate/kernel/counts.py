@@ -291,7 +291,6 @@ def _question(case: Case, model: _Model, questions: Index, people: int) -> Index
 
 
 def _shares_off(model: _Model) -> float:
-    """Return how far rounding moves the change of a mean of shares."""
     B, K, a, n = len(model.start), len(model.N), model.alpha, float(model.N.sum())
     size = 1 + (abs(np.log(a)) if a > 0 else 0.0) + np.log(n + K * (a + 1))
     return float(8 * (gamma(2 * B + 2 * K + 24) + ELEMENTARY * size))

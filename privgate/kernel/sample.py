@@ -174,19 +174,10 @@ def _above(k: int, n: int, alpha: float) -> float:
 
 
 def upper_limit(k: Any, n: Any, *, alpha: float) -> Float:
-    """Return one-sided upper Clopper-Pearson limits of a success probability; 1 without trials.
+    """Return one-sided upper Clopper-Pearson limits of a success probability, fractions, float64; 1 without trials.
 
-    Parameters
-    ----------
-    k, n : int arrays, broadcast together
-        Successes and independent trials.
-    alpha : float in (0, 1)
-        Largest probability that a limit lies below the truth.
-
-    Returns
-    -------
-    float64 array
-        Fractions in [0, 1].
+    ``k`` successes of ``n`` independent trials are broadcast together; a limit lies below the truth with probability
+    ``alpha`` at most.
 
     Examples
     --------

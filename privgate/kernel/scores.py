@@ -89,9 +89,9 @@ def _moved(top: Float, D: Float) -> Float:
 
 def largest(person: Index, people: int, values: Float) -> Float:
     """Return the largest of what belongs to each person's records, (people,); NaN wins."""
-    largest = np.zeros(people)
-    np.maximum.at(largest, person, values)
-    return largest
+    most = np.zeros(people)
+    np.maximum.at(most, person, values)
+    return most
 
 
 def sums(person: Index, people: int, values: Float) -> Float:

@@ -79,8 +79,8 @@ def over_questions(
     K, (e0, e1) = len(with_), errors
 
     def most(w: Float) -> Float:
-        most = accepted.most(w[..., :-1])
-        return most + w[..., -1] + 4 * EPS * (np.abs(most) + np.abs(w[..., -1]))
+        top = accepted.most(w[..., :-1])
+        return top + w[..., -1] + 4 * EPS * (np.abs(top) + np.abs(w[..., -1]))
 
     tops = [np.zeros((K, K)), np.zeros((len(moves), K, K)), np.zeros((len(moves), K, K))]  # of score a less score b
     for a in range(K):

@@ -123,18 +123,11 @@ def compute(engine: Engine, request: RefitRequest, *, changes: bool) -> Computed
 
 
 def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition:
-    """Compare a closed form with refits; ``warned`` where any answer differs, and then nothing of it may be used.
+    """Return how a closed form compares with refits: ``warned`` where any answer differs, and then none may be used.
 
-    Parameters
-    ----------
-    refits : Retrained
-        Of people who were drawn before anybody was looked at, and of any others.
-    whole : float64 array of shape (P, K)
-        Answers of the model trained on everything, at every pool record that is asked about.
-
-    Notes
-    -----
-    If none of 59 people drawn at random differs, fewer than 5 % of all do, with 95 % confidence (0.95^59 < 0.05).
+    ``refits`` are of people who were drawn before anybody was looked at, and of any others. ``whole`` (P, K) are
+    answers of the model trained on everything, at every pool record that is asked about. If none of 59 people drawn at
+    random differs, fewer than 5 % of all do, with 95 % confidence (0.95^59 < 0.05).
     """
     answers, engine = computed.answers, computed.engine
     allowed = np.nan_to_num(answers.error, nan=0.0)

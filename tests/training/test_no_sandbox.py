@@ -40,7 +40,7 @@ def test_a_program_that_keeps_nothing_apart_is_no_box(tmp_path, monkeypatch):
     # whoever is not root cannot become nobody, and ends there already; what is tried here is the question after it
     before = "from privgate.training.sandbox.bubblewrap import confine; confine(0); "
     monkeypatch.setattr(bubblewrap, "python", lambda code: [sys.executable, "-c", code.replace(before, "")])
-    found = bubblewrap.found.__wrapped__()
+    found = bubblewrap.find_bubblewrap.__wrapped__()
     assert (found.version, found.why) == ("", "bubblewrap makes no box here: it keeps nothing apart")
 
 
@@ -65,7 +65,7 @@ def test_the_setting_that_forbids_boxes_is_named(tmp_path, monkeypatch, setting,
     (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho 'bwrap: {said}' >&2\n[ $1 = --version ]\n")
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = bubblewrap.found.__wrapped__()
+    found = bubblewrap.find_bubblewrap.__wrapped__()
     monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: found)
     with pytest.raises(UsageError, match=rf"bwrap: {said} \(.*forbid") as raised:
         isolation.choose_isolation("bubblewrap")
