@@ -132,7 +132,7 @@ class Yes:
     """A rule that passed because of what theorems say.
 
     ``options`` are what was asked: aggregate, threshold, quantile, sample. ``limit`` is allowed, by ``judged`` the rule
-    was judged. One of the rule's unit is ``unit`` of the case's. Released answers are ``apart``, nats, from those that
+    was judged. One of the rule's unit is ``scale`` of the case's. Released answers are ``apart``, nats, from those that
     theorems are about. ``drawn`` people were drawn at random, and asked about; 0 where it is not told.
     """
 
@@ -140,7 +140,7 @@ class Yes:
     options: Mapping[str, Any]
     limit: float
     judged: float
-    unit: float = 1.0
+    scale: float = 1.0
     apart: float = 0.0
     drawn: int = 0
 
@@ -159,7 +159,7 @@ class Yes:
         Whoever was drawn, and of whom no case claims a limit, counts as beyond all of them.
         """
         how, n, questions = self.options.get("aggregate", "max"), len(upper), max(questions, self.drawn)
-        upper = upper / self.unit + self.apart
+        upper = upper / self.scale + self.apart
         if how == "share_above":
             above = n - int((upper <= float(self.options["threshold"])).sum())
             return (above if questions >= n else self._limit_exceeding(above - (n - questions), questions, n)) / n
@@ -205,7 +205,7 @@ def write(path: Path, kept: Sequence[Kept]) -> None:
         return arrays.setdefault(id(array), (f"case{len(arrays)}", array))[0]
 
     headers = [
-        {"family": k.case.family, "asked": k.case.asked, "settings": dict(k.case.settings)}
+        {"family": k.case.family, "asked": k.case.scope, "settings": dict(k.case.settings)}
         | {"arrays": {n: name(array) for n, array in sorted(k.case.arrays.items())}}
         | {"units": name(k.units), "low": name(k.low), "high": name(k.high), "theorem": k.theorem, "seed": k.seed}
         for k in kept
@@ -355,7 +355,7 @@ def _read_noted(noted: Sequence[Mapping[str, Any]], folder: Path) -> tuple[Kept,
 
 def _judge_noted(kept: Kept, note: Mapping[str, Any]) -> Kept:
     """Return a case with what the kernel says of it now, which is what the report says of it."""
-    if kept.case.asked != "any" or kept.case.family == "sample":
+    if kept.case.scope != "any" or kept.case.family == "sample":
         raise DigestMismatchError(f"a case of {FILE} limits nobody's change of any answer")
     try:
         judged = kept.judge_again()

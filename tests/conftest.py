@@ -24,7 +24,7 @@ import pytest
 
 from privgate.report.charts import Drawing
 from privgate.subject import sources
-from privgate.training.box import bubblewrap
+from privgate.training.sandbox import bubblewrap
 from tests import attack_table, sampling
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ TESTS = Path(__file__).resolve().parent
 #: names of programs, joined by commas, that a run does not find, though they may be installed
 HIDE = "PRIVGATE_TESTS_HIDE"
 #: fixtures and modules by which a test depends on PostgreSQL, Chromium or bubblewrap
-OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.training.box.bubblewrap"}
+OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.training.sandbox.bubblewrap"}
 
 #: where such tests lie: with programs hidden, nothing else is collected
 OUTSIDE_LIES = {"browser", "guard", "training"}
@@ -150,8 +150,8 @@ def _unfitted(drawing: Drawing, *exc: object, fitted: Callable[..., None]) -> No
     fitted(drawing, *exc)
 
 
-def _no_box() -> "bubblewrap.Found":
-    return bubblewrap.Found(why="this test is about something else, and a box imports every library anew")
+def _no_box() -> "bubblewrap.Installed":
+    return bubblewrap.Installed(why="this test is about something else, and a box imports every library anew")
 
 
 @pytest.hookimpl(wrapper=True)

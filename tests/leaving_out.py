@@ -27,5 +27,5 @@ def answer(asked, *, changes=False):
     checked = refit.compare(made, refits, refit.train_on_all(asked.subject, asked.seeds[:1], asked.fleet)[0])
     if checked.outcome != "passed":
         return Answered(refits, [checked], declined | {engine.name: checked.message})
-    rest = refits.select(np.isin(refits.units, made.left))
+    rest = refits.select(np.isin(refits.units, made.rest))
     return Answered(Retrained.concatenate([made.answers, rest]), [checked], declined)

@@ -15,7 +15,7 @@ from privgate.models import Sharded
 from privgate.statistics.roc import auc, tpr_at_fpr
 from privgate.theorems import catalogue, pipelines
 from privgate.theorems.catalogue import find_closed_form
-from privgate.theorems.closed_form import Asked
+from privgate.theorems.closed_form import RefitRequest
 from utility.learners import DTP, Learner
 from utility.tables import Float, Index, Table
 
@@ -147,7 +147,7 @@ def proven(learner: Learner, table: Table, people: int) -> dict[str, Any]:
             nobody: Any = None  # closed forms that theorems rest on train nobody
             if engine is None:
                 raise ArithmeticError(f"no closed form answers for {theorems[0].name}")
-            made, left = engine.answers(Asked(pipelines.seen(subject).subject, units, (0,), nobody))
+            made, left = engine.answers(RefitRequest(pipelines.seen(subject).subject, units, (0,), nobody))
             if len(left):
                 raise ArithmeticError(f"{engine.name} left {len(left)} of {len(units)} people without an answer")
         found = catalogue.bound(subject, units, made, limit=DTP)[0]

@@ -98,7 +98,7 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
         controls.append(Precondition("recorded_seed", "failed", message))
     if not run.limits.full and (why := too_few(policy, run)):
         controls.append(Precondition("people", "inconclusive", f"{why}; --full measures it all the same"))
-    if Need.CLAIM in run.asked and recipe["dp"] is not None and not accounting.has_accountant():
+    if Need.CLAIM in run.needs and recipe["dp"] is not None and not accounting.has_accountant():
         controls.append(Precondition("dp_extra", "inconclusive", accounting.MISSING_LIBRARY))
     if not any(p.outcome == "failed" for p in controls):
         controls += served.check_served(subject, run.fleet)

@@ -192,7 +192,7 @@ _through_first_steps = lru_cache(maxsize=1)(pipelines.through)
 def _differs(kept: Kept, remade: Case | None) -> str:
     """Return which array or setting is not the data's, or is none that this family has; empty if all are."""
     case = kept.case
-    if remade is None or (remade.family, remade.asked) != (case.family, case.asked):
+    if remade is None or (remade.family, remade.scope) != (case.family, case.scope):
         return f"the case of {kept.theorem} is of another kind"
     free = PROPOSED.get(case.family, _QUESTIONS)
     for name in sorted((case.arrays.keys() | remade.arrays.keys()) - free):

@@ -130,7 +130,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     run, checked, stopped = preconditions.check(run, policy_asked, tell)
     planned = None
     if not stopped:
-        if Need.LEAVE_ONE_OUT in run.asked:
+        if Need.LEAVE_ONE_OUT in run.needs:
             run.compute(_note_first_steps)
         planned, said = planning.make(run, policy_asked)
         for sentence in said:

@@ -16,7 +16,7 @@ from privgate.policy.judging import conditions
 from privgate.policy.rules.attacks import MembershipRule
 from privgate.policy.rules.people import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
-from privgate.run.beside import CHECKED
+from privgate.run.near_questions import CHECKED
 from privgate.run.needs import Need
 from privgate.run.run import TRIALS, Budget, Run
 from privgate.statistics.roc import APPROVING
@@ -145,11 +145,11 @@ def prepare(
         share=find_share(policy),
         by_theorem=by_theorem(policy),
         trials=max(TRIALS, policy.audit.min_candidates),
-        asked=needs,
+        needs=needs,
         theorems=theorems,
         attacked=attacked(policy),
         at_once=any(isinstance(r, MembershipRule) and not r.level for r in policy.rules),
-        beside=any(rule.request().option("over") == "beside" for rule in policy.rules),
+        near_questions=any(rule.request().option("over") == "beside" for rule in policy.rules),
     )
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
     never = {rule.name: rule.cannot_conclude(known) for rule in policy.rules}

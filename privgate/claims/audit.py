@@ -162,22 +162,15 @@ def measure_lower_bound(run: Run, request: Request) -> Measurement:
         "an audit can contradict a guarantee, never show it"
     )
     notes.points.append(TradeoffPoint(name="audit", fpr=many.fpr, tpr=many.tpr))
-    return Measurement(
-        request,
-        value=audit.epsilon,
-        low=audit.epsilon,
-        high=math.inf,
-        unit="nats",
-        kind="confidence",
-        confidence=confidence,
-        n=audit.trainings,
-        population=audit.trainings,
-        assumptions=(
-            "trainings are independent of each other, and the test was fixed before those that count",
-            "an audit gives a lower bound only; a small one does not show that the guarantee holds",
-        ),
-        behind=BehindClaim(audit=audit, claimed_epsilon=claimed_epsilon(claim, run.subject.data.n)),
+    assumptions = (
+        "trainings are independent of each other, and the test was fixed before those that count",
+        "an audit gives a lower bound only; a small one does not show that the guarantee holds",
     )
+    return Measurement(
+        request, audit.epsilon, audit.epsilon, math.inf, "nats", "confidence", confidence, n=audit.trainings,
+        population=audit.trainings, assumptions=assumptions,
+        behind=BehindClaim(audit=audit, claimed_epsilon=claimed_epsilon(claim, run.subject.data.n)),
+    )  # fmt: skip
 
 
 def audit_claim(
@@ -190,10 +183,9 @@ def audit_claim(
     effort = effort or AuditEffort()
     each = 1 - (1 - confidence) / 2
     many = _audit_many_runs(run, claim, effort, delta, each)
-    if effort.canaries and claim.adjacency == "add_remove":
-        single = _audit_one_run(run, effort, delta, each)
-        return AuditRuns(many_runs=many, one_run=single, delta=delta, trainings=effort.trainings)
-    return AuditRuns(many_runs=many, one_run=None, delta=delta, trainings=replace(effort, canaries=0).trainings)
+    effort = effort if claim.adjacency == "add_remove" else replace(effort, canaries=0)
+    single = _audit_one_run(run, effort, delta, each) if effort.canaries else None
+    return AuditRuns(many_runs=many, one_run=single, delta=delta, trainings=effort.trainings)
 
 
 def _audit_many_runs(run: Run, claim: Claim, effort: AuditEffort, delta: float, confidence: float) -> ManyRuns:
@@ -210,13 +202,9 @@ def _audit_many_runs(run: Run, claim: Claim, effort: AuditEffort, delta: float, 
     alarms = int(fires(without[effort.tuning :]).sum())
     return ManyRuns(
         epsilon=bound_many_runs(misses, effort.counted, alarms, effort.counted, delta=delta, confidence=confidence),
-        trainings=2 * runs,
-        counted=2 * effort.counted,
-        misses=misses,
-        false_alarms=alarms,
-        fpr=alarms / effort.counted,
-        tpr=1 - misses / effort.counted,
-    )
+        trainings=2 * runs, counted=2 * effort.counted, misses=misses, false_alarms=alarms,
+        fpr=alarms / effort.counted, tpr=1 - misses / effort.counted,
+    )  # fmt: skip
 
 
 def _audit_one_run(run: Run, effort: AuditEffort, delta: float, confidence: float) -> OneRun:

@@ -5,6 +5,7 @@ al. bound how likely none of the people was ever used; that needs a training set
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from privgate.claims.bounds import check_delta, check_epsilon, check_prior, largest_epsilon
@@ -113,9 +114,8 @@ def count_deletions(run: Run, request: Request) -> Measurement:
     guarantees = _list_guarantees(basis)
     if request.option("prior") is None:
         most_epsilon, most_delta = float(request.option("epsilon")), float(request.option("delta"))
-        capacity = _choose_largest(
-            [group_capacity(e, d, most_epsilon=most_epsilon, most_delta=most_delta) for e, d in guarantees]
-        )
+        goal = {"most_epsilon": most_epsilon, "most_delta": most_delta}
+        capacity = _choose_largest(group_capacity(e, d, **goal) for e, d in guarantees)
         words = [
             f"to a model trained without them: epsilon {most_epsilon:g} at delta {most_delta:g}",
             "who asks to be deleted does not depend on the model",
@@ -124,10 +124,8 @@ def count_deletions(run: Run, request: Request) -> Measurement:
     else:
         rho, prior = float(request.option("rho")), float(request.option("prior"))
         _check_drawing(basis, prior)
-        capacities = {
-            r: _choose_largest([deletion_capacity(e, prior, r, delta=d) for e, d in guarantees])
-            for r in sorted({*RHOS, rho})
-        }
+        rhos = sorted({*RHOS, rho})
+        capacities = {r: _choose_largest(deletion_capacity(e, prior, r, delta=d) for e, d in guarantees) for r in rhos}
         run.compute(start_notes).deletion = tuple(
             DeletionRow(rho=r, prior=prior, capacity=c.people, failure=c.failure) for r, c in capacities.items()
         )
@@ -147,7 +145,7 @@ def count_deletions(run: Run, request: Request) -> Measurement:
     return make_bound(request, float(capacity.people), "people", words, behind)
 
 
-def _choose_largest(capacities: list[Capacity]) -> Capacity:
+def _choose_largest(capacities: Iterable[Capacity]) -> Capacity:
     return max(capacities, key=lambda c: c.people, default=Capacity(0, math.inf))
 
 

@@ -324,12 +324,9 @@ def make_claims_part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPa
     return ClaimsPart(
         observation=run.compute(observe_rerun) if run.has_computed(observe_rerun) else None,
         facts=tuple(ClaimFact(name=name, value=value) for name, value in notes.facts.items()),
-        bounds=tuple(bounds),
-        curve=notes.curve,
-        points=tuple(notes.points),
-        audit=notes.audit,
+        bounds=tuple(bounds), curve=notes.curve, points=tuple(notes.points), audit=notes.audit,
         deletion=notes.deletion,
-    )
+    )  # fmt: skip
 
 
 def _find_most_achieved(bound: GuaranteeBound, figures: list[AttackFigures]) -> Estimate | None:

@@ -157,20 +157,15 @@ def summarize_trainings(watches: list[Watch], records: int, leftovers: str) -> O
     steps = watch.noised_steps
     if watch.spends and not steps:
         return Observation(
-            library="diffprivlib",
-            runs=runs,
-            records=records,
-            steps=watch.releases + watch.updates,
-            noiseless_steps=watch.noiseless_releases + watch.updates,
-            spends=tuple(watch.spends),
+            library="diffprivlib", runs=runs, records=records, steps=watch.releases + watch.updates,
+            noiseless_steps=watch.noiseless_releases + watch.updates, spends=tuple(watch.spends),
             hazards=tuple(watch.hazards),
-        )
-    if watch.spends:
-        problem = "two libraries of differential privacy were at work; their guarantees are not composed here"
-        return Observation(runs=runs, records=records, problem=problem)
-    if not steps:
+        )  # fmt: skip
+    if watch.spends or not steps:
         plain = f", but {watch.updates} plain updates of a model" if watch.updates else ""
         problem = f"no library of differential privacy was seen at work in the rerun{plain}"
+        if watch.spends:
+            problem = "two libraries of differential privacy were at work; their guarantees are not composed here"
         return Observation(runs=runs, records=records, problem=problem)
     batches, secret_steps = watch.used_batches, [s for s in steps if s.secret]
     numbers = sum(s.numbers for s in secret_steps)
@@ -181,20 +176,12 @@ def summarize_trainings(watches: list[Watch], records: int, leftovers: str) -> O
     stated = min(s.stated_multiplier for s in steps) / math.sqrt(batches_per_step)
     updates = max(watch.updates, len(steps))
     return Observation(
-        library="opacus",
-        runs=runs,
-        records=records,
+        library="opacus", runs=runs, records=records,
         steps=updates * batches_per_step if batches.kind == "poisson" else updates,
         noise_multiplier=stated * (noise_share if noise_share < 1 - ERRORS * error else 1.0) if numbers else 0.0,
-        noise_stated=stated,
-        noise_share=noise_share,
-        noise_error=error,
-        noiseless_steps=updates - len(secret_steps),
-        max_grad_norm=max(s.clipping_norm for s in steps),
-        sampling=batches.kind,
-        sample_rate=batches.rate,
+        noise_stated=stated, noise_share=noise_share, noise_error=error, noiseless_steps=updates - len(secret_steps),
+        max_grad_norm=max(s.clipping_norm for s in steps), sampling=batches.kind, sample_rate=batches.rate,
         passes=batches.passes if batches.kind == "shuffled" else 0,
-        populations=tuple(w.used_batches.records for w in watches),
-        leftovers=leftovers,
+        populations=tuple(w.used_batches.records for w in watches), leftovers=leftovers,
         problem="; ".join(dict.fromkeys(watch.unaccounted)),
-    )
+    )  # fmt: skip

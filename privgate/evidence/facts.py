@@ -190,7 +190,7 @@ class CaseNote(EvidenceModel):
     def from_kept(cls, kept: Any) -> Self:
         """Return what a report tells of a ``cases.Kept``, which a judge need not load."""
         low, high = (float(v.max(initial=0.0)) for v in (kept.low, kept.high))
-        facts = {"family": kept.case.family, "asked": kept.case.asked, "people": len(kept.units)}
+        facts = {"family": kept.case.family, "asked": kept.case.scope, "people": len(kept.units)}
         return cls(digest=kept.digest(), **facts, low=low, high=high)
 
 

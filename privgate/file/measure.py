@@ -49,7 +49,7 @@ def _clean(value: Any) -> str:
 
 def look_if_needed(run: Run) -> ArtifactPart | None:
     """Return what a look at the files showed, where any are stored, or a rule asks."""
-    return run.compute(look) if run.subject.model is not None or Need.LOOKED in run.asked else None
+    return run.compute(look) if run.subject.model is not None or Need.LOOKED in run.needs else None
 
 
 def find_keys(run: Run) -> Precondition | None:

@@ -128,11 +128,11 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
         (same, kind),
         (terms.withheld or not claims.withheld, undeclared),
         (terms.accept_advisory or not claims.advisory, alone),
-        (terms.accept_unboxed or task == NOT_APPLICABLE or boxed(claims.isolation), UNBOXED),
+        (terms.accept_unboxed or task == NOT_APPLICABLE or is_sandboxed(claims.isolation), UNBOXED),
     )
 
 
-def boxed(isolation: str) -> bool:
+def is_sandboxed(isolation: str) -> bool:
     """Whether what a report says of its isolation is a box."""
     return isolation.partition(" ")[0] == "bubblewrap"
 

@@ -100,7 +100,7 @@ class Row(_Written):
         return self.policy.digest, self.task, self.file == "not downloadable"
 
     def is_for(self, model: str, target: str | None) -> bool:
-        """Whether it is about a model and a target, both folded; None is any target."""
+        """Return whether a row is about a model and a target, both folded; None is any target."""
         targets = [fold(alias) for alias in self.aliases]
         return (target is None or not targets or target in targets) and _matches(model, _lower(self.models))
 
@@ -274,7 +274,7 @@ class Guard:
         return not self.excepts(name) and _matches(fold(name), map(fold, self.models))
 
     def excepts(self, name: str) -> bool:
-        """Whether this very name, and no other spelling of it, needs no statement."""
+        """Return whether the very name, and no other spelling of it, needs no statement."""
         return is_name(name) and _matches(name, self.excepted)
 
     def problem(self, name: str) -> str:

@@ -47,7 +47,7 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
         ("do released files stay as they are", lambda: _files(client, guard)),
         ("can all names be released", lambda: _names(client, guard)),
         ("do the webhooks wake anybody", lambda: _webhooks(client)),
-        ("can training code be boxed", _boxes),
+        ("can training code be boxed", _try_sandbox),
     )
     for question, ask in questions:
         try:
@@ -258,7 +258,7 @@ def _names(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
             yield _LOOK(f"model {name[:80]!a}: {problem}")
 
 
-def _boxes() -> Iterator[DoctorAnswer]:
+def _try_sandbox() -> Iterator[DoctorAnswer]:
     what, why = "a check on this machine runs training code", isolation.missing()
     yield _LOOK(f"{what} without a box: {why}") if why else _FINE(f"{what} in a box")
 

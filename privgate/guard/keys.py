@@ -100,7 +100,7 @@ class Key:
         return (*self.models, *self.model_patterns)
 
     def refusal(self, role: str, model: str, *moments: datetime) -> str:
-        """Return why this key does not count for a role and a model at these times; empty if it does."""
+        """Return why the key does not count for a role and a model at these times; empty if it does."""
         begin, end = statement.when(self.not_before), statement.when(self.not_after)
         if self.revoked:
             why = f"was revoked on {self.revoked}"

@@ -214,7 +214,7 @@ class Claims:
         return (self.name, self.version), *((model, "") for model, _ in self.targets if model != self.name)
 
     def is_about(self, row: Any) -> bool:
-        """Whether this is about this very row of the registry, and none that took its place."""
+        """Return whether the statement is about the very row of the registry, and none that took its place."""
         return (self.name, self.version, self.created) == (row.name, row.version, row.created)
 
     def allows(self, model: str, target: str | None) -> bool:

@@ -58,14 +58,14 @@ def summarize(
     """
     how = request.option("aggregate", "max")
     if how == "max":
-        found = maximum(value, low, high, population)
+        interval = maximum(value, low, high, population)
     elif how == "quantile":
-        found = quantile(value, low, high, population, q=float(request.option("q")), looks=looks)
+        interval = quantile(value, low, high, population, q=float(request.option("q")), looks=looks)
     elif how == "share_above":
-        found = share_above(value, low, high, population, threshold=float(request.option("threshold")), looks=looks)
+        interval = share_above(value, low, high, population, threshold=float(request.option("threshold")), looks=looks)
     else:
         raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
-    return _but_for(found, unsure, high, population, request) if unsure else found
+    return _but_for(interval, unsure, high, population, request) if unsure else interval
 
 
 def _but_for(aggregated: Aggregated, unsure: int, high: Float, population: int, request: Request) -> Aggregated:

@@ -18,14 +18,14 @@ from privgate.evidence.telling import sampled
 from privgate.influence import aggregate, per_person, riskiest
 from privgate.kernel.sample import Looks, exceeding_limit, plan_looks
 from privgate.run import refit
-from privgate.run.beside import CHECKED, plan_looks_at, tell_size
+from privgate.run.near_questions import CHECKED, plan_looks_at, tell_size
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
 from privgate.theorems.catalogue import CLOSED_FORMS
-from privgate.theorems.certificate import Certified
 from privgate.theorems.closed_form import REFIT, Retrained, Seeds, Status
 from privgate.theorems.pipelines import seen
+from privgate.theorems.theorem import Certified
 from privgate.training import budget
 from privgate.training.ledger import digest_code
 
@@ -56,7 +56,7 @@ def limit_everybody(run: Run) -> Certified | None:
         return None
     if run.subject.task != "classification":
         return None
-    everybody, attacked = np.arange(run.n_units, dtype=np.int64), Need.SHADOWS in run.asked
+    everybody, attacked = np.arange(run.n_units, dtype=np.int64), Need.SHADOWS in run.needs
     limits = catalogue.bound(run.subject, everybody, None, attacked=attacked, fleet=run.fleet)[0]
     return limits if limits.upper.max() <= min(run.thresholds) else None
 
@@ -96,18 +96,18 @@ def _plan_refits(run: Run, *, computed: bool) -> Plan:
 
 def computes_everybody(run: Run) -> bool:
     """Return whether a closed form's answers are judged: all are asked for, or the kernel limits every error."""
-    made = run.compute(riskiest.compute_everybody).computed
-    return made is not None and (run.share is None or (made.engine.certain and not len(made.left)))
+    closed = run.compute(riskiest.compute_everybody).computed
+    return closed is not None and (run.share is None or (closed.engine.certain and not len(closed.rest)))
 
 
 def count_trainings(run: Run) -> int:
     """Return how many trainings without people a run makes at most, where no rule is broken on the way."""
-    plan, made = run.compute(plan_people), run.compute(riskiest.compute_everybody).computed
+    plan, closed = run.compute(plan_people), run.compute(riskiest.compute_everybody).computed
     if run.compute(limit_everybody) is not None:
         return plan.sizes[-1] * len(run.seeds[:SEEDS]) + 1
-    if made is not None and computes_everybody(run):
+    if closed is not None and computes_everybody(run):
         return len(_list_compared(run, plan)) + 1
-    ranking = riskiest.FOLDS if _may_stop(run) and made is None else 0
+    ranking = riskiest.FOLDS if _may_stop(run) and closed is None else 0
     return ranking + plan.sizes[-1] * len(run.seeds)
 
 
@@ -158,26 +158,26 @@ def leave_out(run: Run) -> LeftOut:
     form, whole = run.compute(riskiest.compute_everybody), computes_everybody(run)
     if whole:
         compared = _list_compared(run, plan)
-        found, people, decided = _refit_looks(run, [compared], run.n_units if plan.looks is None else len(compared))
+        refitted, people, decided = _refit_looks(run, [compared], run.n_units if plan.looks is None else len(compared))
     else:
-        found, people, decided = _refit_looks(run, [plan.order[:size] for size in plan.sizes], plan.sizes[-1])
+        refitted, people, decided = _refit_looks(run, [plan.order[:size] for size in plan.sizes], plan.sizes[-1])
     checked, computed, declined, unsure = None, form.computed, dict(form.declined), 0
     if computed is not None:
-        checked = _compare(run, computed, found)
+        checked = _compare(run, computed, refitted)
         if checked.outcome != "passed":  # nothing it said is used, the planned people are refitted, and no others
             declined[computed.engine.name], computed = checked.message, None
             if whole and not decided:
                 plan = _plan_refits(run, computed=False)
-                found, people, decided = _refit_looks(run, [plan.order[:s] for s in plan.sizes], plan.sizes[-1])
+                refitted, people, decided = _refit_looks(run, [plan.order[:s] for s in plan.sizes], plan.sizes[-1])
         elif whole and not decided:
-            others = ~np.isin(computed.answers.units, found.units)  # whoever it leaves was refitted
-            found, people = Retrained.concatenate([computed.answers.select(others), found]), run.n_units
+            others = ~np.isin(computed.answers.units, refitted.units)  # whoever it leaves was refitted
+            refitted, people = Retrained.concatenate([computed.answers.select(others), refitted]), run.n_units
             unsure = 0 if computed.engine.certain else exceeding_limit(0, plan.sizes[0], people, alpha=0.05)
     return LeftOut(
         tuple(p for p in (run.compute(describe_draw), checked) if p is not None),
-        retrained=found,
+        retrained=refitted,
         people=people,
-        shares=_list_shares(found, people, computed if whole else None),
+        shares=_list_shares(refitted, people, computed if whole else None),
         declined=declined,
         compared=checked,
         decided_by=decided,
@@ -188,7 +188,7 @@ def leave_out(run: Run) -> LeftOut:
 def _ask(run: Run, people: Index) -> Retrained:
     """Return refits of some people, who are asked every listed question where a rule or a theorem needs the answers."""
     reads = run.subject.task == "regression" and not two_models.refusal(run.subject)
-    return refit.ask_listed(riskiest.ask_about(run, people), changes=Need.EVERY_QUERY in run.asked or reads)
+    return refit.ask_listed(riskiest.ask_about(run, people), changes=Need.EVERY_QUERY in run.needs or reads)
 
 
 def _list_compared(run: Run, plan: Plan) -> Index:
@@ -196,11 +196,11 @@ def _list_compared(run: Run, plan: Plan) -> Index:
 
     These are the riskiest, and whom it leaves to refits: each of them alone can refuse.
     """
-    made, drawn = run.compute(riskiest.compute_everybody).computed, plan.order[: plan.sizes[0]]
-    if made is None or plan.looks is not None:
+    closed, drawn = run.compute(riskiest.compute_everybody).computed, plan.order[: plan.sizes[0]]
+    if closed is None or plan.looks is not None:
         return drawn
     worst = np.argsort(-run.compute(riskiest.rank_everybody).score, kind="stable")[:WORST]
-    return np.unique(np.concatenate([drawn, worst, made.left]))
+    return np.unique(np.concatenate([drawn, worst, closed.rest]))
 
 
 def _compare(run: Run, computed: refit.Computed, refits: Retrained) -> Precondition:
@@ -237,8 +237,8 @@ def _count_above(run: Run, refits: Retrained) -> int:
         high = moves.high / (moves.outside if noise is None else noise.scale / subject.scale[1])
         return int((~(high <= min(run.thresholds))).sum())
     high = per_person.measure_influence(refits, subject.release)["pdtp_high"] + run.registered_apart[0]
-    if Need.EVERY_QUERY in run.asked:
-        attacked = Need.SHADOWS in run.asked
+    if Need.EVERY_QUERY in run.needs:
+        attacked = Need.SHADOWS in run.needs
         upper = catalogue.bound(subject, refits.units, refits, attacked=attacked, fleet=run.fleet)[0].upper
         high = np.maximum(high, upper + run.registered_apart[1])
     return int((refits.lost | (high > min(run.thresholds))).sum())
@@ -256,20 +256,20 @@ def find_broken(run: Run, people: int, refits: Retrained) -> str:
     Whoever has no model here counts as possibly without influence and possibly without limit. What is judged is what
     the report will say, by the rule itself.
     """
-    unit = 1.0
+    scale = 1.0
     if run.subject.task == "regression":
         moves, widest = per_person.measure_moves(run.subject, refits), per_person.limit_residuals(run.subject)
         # before everybody is left out the unit of measure is not known, but how large it can be may be
         known = moves.outside if len(refits.units) == people else widest if people == run.n_units else None
         if run.subject.release.noise is not None or known is None:
             return ""
-        unit, low = known, moves.low
+        scale, low = known, moves.low
     else:
         own = per_person.measure_influence(refits, run.subject.release, people=people)["pdtp_low"]
         low = np.where(refits.lost, np.inf, own)
-    if not (name := _break_rule(run, people, refits, low / unit)) or not run.at_seed:
+    if not (name := _break_rule(run, people, refits, low / scale)) or not run.at_seed:
         return name
-    return _break_rule(run, people, refits, per_person.confirm_at_other_seeds(run, refits.units, low / unit, unit))
+    return _break_rule(run, people, refits, per_person.confirm_at_other_seeds(run, refits.units, low / scale, scale))
 
 
 def _break_rule(run: Run, people: int, refits: Retrained, low: Float) -> str:
@@ -311,8 +311,8 @@ def get_seeds(run: Run) -> Seeds:
 
 def count_missing(run: Run) -> int:
     """Return how many people nobody was trained without, because the verdict was decided before."""
-    made = run.compute(leave_out)
-    return made.people - len(made.retrained.units)
+    refits = run.compute(leave_out)
+    return refits.people - len(refits.retrained.units)
 
 
 def describe_draw(run: Run) -> Precondition | None:
@@ -343,7 +343,7 @@ def _list_shares(refits: Retrained, people: int, computed: refit.Computed | None
         why = {DECIDED: people - n_refits} if people > n_refits else {}
         return (EngineShare.from_parts(REFIT, people, n_refits, why, _count_limitless(refits, real)),)
     own, name = len(real) - n_refits, computed.engine.name
-    why = {**computed.why, "they were refitted to compare": people - own - len(computed.left)}
+    why = {**computed.why, "they were refitted to compare": people - own - len(computed.rest)}
     return (
         EngineShare.from_parts(name, people, own, {k: v for k, v in why.items() if v}, _count_limitless(refits, ~real)),
         EngineShare.from_parts(REFIT, n_refits, n_refits, {}, _count_limitless(refits, real)),

@@ -14,7 +14,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindInfluence, Kind, Measurement, Request
 from privgate.influence import left_out, person_table, published, regressors
 from privgate.influence.per_person import describe_seeds
-from privgate.run import beside
+from privgate.run import near_questions
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.release import Gaussian
@@ -174,7 +174,7 @@ def _assume(run: Run, *, every: bool) -> list[str]:
         said.append(theorem)
     if every:
         return said + [a for note in run.compute(person_table.list_notes) for a in note.assumptions]
-    return [*said, f"direct queries only: each person is asked about {beside.asked_at(run)}"]
+    return [*said, f"direct queries only: each person is asked about {near_questions.describe_place(run)}"]
 
 
 def _assume_seeds(count: int, *, limited: bool) -> list[str]:
@@ -206,7 +206,7 @@ def _assume_moves(run: Run, *, proven: bool) -> list[str]:
         said.append(JUDGED_AT)
     if proven:
         return [*said, "every question of the declared domain, and the endpoint refuses all others"]
-    return [*said, f"direct queries only: each person is asked about {beside.asked_at(run)}"]
+    return [*said, f"direct queries only: each person is asked about {near_questions.describe_place(run)}"]
 
 
 def _tell_unit(run: Run) -> str:
@@ -215,5 +215,5 @@ def _tell_unit(run: Run) -> str:
         len(run.compute(left_out.retrained).units),
     )
     most = f"at most {shown:.4g}, because answers lie among the targets"
-    unit = most if left_out.count_missing(run) else f"{shown:.4g}, over {people} people left out"
-    return f"the residual deviation is {unit}; {NOT_DTP}"
+    extent = most if left_out.count_missing(run) else f"{shown:.4g}, over {people} people left out"
+    return f"the residual deviation is {extent}; {NOT_DTP}"

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.controls.seeds import PAIRED, draw_others, plan_other
-from privgate.run import beside
+from privgate.run import near_questions
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.release import Release, bound_changes, measure_changes, without_digits
@@ -175,8 +175,8 @@ def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1
 
 def _pair(run: Run, people: Index) -> Float:
     """Return the lower limit of each person's change over other seeds, shape (U,), in the answers' own unit."""
-    near, members = run.compute(beside.of_people), run.subject.data.units
-    row_unit, row_query = near.of_units(people)
+    near, members = run.compute(near_questions.ask_near_people), run.subject.data.units
+    row_unit, row_query = near.list_rows(people)
     by = "seed" if run.seed_control is None else run.seed_control.coins
     drawn = draw_others(run.subject, PAIRED, fleet=run.fleet)
     rows = [row_query[row_unit == u] for u in range(len(people))]

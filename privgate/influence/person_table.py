@@ -17,7 +17,7 @@ from privgate.run import refit
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue
-from privgate.theorems.certificate import Certified
+from privgate.theorems.theorem import Certified
 
 
 def measure_direct(run: Run) -> Mapping[str, Float]:
@@ -85,7 +85,7 @@ def limit_every_question(run: Run) -> tuple[Float, Float, IndirectQueries | None
     lower = np.maximum(direct["pdtp_low"], bound.lower)
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
     upper = np.where(refits.lost | (not _limits_release(run)), np.inf, np.maximum(bound.upper, 0.0))
-    if Need.EVERY_QUERY not in run.asked or decided:
+    if Need.EVERY_QUERY not in run.needs or decided:
         return lower, upper, None
     seeds = refits.seeds
     raised, searched = question_search.raise_lower(run, refits.units, direct["pdtp"], lower, upper, seeds=seeds)
@@ -104,9 +104,9 @@ def certify(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
     return catalogue.bound(
         run.subject,
         refits.units,
-        refits if Need.EVERY_QUERY in run.asked else None,  # else two models a person are read for no rule
+        refits if Need.EVERY_QUERY in run.needs else None,  # else two models a person are read for no rule
         limit=run.thresholds[-1] if run.thresholds else None,
-        attacked=Need.SHADOWS in run.asked,
+        attacked=Need.SHADOWS in run.needs,
         fleet=run.fleet,
     )
 
@@ -126,9 +126,9 @@ def list_notes(run: Run) -> tuple[CertificateNote, ...]:
     """Return which theorem spoke, and why the others did not."""
     bound, by, because = run.compute(certify)
     notes = []
-    for name, certificate in catalogue.THEOREMS.items():
+    for name, theorem in catalogue.THEOREMS.items():
         spoke = int((by == name).sum())
-        epsilon = certificate.every_data_set(catalogue.look_behind(certificate, run.subject)) if spoke else np.inf
+        epsilon = theorem.every_data_set(catalogue.look_behind(theorem, run.subject)) if spoke else np.inf
         epsilon += run.registered_apart[1]  # the theorem is about the recipe's model, released is the registered one
         silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
         notes.append(
@@ -137,7 +137,7 @@ def list_notes(run: Run) -> tuple[CertificateNote, ...]:
                 applies=spoke > 0,
                 units=spoke,
                 because=silent[0] if silent else "",
-                source=certificate.source,
+                source=theorem.source,
                 assumptions=bound.assumptions if spoke else (),
                 guarantee="every data set" if np.isfinite(epsilon) else "these data",
                 epsilon=epsilon if np.isfinite(epsilon) else None,

@@ -144,7 +144,7 @@ def describe_influence(run: Run) -> InfluencePart | None:
         noise=person_table.measure_seed_noise(run),
         certificates=run.compute(person_table.list_notes),
         indirect_queries=run.compute(person_table.limit_every_question)[2],
-        as_published=list_published(run) if Need.EVERY_QUERY in run.asked else (),
+        as_published=list_published(run) if Need.EVERY_QUERY in run.needs else (),
     )
 
 
@@ -181,14 +181,14 @@ def describe_theorem(run: Run) -> str:
 
 def describe_coverage(run: Run) -> UnitCoverage:
     """Return how many of all people were measured, and what a sample says about the others."""
-    made = run.compute(left_out.leave_out)
+    refits = run.compute(left_out.leave_out)
     claims = (describe_end(run), describe_theorem(run) or run.compute(left_out.plan_people).lost)
     return UnitCoverage(
-        n_measured=len(made.retrained.units),
+        n_measured=len(refits.retrained.units),
         n_units=run.n_units,
         claim="; ".join(c for c in claims if c),
         not_computed=left_out.count_missing(run),
-        decided_by=made.decided_by,
+        decided_by=refits.decided_by,
     )
 
 
@@ -196,12 +196,12 @@ def list_rechecks(run: Run) -> tuple[RecheckRow, ...]:
     """Return what refits say of a closed form, as a row of the report's table."""
     if (compared := run.compute(left_out.leave_out).compared) is None:
         return ()
-    told = compared.detail
+    detail = compared.detail
     row = RecheckRow(
-        engine=told["engine"],
-        checked=told["units_checked"],
-        max_difference=told["worst_difference"],
-        tolerance=told["tolerance"],
-        notes=told.get("notes", {}),
+        engine=detail["engine"],
+        checked=detail["units_checked"],
+        max_difference=detail["worst_difference"],
+        tolerance=detail["tolerance"],
+        notes=detail.get("notes", {}),
     )
     return (row,)

@@ -16,7 +16,7 @@ from privgate.influence import left_out, per_person
 from privgate.run.run import Run
 from privgate.subject.release import Gaussian, Laplace, Noise
 from privgate.theorems import least_squares, two_models
-from privgate.theorems.certificate import Certified, Units
+from privgate.theorems.theorem import Certified, Units
 
 #: residual deviation over that of normal residuals of the same median size, above which a few records make it
 FEW_LARGE = 3.0

@@ -7,7 +7,7 @@ import numpy as np
 
 from privgate import digest
 from privgate.arrays import Float, Index
-from privgate.run import beside, refit
+from privgate.run import near_questions, refit
 from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.statistics.leakage import largest_change
@@ -43,15 +43,19 @@ def compute_everybody(run: Run) -> ClosedForm:
     engine, declined = find_closed_form(run.subject)
     if engine is None or run.averaged:
         return ClosedForm(None, declined)
-    asked = ask_about(run, np.arange(run.n_units, dtype=np.int64))
-    made = refit.compute(engine, asked, changes=Need.EVERY_QUERY in run.asked)
-    return ClosedForm(None, {**declined, engine.name: made}) if isinstance(made, str) else ClosedForm(made, declined)
+    request = ask_about(run, np.arange(run.n_units, dtype=np.int64))
+    computed = refit.compute(engine, request, changes=Need.EVERY_QUERY in run.needs)
+    return (
+        ClosedForm(None, {**declined, engine.name: computed})
+        if isinstance(computed, str)
+        else ClosedForm(computed, declined)
+    )
 
 
 def ask_about(run: Run, units: Index) -> RefitRequest:
     """Return the question about some units: at their own records, and beside them where a rule wants it."""
-    near = run.compute(beside.of_people)
-    return RefitRequest(near.extended, units, run.seeds, run.fleet, near.queries(units), run.thresholds or (1.0,))
+    near = run.compute(near_questions.ask_near_people)
+    return RefitRequest(near.extended, units, run.seeds, run.fleet, near.list_queries(units), run.thresholds or (1.0,))
 
 
 def rank_everybody(run: Run) -> Ranking:
@@ -59,14 +63,14 @@ def rank_everybody(run: Run) -> Ranking:
 
     Whoever a closed form leaves to refits, and whose class vanishes without them, comes first.
     """
-    made = run.compute(compute_everybody).computed
+    computed = run.compute(compute_everybody).computed
     score = np.zeros(run.n_units)
-    if made is not None:
-        answers = made.answers
+    if computed is not None:
+        answers = computed.answers
         change = largest_change(answers.log_with[0], answers.log_without[0])
         own = np.zeros(len(answers.units))
         np.maximum.at(own, answers.row_unit, np.nan_to_num(change, nan=np.inf))
-        score[answers.units], score[made.left] = own, np.inf
+        score[answers.units], score[computed.rest] = own, np.inf
     else:
         score = _leave_out_folds(run)
     score[vanishing(run.subject, np.arange(run.n_units, dtype=np.int64))] = np.inf
@@ -102,10 +106,10 @@ def look_riskiest_first(
     """
     done, above, ends = looks[0][:0], 0, False
     for look in looks:
-        left = np.setdiff1d(look, done)
-        left, size = left[np.argsort(-score[left], kind="stable")], max(workers, refusing - above)
-        while len(left) and not ends and not (above and look is not looks[-1]):
-            now, left = np.sort(left[:size]), left[size:]
+        rest = np.setdiff1d(look, done)
+        rest, size = rest[np.argsort(-score[rest], kind="stable")], max(workers, refusing - above)
+        while len(rest) and not ends and not (above and look is not looks[-1]):
+            now, rest = np.sort(rest[:size]), rest[size:]
             done, before = np.append(done, now), above
             above, ends = see(now)
             size = 2 * size if above == before else max(workers, refusing - above)

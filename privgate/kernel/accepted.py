@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.kernel.assertion import Case, Float, Index, every
-from privgate.kernel.rounding import EPS, gamma, up
+from privgate.kernel.rounding import EPS, LARGE, gamma, up
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,35 +72,42 @@ class Accepted:
 
     def most(self, w: Float) -> Float:
         """Return an upper bound of ``w . x`` over the accepted x, shape of ``w`` without its last axis."""
-        found, share = [], gamma(w.shape[-1] + 8)
+        limits, share = [], gamma(w.shape[-1] + 8)
         if self.low is not None and self.high is not None:
             sides = np.maximum(w * self.low, w * self.high)
             lost = share * (np.abs(w) @ np.maximum(np.abs(self.low), np.abs(self.high)))
             if self.blocks:
                 chosen = [sides[..., block].max(axis=-1) for block in self.blocks]
                 sides = np.concatenate([sides[..., self.single], np.stack(chosen, axis=-1)], axis=-1)
-            found.append(sides.sum(axis=-1) + lost + 2 * EPS * np.abs(lost))
+            limits.append(sides.sum(axis=-1) + lost + 2 * EPS * np.abs(lost))
         if np.isfinite(self.length):
-            found.append(up(self.length * w.max(axis=-1, initial=0.0)))
+            limits.append(up(self.length * w.max(axis=-1, initial=0.0)))
         if np.isfinite(self.norm):
-            found.append(up(self.norm * np.linalg.norm(np.maximum(w, 0.0), axis=-1) + 1e-150, w.shape[-1] + 8))
-        return np.asarray(np.minimum.reduce(found))
+            limits.append(up(self.norm * np.linalg.norm(np.maximum(w, 0.0), axis=-1) + 1e-150, w.shape[-1] + 8))
+        return np.asarray(np.minimum.reduce(limits))
 
     def farthest(self, A: Float, b: Float) -> float:
         """Return an upper bound of ``||A x + b||`` over the accepted x; A (q, d), b (q,)."""
         q, d = A.shape
-        axis, rest, found = np.linalg.norm(A, axis=0), float(np.linalg.norm(b)), []
+        axis, rest, limits = np.linalg.norm(A, axis=0), float(np.linalg.norm(b)), []
         if self.low is not None and self.high is not None:
             centre = np.where(self.single, self.low / 2 + self.high / 2, 0.0)
             half = np.where(self.single, self.high / 2 - self.low / 2, 0.0)
             rounding = gamma(d + 8) * (np.abs(self.low) + np.abs(self.high)) * self.single
             chosen = sum(float(axis[block].max()) for block in self.blocks)
-            found.append(float(np.linalg.norm(A @ centre + b)) + float(axis @ (half + rounding)) + chosen)
+            limits.append(float(np.linalg.norm(A @ centre + b)) + float(axis @ (half + rounding)) + chosen)
         if np.isfinite(self.length):
-            found.append(rest + self.length * float(axis.max(initial=0.0)))
+            limits.append(rest + self.length * float(axis.max(initial=0.0)))
         if np.isfinite(self.norm):
-            found.append(rest + self.norm * float(np.linalg.norm(axis)))
-        return float(up(np.array(min(found) + gamma(4) * rest + 1e-150), q + d + 16))
+            limits.append(rest + self.norm * float(np.linalg.norm(axis)))
+        return float(up(np.array(min(limits) + gamma(4) * rest + 1e-150), q + d + 16))
+
+    def questions(self, case: Case, people: int, p: int) -> tuple[Float, NDArray[np.bool_]]:
+        """Return array ``question`` (people, d) as rows (people, p), 1 behind it, and which of them are accepted."""
+        question = case.certificate("question", (people, len(self.single)))
+        good = np.asarray((np.abs(question) < LARGE).all(axis=1))
+        x = np.where(good[:, None], question, 0.0)
+        return np.concatenate([x, np.ones((people, p - x.shape[1]))], axis=1), good & self.inside(x)
 
     def inside(self, X: Float) -> NDArray[np.bool_]:
         """Return which rows of X are accepted for sure; of shape (n,)."""

@@ -30,7 +30,7 @@ class Case:
     #: whose theorem it is; a key of ``judge.FAMILIES``
     family: str
     #: one of {"own", "any"}: about which questions: each person's own records, or any question that the model accepts
-    asked: Literal["own", "any"]
+    scope: Literal["own", "any"]
     #: JSON values: parameters of the training, and of what it releases
     settings: Mapping[str, Any] = field(default_factory=dict)
     #: records, labels, the person of each record, accepted questions, and the certificate
@@ -41,27 +41,37 @@ class Case:
 
         ``Refused``: it is missing, or something else.
         """
-        found = self.arrays.get(name)
-        if not isinstance(found, np.ndarray) or found.ndim != ndim:
+        array = self.arrays.get(name)
+        if not isinstance(array, np.ndarray) or array.ndim != ndim:
             raise Refused(f"the case needs an array {name!r} of {ndim} axes")
         wanted = np.dtype(np.int64 if kinds == "i" else np.float64)
-        if found.dtype != wanted:
-            raise Refused(f"array {name!r} is {found.dtype}, and {wanted} is needed")
-        if kinds == "f" and np.isnan(found).any():
+        if array.dtype != wanted:
+            raise Refused(f"array {name!r} is {array.dtype}, and {wanted} is needed")
+        if kinds == "f" and np.isnan(array).any():
             raise Refused(f"array {name!r} holds NaN")
-        return found
+        return array
+
+    def certificate(self, name: str, shape: tuple[int, ...]) -> Float:
+        """Return a float64 array of this shape that may hold NaN, which spoils one person's limits and nobody else's.
+
+        ``Refused``: it is missing, or something else.
+        """
+        array = self.arrays.get(name)
+        if array is None or array.shape != shape or array.dtype != np.float64:
+            raise Refused(f"the case needs an array {name!r} of float64, of shape {shape}")
+        return array
 
     def setting(self, name: str, kind: type, default: Any = None) -> Any:
         """Return a setting of this type.
 
         ``Refused``: it is missing without a default, of another type, or not finite.
         """
-        found: Any = self.settings.get(name, default)
-        if kind is float and type(found) is int and abs(found) < 2**1000:
-            found = float(found)
-        if type(found) is not kind or (isinstance(found, float) and not math.isfinite(found)):
+        value: Any = self.settings.get(name, default)
+        if kind is float and type(value) is int and abs(value) < 2**1000:
+            value = float(value)
+        if type(value) is not kind or (isinstance(value, float) and not math.isfinite(value)):
             raise Refused(f"the case needs a setting {name!r} of type {kind.__name__}")
-        return found
+        return value
 
     def person(self, n: int) -> tuple[Index, int]:
         """Return whose each of ``n`` records is, int64 from 0, and how many people there are.
@@ -70,21 +80,21 @@ class Case:
         """
         if "person" not in self.arrays:
             return np.arange(n, dtype=np.int64), n
-        found = self.array("person", 1, "i")
-        if len(found) != n or (n and (found.min() < 0 or found.max() >= n or not np.bincount(found).all())):
+        person = self.array("person", 1, "i")
+        if len(person) != n or (n and (person.min() < 0 or person.max() >= n or not np.bincount(person).all())):
             raise Refused("array 'person' does not give every record to one of the people 0, 1, …")
-        return found, int(found.max(initial=-1)) + 1
+        return person, int(person.max(initial=-1)) + 1
 
     def digest(self) -> str:
         """Return SHA-256 over family, settings and the bytes of all arrays, as hexadecimal digits."""
-        told = hashlib.sha256()
-        head = {"family": self.family, "asked": self.asked, "settings": dict(self.settings)}
-        told.update(json.dumps(head, sort_keys=True, allow_nan=False).encode())
+        digest = hashlib.sha256()
+        head = {"family": self.family, "asked": self.scope, "settings": dict(self.settings)}
+        digest.update(json.dumps(head, sort_keys=True, allow_nan=False).encode())
         for name in sorted(self.arrays):
             array = np.ascontiguousarray(self.arrays[name])
-            told.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
-            told.update(array.tobytes())
-        return told.hexdigest()
+            digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,23 +85,12 @@ class _Model:
         )
         K, start = len(N), np.cumsum(sizes) - sizes
         cells = codes + start
-        T = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K)
+        counts = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K)
+        T, scale = counts.reshape(-1, K).astype(np.float64), 1.0 if shares else 1.0 / d
         fixed = fixed_prior(case, K) if shares else np.zeros(K)
         whole = N + alpha * sizes[:, None] if shares else np.full((d, K), np.inf)
         bias = np.log(N) if fixed is None else fixed
-        return cls(
-            label,
-            cells,
-            start,
-            T.reshape(-1, K).astype(np.float64),
-            N,
-            alpha,
-            whole,
-            bias,
-            fixed is None,
-            1.0 if shares else 1.0 / d,
-            declared,
-        )
+        return cls(label, cells, start, T, N, alpha, whole, bias, fixed is None, scale, declared)
 
     def keep_counts(self, m: Float) -> Float:
         """Return how many records each class keeps without ``m`` of them, (U, K); those declared cannot vanish."""
@@ -114,8 +103,8 @@ class _Model:
     @cached_property
     def table(self) -> Float:
         """What each cell adds to the scores, (cells, K)."""
-        of = np.where(np.isfinite(self.whole), np.log(self.whole), 0.0)
-        return np.asarray(self.scale * (np.log(self.T + self.alpha) - np.repeat(of, self.sizes, axis=0)))
+        logs = np.where(np.isfinite(self.whole), np.log(self.whole), 0.0)
+        return np.asarray(self.scale * (np.log(self.T + self.alpha) - np.repeat(logs, self.sizes, axis=0)))
 
     @cached_property
     def off(self) -> float:
@@ -128,9 +117,9 @@ class _Model:
 
 
 class _Loss(NamedTuple):
-    """What some people's absence takes off scores: ``bias`` (U, K), ``M`` (K, U, cells); records that are ``left``."""
+    """What some people's absence takes off scores: ``bias`` (U, K), ``M`` (K, U, cells); records that remain (U, K)."""
 
-    left: Float
+    remaining: Float
     bias: Float
     M: Float
 
@@ -162,18 +151,19 @@ def categorical(case: Case) -> Limits:
     every((n > 0 and d > 0 and sizes.shape == (d,) == floor.shape, "records, 'sizes' and 'floor' differ"))
     every((bool((sizes == np.maximum(codes.max(axis=0) + 1, floor)).all()), "training knows other 'sizes'"))
     model, (person, people) = _Model.from_case(case, codes, sizes, shares=True), case.person(n)
-    asked = case.array("accepted", 1, "i") if case.asked == "any" else sizes
-    every((asked.shape == (d,) and bool(((asked > 0) & (asked <= sizes)).all()), "'accepted' are other categories"))
+    accepted = case.array("accepted", 1, "i") if case.scope == "any" else sizes
+    within = accepted.shape == (d,) and bool(((accepted > 0) & (accepted <= sizes)).all())
+    every((within, "'accepted' are other categories"))
     if case.setting("bernoulli", bool):
         every((bool((floor == 2).all() and (sizes == 2).all()), "features of Bernoulli's are 0 and 1"))
         model = replace(model, negated=2 * _negated(model, person, people))
-    found = _limits(case, model, asked)
-    low, high = found.low, found.high
+    limits = _limits(case, model, accepted)
+    low, high = limits.low, limits.high
     for j in np.flatnonzero(sizes > floor):
         holders = person[codes[:, j] == sizes[j] - 1]
         if (holders == holders[0]).all():  # training without them knows one category less
             high[holders[0]] = np.inf
-            low[holders[0]] = np.inf if asked[j] == sizes[j] else 0.0
+            low[holders[0]] = np.inf if accepted[j] == sizes[j] else 0.0
     return Limits(low, high)
 
 
@@ -203,31 +193,31 @@ def partitions(case: Case) -> Limits:
 
 
 def _limits(case: Case, model: _Model, questions: Index) -> Limits:
-    """Return limits of a sum over features, of which the first ``asked`` (d,) cells each are accepted."""
+    """Return limits of a sum over features, of which the first ``questions`` (d,) cells each are accepted."""
     table, (person, people) = model.table, case.person(len(model.label))
     limit, question = case.setting("limit", float, default=1.0), _question(case, model, questions, people)
     chosen = np.concatenate([s + np.arange(a) for s, a in zip(model.start, questions, strict=True)])
     start, w = np.cumsum(questions) - questions, (table[chosen, 1] - table[chosen, 0], model.bias[1] - model.bias[0])
     top = _odds(table.T[:, None, chosen], model.bias[None], start)[0]
-    low, high, told = np.empty(people), np.empty(people), np.zeros(1)
+    low, high, observed = np.empty(people), np.empty(people), np.zeros(1)
     for block in blocks(person, people, model.T.size):
         loss, some = _Loss.from_model(model, block), block.people
         below, most = loss.at(model, model.cells[block.rows], block.who)
-        if case.asked == "any":
+        if case.scope == "any":
             inside = (model.cells[block.rows] - model.start < questions).all(axis=1)
             below, M = np.where(inside, below, 0.0), loss.M[:, :, chosen]
             scope = Scope(top, limit, _reach(w, M, loss.bias, start))
             most = over(_odds(M, loss.bias, start), model.off, scope)
             few = people * questions.prod(dtype=np.float64) <= _ANSWERS
             most = _enumerated(model, loss, questions, most, 0.0 if few else limit)
-            told = loss.at(model, np.maximum(question[some], 0), np.arange(block.U))[0]
-            told = np.where((question[some] >= 0).all(axis=1), told, 0.0)
+            observed = loss.at(model, np.maximum(question[some], 0), np.arange(block.U))[0]
+            observed = np.where((question[some] >= 0).all(axis=1), observed, 0.0)
             if not few and len(loss.M) == 2:
-                found, most = _ends(model, loss, questions, most, limit)
-                told = np.fmax(told, found) if case.setting("every", bool, default=False) else told
+                reached, most = _ends(model, loss, questions, most, limit)
+                observed = np.fmax(observed, reached) if case.setting("every", bool, default=False) else observed
         else:
             most = largest(block.who, block.U, most)
-        low[some], high[some] = settled(block, below, told, most, loss.left)
+        low[some], high[some] = settled(block, below, observed, most, loss.remaining)
     return Limits(low, high)
 
 
@@ -251,7 +241,7 @@ def _ends(model: _Model, loss: _Loss, questions: Index, high: Float, limit: floa
     label's change is monotone in them, and what rounding adds is largest at an end. So of the cells of a feature that
     a person's absence moves alike only the two with the most and the least log-odds are put, all ends on one side.
     """
-    w, left = model.table[:, 1] - model.table[:, 0], _ENDS
+    w, budget = model.table[:, 1] - model.table[:, 0], _ENDS
     low, high = np.zeros(len(high)), high.copy()
     for u in np.flatnonzero(high > limit):
         move, up, down = loss.M[1, u] - loss.M[0, u], [], []
@@ -260,8 +250,8 @@ def _ends(model: _Model, loss: _Loss, questions: Index, high: Float, limit: floa
             edge = np.flatnonzero(np.diff(move[cells]) != 0)
             up.append(cells[np.append(edge, len(cells) - 1)])
             down.append(cells[np.append(0, edge + 1)])
-        left -= len(questions) * math.prod(len(c) for c in up)
-        if left < 0:
+        budget -= len(questions) * math.prod(len(c) for c in up)
+        if budget < 0:
             break
         put = np.concatenate([np.stack([v.ravel() for v in np.meshgrid(*side)], axis=1) for side in (up, down)])
         below, most = loss.at(model, put, np.full(len(put), u))
@@ -295,13 +285,12 @@ def _question(case: Case, model: _Model, questions: Index, people: int) -> Index
     """Return the cells (people, d) of array ``question``, codes of accepted ones; -1 where there is none."""
     if "question" not in case.arrays:
         return np.full((people, len(questions)), -1)
-    found = case.array("question", 2, "i")
-    every((found.shape == (people, len(questions)), "'question' fits nobody"))
-    return np.where(((found >= 0) & (found < questions)).all(axis=1, keepdims=True), found + model.start, -1)
+    question = case.array("question", 2, "i")
+    every((question.shape == (people, len(questions)), "'question' fits nobody"))
+    return np.where(((question >= 0) & (question < questions)).all(axis=1, keepdims=True), question + model.start, -1)
 
 
 def _shares_off(model: _Model) -> float:
-    """Return how far rounding moves the change of a mean of shares."""
     B, K, a, n = len(model.start), len(model.N), model.alpha, float(model.N.sum())
     size = 1 + (abs(np.log(a)) if a > 0 else 0.0) + np.log(n + K * (a + 1))
     return float(8 * (gamma(2 * B + 2 * K + 24) + ELEMENTARY * size))
@@ -337,7 +326,7 @@ def _arithmetic(case: Case, model: _Model) -> Limits:
         before, after = p[model.cells[rows]].sum(axis=1), q[who[:, None], model.cells[rows]].sum(axis=1)
         change = np.abs(np.log(before) - np.log(after)).max(axis=1)
         below, most = change - off, largest(who, U, change) + off
-        if case.asked == "any":
+        if case.scope == "any":
             most = np.maximum(_ratio(p[None], q, model.start), _ratio(q, p[None], model.start)) + off
         low[some], high[some] = settled(block, below, np.zeros(1), most, model.keep_counts(m))
     return Limits(low, high)

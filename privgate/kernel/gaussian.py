@@ -30,18 +30,7 @@ from numpy.typing import NDArray
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Case, Float, Index, Limits, every
 from privgate.kernel.rounding import ELEMENTARY, EPS, SHARE, of_logarithm
-from privgate.kernel.scores import (
-    Block,
-    Scope,
-    asked_questions,
-    at,
-    blocks,
-    fixed_prior,
-    labels,
-    largest,
-    over,
-    settled,
-)
+from privgate.kernel.scores import Block, Scope, at, blocks, fixed_prior, labels, largest, over, settled
 
 #: operations, the library's and ours, for each that adds a number to a mean or to a sum of squares
 _EACH = 4
@@ -108,10 +97,10 @@ class _Model:
         np.add.at(lost, (who, label), 1.0)
         np.add.at(sums, (who, label), z)
         np.add.at(squares, (who, label), z**2)
-        left = (n - lost)[:, :, None]
+        kept = (n - lost)[:, :, None]
         before = n[:, :, None] * variance
-        after = before - squares - sums**2 / left
-        means, variances = mean - sums / left, after / left
+        after = before - squares - sums**2 / kept
+        means, variances = mean - sums / kept, after / kept
         centre = self.X.mean(axis=0)
         total, square = np.zeros((U, d)), np.zeros((U, d))
         np.add.at(total, who, X - centre)
@@ -119,10 +108,10 @@ class _Model:
         count, rest = len(self.X), (len(self.X) - lost.sum(axis=1))[:, None]
         most = count * overall - square - total**2 / rest
         odd = (after < _CANCELS * before).any(axis=(1, 2)) | (most < _CANCELS * count * overall).any(axis=1)
-        found = _Moments(left[:, :, 0], means, variances, most / rest)
-        for u in np.flatnonzero(odd & (left > 0).all(axis=(1, 2))).tolist():
-            self._anew(found, u, rows[who == u])
-        return found
+        moments = _Moments(kept[:, :, 0], means, variances, most / rest)
+        for u in np.flatnonzero(odd & (kept > 0).all(axis=(1, 2))).tolist():
+            self._anew(moments, u, rows[who == u])
+        return moments
 
     def _anew(self, moments: _Moments, u: int, rows: Index) -> None:
         """Write the moments without some rows, from the records that are left."""
@@ -150,16 +139,16 @@ class _Model:
     def at(self, moments: _Moments, x: Float) -> Float:
         """Return the scores (U, K) of one centred question (U, d) a model."""
         v = self.variance(moments)
-        return np.asarray(
-            self.priors(moments) - 0.5 * (np.log(v) + (x[:, None, :] - moments.mean) ** 2 / v).sum(axis=2)
-        )
+        apart = (x[:, None, :] - moments.mean) ** 2
+        return np.asarray(self.priors(moments) - 0.5 * (np.log(v) + apart / v).sum(axis=2))
 
     def off(self, moments: _Moments, size: Float) -> Float:
         """Return how far a score is off, (U,), at questions of at most this size, centred (U or 1, d)."""
         total, n, d = self.variance(moments), len(self.X), self.X.shape[1]
         here, there = np.abs(self.X).max(axis=0), np.abs(self.raw).max(axis=0)
         count = moments.n[:, :, None] + 8
-        off = np.where(self._exact, np.where(self._constant, 0.0, EPS * there), count * EPS * there)
+        constant = (self.raw == self.raw[:1]).all(axis=0)
+        off = np.where(self._exact, np.where(constant, 0.0, EPS * there), count * EPS * there)
         off = off + count * EPS * here
         overall = np.where(self._exact, EPS * there, (n + 8) * EPS * there) + (n + 8) * EPS * here
         spread = np.maximum(self.all.overall, moments.overall) + overall**2
@@ -182,10 +171,6 @@ class _Model:
         whole = (np.floor(self.raw) == self.raw).all(axis=0)
         return np.asarray(whole & (np.abs(self.raw).sum(axis=0) < 2.0**52))
 
-    @property
-    def _constant(self) -> NDArray[np.bool_]:
-        return np.asarray((self.raw == self.raw[:1]).all(axis=0))
-
 
 def _top(pair: tuple[Float, Float, Float], side: Float) -> Float:
     """Return the largest ``constant + sum_j line_j x_j + curve_j x_j^2`` on the sides (2, d), (U,)."""
@@ -200,25 +185,27 @@ def bound(case: Case) -> Limits:
     model, (n, d) = _Model.from_case(case), case.array("X", 2).shape
     (person, people), K = case.person(n), model.all.n.shape[1]
     limit, centre = case.setting("limit", float, default=1.0), model.raw.mean(axis=0)
-    inside, side, question = np.ones(n, dtype=bool), np.zeros((2, d)), asked_questions(case, people, d)
-    if case.asked == "any":
+    inside, side, question = np.ones(n, dtype=bool), np.zeros((2, d)), np.full((people, d), np.nan)
+    if "question" in case.arrays:
+        question = case.certificate("question", (people, d))
+    if case.scope == "any":
         accepted = Accepted.from_case(case, d)
         every((accepted.low is not None, "a box is needed"))
         side, inside = np.array([accepted.low, accepted.high]) - centre, accepted.inside(model.raw)
         question = np.where(accepted.inside(question)[:, None], question, np.nan)
     everybody, far = model.scores(model.all), np.abs(side).max(axis=0)[None]
-    low, high, told = np.zeros(people), np.zeros(people), np.zeros(1)
+    low, high, observed = np.zeros(people), np.zeros(people), np.zeros(1)
     for block in blocks(person, people, 4 * K * d):
-        left = model.without(block)
-        below, above = _at(model, left, block.who, model.X[block.rows])
-        if case.asked == "any":
+        without = model.without(block)
+        below, above = _at(model, without, block.who, model.X[block.rows])
+        if case.scope == "any":
             below = np.where(inside[block.rows], below, 0.0)
-            told = _at(model, left, np.arange(block.U), question[block.people] - centre)[0]
-            off = np.maximum(model.off(model.all, far), model.off(left, far))
-            most = _over(everybody, model.scores(left), side, off, limit)
+            observed = _at(model, without, np.arange(block.U), question[block.people] - centre)[0]
+            off = np.maximum(model.off(model.all, far), model.off(without, far))
+            most = _over(everybody, model.scores(without), side, off, limit)
         else:
             most = largest(block.who, block.U, above)
-        low[block.people], high[block.people] = settled(block, below, told, most, left.n)
+        low[block.people], high[block.people] = settled(block, below, observed, most, without.n)
     return Limits(low, high)
 
 

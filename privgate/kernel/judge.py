@@ -27,8 +27,8 @@ def limits(case: Case) -> Limits:
     """
     if case.family not in FAMILIES:
         raise Refused(f"no theorem is about {case.family!r}; there are {', '.join(FAMILIES)}")
-    if case.asked not in ("own", "any"):
-        raise Refused(f"asked about {case.asked!r}; the questions are 'own' and 'any'")
+    if case.scope not in ("own", "any"):
+        raise Refused(f"asked about {case.scope!r}; the questions are 'own' and 'any'")
     with np.errstate(all="ignore"):  # what is not a number limits nothing: Limits.of
-        found = FAMILIES[case.family](case)
-    return Limits.from_ends(found.low, found.high)
+        ends = FAMILIES[case.family](case)
+    return Limits.from_ends(ends.low, ends.high)

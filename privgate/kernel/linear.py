@@ -61,10 +61,10 @@ class _Pair:
 
     def scores(self, weights: Float) -> Float:
         """Return both models' scores (m, 2S) at questions where linear functions (m, 2S) of them are largest."""
-        each, found = weights @ self.added[:-1].T + self.gone, np.tile(self.added[-1], (len(weights), 1))
+        each, best = weights @ self.added[:-1].T + self.gone, np.tile(self.added[-1], (len(weights), 1))
         for a, b in zip(self.first, np.append(self.first[1:], len(self.gone)), strict=True):
-            found += self.added[a + each[:, a:b].argmax(axis=1)]
-        return found
+            best += self.added[a + each[:, a:b].argmax(axis=1)]
+        return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,28 +90,24 @@ def bound(case: Case) -> Limits:
     length, norm = (case.setting(name, float, default=0.0) for name in ("length", "norm"))
     floor = case.array("floor", 1) if "floor" in case.arrays else np.zeros(0)
     (C,), (J,), S, sizes = column.shape, ranges.shape, with_.shape[-1], np.bincount(np.maximum(column, 0))
+    two = bool((sizes == 2).all())
     every(
         (kind in RELEASES and features > 0 and deviation > 0, f"no release is {kind!r} of {features} features"),
         (C > 0 and S > 0 and with_.shape == (3, C + 1, S) == without.shape[1:], "tables of another shape"),
         (len(sizes) == J and bool(((np.diff(column) >= 0) & (np.diff(column) <= 1)).all()), "columns are not 0, 1, …"),
         (column[0] == 0 and bool((sizes > (ranges == 1)).all()), "a range without ends"),
-        (
-            min(length, norm) >= 0 and (max(length, norm) == 0 or bool((sizes == 2).all())),
-            "counts from 0 to 1 are needed",
-        ),
+        (min(length, norm) >= 0 and (max(length, norm) == 0 or two), "counts from 0 to 1 are needed"),
         (kind == "number" or (S == 1) == (kind == "sigmoid"), "a label without a score"),
         (len(floor) in (0, max(S, 2)) and bool((floor > 0).all()), "'floor' is not one of each label"),
         (bool(floor.sum() <= 0.2) and not (kind == "number" and len(floor)), "floors of too much"),
     )
-    told = _Released(kind, features, SINGLE if case.setting("single", bool) else DOUBLE, floor)
+    released = _Released(kind, features, SINGLE if case.setting("single", bool) else DOUBLE, floor)
     first, ends = np.searchsorted(column, np.arange(J)), (length or np.inf, norm or np.inf)
     low, high = np.zeros(len(without)), np.full(len(without), np.inf)
+    unread = _Pair(first, ends, with_[0], np.zeros(C), np.zeros(2 * S))
     for k, other in enumerate(without):
-        pair = _read_pair(
-            np.stack([with_, other]), _Pair(first, ends, with_[0], np.zeros(C), np.zeros(2 * S)), ranges, told
-        )
-        if pair is not None:
-            low[k], high[k] = _limits(pair, told)
+        if (pair := _read_pair(np.stack([with_, other]), unread, ranges, released)) is not None:
+            low[k], high[k] = _limits(pair, released)
     low *= case.setting("product", bool, default=True)  # else questions made of choices may be refused
     return Limits.from_ends(low / deviation * (1 - 4 * EPS), high / deviation * (1 + 4 * EPS))
 
@@ -126,10 +122,10 @@ def _read_pair(tables: Float, pair: _Pair, ranges: Index, released: _Released) -
         return None
     finite = np.where(np.isfinite(tables), tables, 0.0)
     added, size, radius = np.concatenate([finite[0], finite[1]], axis=-1)
-    unit, tiny, _, overflow = released.precision
+    roundoff, tiny, _, overflow = released.precision
     pair = replace(pair, added=added, gone=np.where(known[:-1], 0.0, -np.inf))
     most, apart = pair.sums(np.abs(size).T), pair.sums(np.abs(radius).T)
-    terms = (2 * released.features + 32) * unit
+    terms = (2 * released.features + 32) * roundoff
     off = 2 * apart + terms / (1 - terms) * most + 2.0**40 * tiny
     return replace(pair, off=np.where((most < overflow) & (terms < 0.5), off, np.inf))
 
@@ -191,18 +187,18 @@ def _rises(pair: _Pair, before: Float, after: Float) -> tuple[Float, Float]:
     Rows (m, n, 2S) of ``before`` and ``after`` give the score of each other label k less that of y.
     """
     around = np.broadcast_to(_FIRST, (*before.shape[:2], len(_FIRST)))
-    tried, found = np.zeros((2, *before.shape[:2], 0))
+    tried, peaks = np.zeros((2, *before.shape[:2], 0))
     for width in (1, 1 / 4, 1 / 16, 0):
         c = np.round(2.0**40 / (1 + np.exp(-around))) / 2.0**40  # so that 1 - c is exact
         largest = pair.largest(before[..., None, :] - (1 - c)[..., None] * after[..., None, :])
-        tried, found = np.concatenate([tried, c], axis=-1), np.concatenate([found, largest], axis=-1)
+        tried, peaks = np.concatenate([tried, c], axis=-1), np.concatenate([peaks, largest], axis=-1)
         entropy = -sum(np.where(v > 0, v * np.log(v), 0.0) for v in (tried, 1 - tried))
-        need = found - entropy + 64 * EPS * (np.abs(found) + 2)
-        low, high = np.zeros(len(c)), np.maximum(found[..., 0], 0.0).max(axis=1)  # there all shares are 0
+        need = peaks - entropy + 64 * EPS * (np.abs(peaks) + 2)
+        low, high = np.zeros(len(c)), np.maximum(peaks[..., 0], 0.0).max(axis=1)  # there all shares are 0
         for _ in range(64):
             t = (low + high)[:, None, None] / 2
             share = np.exp(np.minimum((need - t * (1 - 8 * EPS)) / tried, 99)) / -np.expm1(-t)
-            share = np.where(tried > 0, share, np.where(found < t, 0.0, np.inf))
+            share = np.where(tried > 0, share, np.where(peaks < t, 0.0, np.inf))
             enough = share.min(axis=-1).sum(axis=-1) < 1 - 1e-12
             low, high = np.where(enough, low, t[:, 0, 0]), np.where(enough, t[:, 0, 0], high)
         best = np.take_along_axis(tried, share.argmin(axis=-1)[..., None], axis=-1)
@@ -215,7 +211,7 @@ def _lost(pair: _Pair, released: _Released, side: Float) -> float:
 
     Of two classes that of the second is computed, and 1 - p released. Below a floor no digit counts.
     """
-    S, (unit, _, wall, _) = len(side), released.precision
+    S, (roundoff, _, wall, _) = len(side), released.precision
     top, bottom = float(pair.largest(side).max()), float(pair.largest(-side).max())
     span, terms = {"sigmoid": max(top, bottom), "ovr": bottom}.get(released.kind, 0.0), 2 * S + 16.0
     if released.kind == "softmax":
@@ -223,8 +219,8 @@ def _lost(pair: _Pair, released: _Released, side: Float) -> float:
         span, terms = float(pair.largest(side[k] - side[y]).max()), terms + 2 * max(top, bottom)
     if not len(released.floor) and span >= wall:
         return np.inf
-    total = 8 * unit * (min(max(span, 0.0), released.deepest) + terms)
+    total = 8 * roundoff * (min(max(span, 0.0), released.deepest) + terms)
     if released.kind == "sigmoid":
-        share = 4 * unit / released.floor.min() if len(released.floor) else 2 * unit * (2 + np.exp(min(top, DEEPEST)))
-        total += float(of_logarithm(share))
+        unfloored = 2 * roundoff * (2 + np.exp(min(top, DEEPEST)))
+        total += float(of_logarithm(4 * roundoff / released.floor.min() if len(released.floor) else unfloored))
     return total

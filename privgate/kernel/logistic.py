@@ -45,9 +45,9 @@ from numpy.typing import NDArray
 from privgate.kernel import softmax_release
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Case, Float, Index, Limits, Refused, every
-from privgate.kernel.rounding import EPS, gamma, up
+from privgate.kernel.rounding import EPS, LARGE, gamma, up
 from privgate.kernel.scores import largest, sums
-from privgate.kernel.softmax_minimum import BLOCK, LARGE, Metric, Problem, ends, radius
+from privgate.kernel.softmax_minimum import BLOCK, Metric, Problem, ends, radius
 
 
 def bound(case: Case) -> Limits:
@@ -58,7 +58,7 @@ def bound(case: Case) -> Limits:
     pair, person, gone = _compared(case)
     problem, people = pair.M.problem, len(gone)
     low, high = pair.at(problem.X, person)
-    if case.asked == "any":
+    if case.scope == "any":
         d = len(problem.penalty) - int(case.setting("intercept", bool))
         accepted = Accepted.from_case(case, d)
         low = np.where(accepted.inside(problem.X[:, :d]), low, 0.0)
@@ -82,8 +82,7 @@ def near(case: Case, known: Metric | None = None) -> tuple[Float, Float, Float, 
 
     No difference of two scores at a row of ``rows`` (R, p), and so no log-probability but for what a library loses when
     it releases one, is farther than the bound from that of any training that the claim is about; infinite where the
-    certificate shows nothing. ``known`` is what
-    ``everybody`` returned for such a case, and saves its time if it is about the same.
+    certificate shows nothing. ``known`` is what ``everybody`` returned for such a case: it saves time if it fits.
 
     ``Refused``: as in ``bound``.
     """
@@ -118,7 +117,7 @@ def _compared(case: Case, known: Metric | None = None) -> tuple["_Pair", Index, 
     M = _metric(case, Problem.from_case(case), known)
     problem = M.problem
     person, people = case.person(len(problem.X))
-    moves = _given(case, "moves", (people, *M.u.shape))
+    moves = case.certificate("moves", (people, *M.u.shape))
     shown = np.asarray((np.abs(moves) < LARGE).all(axis=(1, 2)))  # not where one is NaN
     moves = np.where(shown[:, None, None], moves, 0.0)
     swept = _people(case, "swept", people)
@@ -134,33 +133,19 @@ def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(pair.far))
-    asked, p = _given(case, "question", (len(pair.far), len(accepted.single))), pair.M.problem.X.shape[1]
-    good = np.asarray((np.abs(asked) < LARGE).all(axis=1))
-    x = np.where(good[:, None], asked, 0.0)
-    good &= accepted.inside(x)
-    x = np.concatenate([x, np.ones((len(x), p - x.shape[1]))], axis=1)
+    x, good = accepted.questions(case, len(pair.far), pair.M.problem.X.shape[1])
     return np.where(good, np.nan_to_num(pair.at(x, np.arange(len(x)))[0], nan=0.0), 0.0)
 
 
-def _given(case: Case, name: str, shape: tuple[int, ...]) -> Float:
-    """Return an array of the certificate that may hold NaN, which spoils one person's limits and nobody else's."""
-    found = case.arrays.get(name)
-    if found is None or found.shape != shape or found.dtype != np.float64:
-        raise Refused(f"the case needs an array {name!r} of float64, of shape {shape}")
-    return found
-
-
 def _people(case: Case, name: str, people: int) -> Index:
-    """Return the people of an array of the case, each once."""
     if name not in case.arrays:
         return np.zeros(0, dtype=np.int64)
-    found = case.array(name, 1, "i")
-    every((bool(((found >= 0) & (found < people)).all()), f"array {name!r} names nobody"))
-    return np.unique(found)
+    positions = case.array(name, 1, "i")
+    every((bool(((positions >= 0) & (positions < people)).all()), f"array {name!r} names nobody"))
+    return np.unique(positions)
 
 
 def _vanishing(problem: Problem, person: Index, people: int) -> NDArray[np.bool_]:
-    """Return whose absence leaves a label without records."""
     gone = np.zeros(people, dtype=bool)
     for label in range(problem.K):
         held = np.bincount(person[problem.label == label], minlength=people)
@@ -175,10 +160,8 @@ def _alone(case: Case, problem: Problem, person: Index, gone: NDArray[np.bool_])
     who = case.array("alone_people", 1, "i")
     every((len(_people(case, "alone_people", len(gone))) == len(who), "'alone_people' names somebody twice"))
     C, p = problem.vectors, len(problem.penalty)
-    points, factors = (
-        _given(case, "alone_at", (len(who), C, p)),
-        _given(case, "alone_factor", (len(who), C * p, C * p)),
-    )
+    points = case.certificate("alone_at", (len(who), C, p))
+    factors = case.certificate("alone_factor", (len(who), C * p, C * p))
     for k, one in enumerate(who.tolist()):
         rows = np.flatnonzero(person == one)
         try:
@@ -262,19 +245,19 @@ def without(M: Metric, person: Index, moves: Float, shown: NDArray[np.bool_], sw
     square = np.maximum(np.einsum("uq,uq->u", bent, m), 0.0) + gamma(3 * q + 8) * steps**2
     length = up(np.sqrt(up(square) / (1 - M.off)))
     r = up(M.widest * length)
-    own, beside = _own_gradients(M, person, moves, shown, gamma(2 * q + records + 16))
+    own, error = _own_gradients(M, person, moves, shown, gamma(2 * q + records + 16))
     g0, off = M.gradient
     # what is added up below, and multiplied by W, loses shares of sizes
-    beside = beside + off + gamma(2 * q + 16) * (M.spread * steps + M.sizes(np.abs(g0).max(axis=0)[None]))
+    error = error + off + gamma(2 * q + 16) * (M.spread * steps + M.sizes(np.abs(g0).max(axis=0)[None]))
     rest = (np.expm1(r) / r * (1 + 32 * EPS) - 1 + M.off) * length
-    left = M.inverse_norm(g0.ravel() + bent - own, up(beside + rest))
+    residual = M.inverse_norm(g0.ravel() + bent - own, up(error + rest))
     if len(swept):
-        left[swept], r[swept] = _swept(M, person, moves, swept)
+        residual[swept], r[swept] = _swept(M, person, moves, swept)
     h = up(sums(person, people, M.lever), records + 8)
     k = np.exp(-r) * (1 - h) * (1 - 64 * EPS)  # the Hessian there is at least k times that of M
     bend = np.where(k > 0, up(1 / np.sqrt(k)), np.inf)
     R = up(M.widest * bend)
-    near = radius(R, up(left * bend))
+    near = radius(R, up(residual * bend))
     return np.where(shown, up(bend * (near + ends(R, up(M.stop * bend), near))), np.inf)
 
 
@@ -303,12 +286,12 @@ def _own_gradients(
     pull, lost = problem.pulls(Z, problem.off(size), label)
     lost = weight * (lost + share * np.abs(pull).max(axis=1)) * M.record_sizes[rows]
     pull = weight[:, None] * pull
-    own, beside, place = np.zeros((len(moves), M.u.size)), np.zeros(len(moves)), np.cumsum(shown) - 1
+    own, error, place = np.zeros((len(moves), M.u.size)), np.zeros(len(moves)), np.cumsum(shown) - 1
     if len(rows):
         people = int(place[-1]) + 1
         own[shown] = sums(place[who], people, pull[:, :, None] * X[:, None, :]).reshape(people, -1)
-        beside[shown] = sums(place[who], people, lost)
-    return own, up(beside, len(problem.X))
+        error[shown] = sums(place[who], people, lost)
+    return own, up(error, len(problem.X))
 
 
 def _swept(M: Metric, person: Index, moves: Float, swept: Index) -> tuple[Float, Float]:
@@ -321,9 +304,9 @@ def _swept(M: Metric, person: Index, moves: Float, swept: Index) -> tuple[Float,
     lost = problem.pulls(M.Z, off, problem.label)[1] + gamma(n + 8)
     kept = gamma(problem.vectors + 8) * (problem.penalty + problem.vectors * problem.shared)
     parts = [(problem.weight * a) @ problem.size + kept * b for a, b in ((lost, u), (more / 4, M.axis))]
-    beside, steeper = M.sizes(up(np.stack(parts), n))
-    beside = up(beside + times * steeper)
-    left, r, place = np.empty(len(swept)), np.empty(len(swept)), np.full(len(moves), -1)
+    error, steeper = M.sizes(up(np.stack(parts), n))
+    error = up(error + times * steeper)
+    residual, r, place = np.empty(len(swept)), np.empty(len(swept)), np.full(len(moves), -1)
     step = max(1, BLOCK // (n * problem.K))
     for k in range(0, len(swept), step):
         some = swept[k : k + step]
@@ -341,5 +324,5 @@ def _swept(M: Metric, person: Index, moves: Float, swept: Index) -> tuple[Float,
         pull[own] = 0.0
         g = (pull.reshape(n, -1).T @ problem.X).reshape(V.shape)
         g = g + problem.penalty * V + problem.shared * V.sum(axis=1, keepdims=True)
-        left[k : k + step] = M.inverse_norm(g.reshape(len(some), -1), beside[k : k + step])
-    return left, up(r + 4 * (off.max() + times * more.max()))
+        residual[k : k + step] = M.inverse_norm(g.reshape(len(some), -1), error[k : k + step])
+    return residual, up(r + 4 * (off.max() + times * more.max()))

@@ -22,6 +22,8 @@ EPS = 2.0**-53
 ELEMENTARY = 8 * EPS
 #: an error of a larger share of a number says nothing about its logarithm any more
 SHARE = 0.25
+#: sizes of numbers beyond which products may underflow or overflow
+LARGE = 1e50
 #: log-odds from which on a released probability has lost digits, or is 0
 DEEPEST = 700.0
 
@@ -44,15 +46,10 @@ def of_logarithm(share: Float | float) -> Float:
 
 
 def of_softmax(scores_off: Float, span: Float, classes: int) -> Float:
-    """Return how far released log-probabilities of a softmax in float64 are off, nats.
+    """Return how far released log-probabilities of a softmax of so many classes in float64 are off, nats.
 
-    Parameters
-    ----------
-    scores_off : float64 array
-        How far each of two scores is off, at most.
-    span : float64 array
-        Largest difference of two scores; from ``DEEPEST`` on a probability may be released as 0.
-    classes : int
+    Each of two scores is off by at most ``scores_off``; no two differ by more than ``span``. From ``DEEPEST`` on a
+    probability may be released as 0.
     """
     lost = 2 * scores_off + ELEMENTARY * (span + 2 * classes + 8)
     return np.where(span < DEEPEST, lost, np.inf)
@@ -64,5 +61,4 @@ def of_complement(logit: Float) -> Float:
     ``logit`` bounds the size of the log-odds. 1 - p errs by half a unit in the last place of 1 and by the error of p,
     which is a share of 1 / (1 + e^logit): docs/mathematics.md, section 16, and math.md §17.6.
     """
-    share = 2 * EPS * (2 + np.exp(np.minimum(logit, DEEPEST)))
-    return of_logarithm(share)
+    return of_logarithm(2 * EPS * (2 + np.exp(np.minimum(logit, DEEPEST))))

@@ -63,11 +63,7 @@ def exceeding_limit(k: int, m: int, n: int, *, alpha: float) -> int:
     48
     """
     every((0 <= k <= m <= n and 0 < alpha < 1, "counts of a sample do not fit its population"))
-    low, high = k, n - (m - k)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if hypergeometric(k, n, middle, m)[1] > alpha else (low, middle - 1)
-    return low
+    return _least(k + 1, n - (m - k) + 1, lambda marked: hypergeometric(k, n, marked, m)[1] <= alpha) - 1
 
 
 #: what of the level a first look may spend that approves if nobody exceeds, and the level of both looks together
@@ -178,19 +174,10 @@ def _above(k: int, n: int, alpha: float) -> float:
 
 
 def upper_limit(k: Any, n: Any, *, alpha: float) -> Float:
-    """Return one-sided upper Clopper-Pearson limits of a success probability; 1 without trials.
+    """Return one-sided upper Clopper-Pearson limits of a success probability, fractions, float64; 1 without trials.
 
-    Parameters
-    ----------
-    k, n : int arrays, broadcast together
-        Successes and independent trials.
-    alpha : float in (0, 1)
-        Largest probability that a limit lies below the truth.
-
-    Returns
-    -------
-    float64 array
-        Fractions in [0, 1].
+    ``k`` successes of ``n`` independent trials are broadcast together; a limit lies below the truth with probability
+    ``alpha`` at most.
 
     Examples
     --------
@@ -202,8 +189,8 @@ def upper_limit(k: Any, n: Any, *, alpha: float) -> Float:
         (bool((k >= 0).all() and (k <= n).all()), "successes lie between 0 and the number of trials"),
         (bool((k == np.floor(k)).all() and (n == np.floor(n)).all()) and 0 < alpha < 1, "counts are whole numbers"),
     )
-    found = [1.0 if a == b else _above(int(a), int(b), alpha) for a, b in zip(k.ravel(), n.ravel(), strict=True)]
-    return np.asarray(found, dtype=np.float64).reshape(k.shape)
+    limits = [1.0 if a == b else _above(int(a), int(b), alpha) for a, b in zip(k.ravel(), n.ravel(), strict=True)]
+    return np.asarray(limits, dtype=np.float64).reshape(k.shape)
 
 
 def lower_limit(k: Any, n: Any, *, alpha: float) -> Float:
@@ -244,11 +231,7 @@ def quantile_rank(m: int, q: float, *, alpha: float) -> int | None:
     every((0 < q < 1 and 0 < alpha < 1 and m >= 0, "a quantile lies in (0, 1)"))
     if m == 0 or binomial(m - 1, m, q)[0] < 1 - alpha:
         return None
-    low, high = 1, m
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if binomial(middle - 1, m, q)[0] >= 1 - alpha else (middle + 1, high)
-    return low
+    return _least(1, m, lambda j: binomial(j - 1, m, q)[0] >= 1 - alpha)
 
 
 def bound(case: Case) -> Limits:

@@ -89,9 +89,9 @@ def _moved(top: Float, D: Float) -> Float:
 
 def largest(person: Index, people: int, values: Float) -> Float:
     """Return the largest of what belongs to each person's records, (people,); NaN wins."""
-    found = np.zeros(people)
-    np.maximum.at(found, person, values)
-    return found
+    most = np.zeros(people)
+    np.maximum.at(most, person, values)
+    return most
 
 
 def sums(person: Index, people: int, values: Float) -> Float:
@@ -124,12 +124,12 @@ def blocks(person: Index, people: int, width: int) -> Iterator[Block]:
         yield Block(slice(p, p + U), rows, person[rows] - p, U)
 
 
-def settled(block: Block, below: Float, limits: Float, high: Float, rest: Float) -> tuple[Float, Float]:
-    """Return (low, high), (U,): ``below`` at records, ``told`` at questions; infinite where a class of ``left`` goes.
+def settled(block: Block, below: Float, shown: Float, high: Float, rest: Float) -> tuple[Float, Float]:
+    """Return (low, high), (U,): ``below`` at records, ``shown`` at questions; infinite where a class goes.
 
-    ``left`` (U, K) is how many records each class has without them.
+    ``rest`` (U, K) is how many records each class has without them.
     """
-    low = np.maximum(largest(block.who, block.U, np.nan_to_num(below)), np.nan_to_num(limits))
+    low = np.maximum(largest(block.who, block.U, np.nan_to_num(below)), np.nan_to_num(shown))
     vanishing = (rest <= 0).any(axis=1)
     return np.where(vanishing, np.inf, low), np.where(vanishing, np.inf, high)
 
@@ -151,15 +151,8 @@ def labels(case: Case, records: tuple[int, ...], *, declared: bool = False) -> t
 
 def fixed_prior(case: Case, K: int, **default: bool) -> Float | None:
     """Return the logarithms of the classes' fixed priors, up to a constant; None where they follow the records."""
-    found = case.array("log_prior", 1) if "log_prior" in case.arrays else np.zeros(K)
-    every((found.shape == (K,) and bool(np.isfinite(found).all()), f"'log_prior' is not of {K} numbers"))
+    log_prior = case.array("log_prior", 1) if "log_prior" in case.arrays else np.zeros(K)
+    every((log_prior.shape == (K,) and bool(np.isfinite(log_prior).all()), f"'log_prior' is not of {K} numbers"))
     learnt = case.setting("fit_prior", bool, **default)
     every((not learnt or "log_prior" not in case.arrays, "the prior is fixed, and is not"))
-    return None if learnt else found
-
-
-def asked_questions(case: Case, people: int, d: int) -> Float:
-    """Return array ``question`` (people, d), NaN where there is none."""
-    found = case.arrays.get("question", np.full((people, d), np.nan))
-    every((found.shape == (people, d) and found.dtype == np.float64, "'question' fits nobody"))
-    return found
+    return None if learnt else log_prior

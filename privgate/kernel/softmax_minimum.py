@@ -12,10 +12,10 @@ import numpy as np
 
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Case, Float, Index, every
-from privgate.kernel.rounding import EPS, gamma, up
+from privgate.kernel.rounding import EPS, LARGE, gamma, up
 
-#: sizes of numbers beyond which products may underflow or overflow
-LARGE, _FACTOR = 1e50, 1e40
+#: size of a number of a factor from which on products may overflow
+_FACTOR = 1e40
 #: of a radius, the share of what self-concordance bounds from which on it is infinite
 _FULL = 1 - 1e-12
 #: entries of the largest temporary array
@@ -207,14 +207,14 @@ class Metric:
 
     def reach(self, X: Float, sizes: Float | None = None) -> Float:
         """Return how far a move of length 1 moves differences of scores at records, (m, pairs of classes)."""
-        C, found = self.problem.vectors, []
+        C, lengths = self.problem.vectors, []
         sizes = self.sizes(np.abs(X)) if sizes is None else sizes
         step = max(1, BLOCK // (len(self.W) * (C + 1)))
         for k in range(0, len(X), step):
             Y = [X[k : k + step] @ part.T for part in self.parts]
             pairs = Y if C == 1 else [Y[a] - Y[b] for a, b in combinations(range(C), 2)]
-            found.append(np.stack([_length(D) for D in pairs], axis=1))
-        return up(self.grown * np.concatenate(found) + gamma(X.shape[1] + 8) * sizes[:, None])
+            lengths.append(np.stack([_length(D) for D in pairs], axis=1))
+        return up(self.grown * np.concatenate(lengths) + gamma(X.shape[1] + 8) * sizes[:, None])
 
     def farthest(self, accepted: Accepted, used: Float) -> float:
         """Return how far a move of length 1 moves a difference of two scores at any accepted question.
@@ -264,11 +264,8 @@ class Metric:
         """The gradient at u, (C, p), and the length of its error."""
         problem, u = self.problem, np.abs(self.u)
         pull, lost = problem.pulls(self.Z, problem.off(problem.size @ u.max(axis=0)), problem.label)
-        g = (
-            (problem.weight[:, None] * pull).T @ problem.X
-            + problem.penalty * self.u
-            + problem.shared * self.u.sum(axis=0)
-        )
+        g = (problem.weight[:, None] * pull).T @ problem.X + problem.penalty * self.u
+        g = g + problem.shared * self.u.sum(axis=0)
         lost = lost + gamma(len(problem.X) + 8) * np.abs(pull).max(axis=1)
         kept = problem.penalty * u.max(axis=0) + problem.shared * u.sum(axis=0)
         off = (problem.weight * lost) @ problem.size + gamma(problem.vectors + 8) * kept

@@ -71,23 +71,16 @@ def over_questions(
 ) -> Float:
     """Return ``high`` over every accepted question, shape (U,), nats.
 
-    Parameters
-    ----------
-    accepted : Accepted
-    with_, moves : float64 arrays of shape (K, d + 1) and (U, K, d + 1)
-        Scores with everybody, constant last, and what each person's absence adds.
-    errors : float and float64 array of shape (U,)
-        How far a difference of two scores of either model may be from these, at any accepted question.
-    rounded : float64 arrays of shapes () and (U,)
-        How far rounding moves a score of either model.
-    limit : float
-        Nats. For two classes, bounds between it and its double are tightened, at 0 all; it decides nothing else.
+    ``with_`` (K, d + 1) are scores with everybody, constant last; ``moves`` (U, K, d + 1) what each person's absence
+    adds. A difference of two scores of either model is within ``errors``, scalar and (U,), of these at any accepted
+    question, and rounding moves a score by at most ``rounded``, alike. For two classes, bounds between ``limit``, nats,
+    and its double are tightened, at 0 all; it decides nothing else.
     """
     K, (e0, e1) = len(with_), errors
 
     def most(w: Float) -> Float:
-        found = accepted.most(w[..., :-1])
-        return found + w[..., -1] + 4 * EPS * (np.abs(found) + np.abs(w[..., -1]))
+        top = accepted.most(w[..., :-1])
+        return top + w[..., -1] + 4 * EPS * (np.abs(top) + np.abs(w[..., -1]))
 
     tops = [np.zeros((K, K)), np.zeros((len(moves), K, K)), np.zeros((len(moves), K, K))]  # of score a less score b
     for a in range(K):

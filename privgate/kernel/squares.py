@@ -32,11 +32,11 @@ import numpy as np
 
 from privgate.kernel.accepted import Accepted
 from privgate.kernel.assertion import Case, Float, Index, Limits, every
-from privgate.kernel.rounding import EPS, gamma, up
+from privgate.kernel.rounding import EPS, LARGE, gamma, up
 from privgate.kernel.scores import largest, sums
 
-#: sizes of numbers beyond which products may overflow, and below which a deviation is none
-_LARGE, _SMALL = 1e50, 1e-50
+#: size below which a deviation is none
+_SMALL = 1e-50
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +58,9 @@ class _Metric:
         n, p = X.shape
         every(
             (n > 0 and p > 0 and y.shape == (n,) and penalty.shape == (p,), "records, targets and penalties differ"),
-            (bool((np.abs(X) < _LARGE).all() and (np.abs(y) < _LARGE).all()), "numbers are not finite"),
-            (bool(((penalty >= 0) & (penalty < _LARGE)).all()), "penalties are negative"),
-            (W.shape == (p, p) and bool((np.abs(W) < _LARGE).all()), "the factor is no finite square matrix"),
+            (bool((np.abs(X) < LARGE).all() and (np.abs(y) < LARGE).all()), "numbers are not finite"),
+            (bool(((penalty >= 0) & (penalty < LARGE)).all()), "penalties are negative"),
+            (W.shape == (p, p) and bool((np.abs(W) < LARGE).all()), "the factor is no finite square matrix"),
             (not case.setting("intercept", bool) or bool((X[:, -1] == 1).all()), "the last column is not of ones"),
         )
         H, scale = X.T @ X + np.diag(penalty), np.sqrt((X**2).sum(axis=0) + penalty)
@@ -88,23 +88,18 @@ def bound(case: Case) -> Limits:
     """Return the limits of each person; infinite for whom the certificate shows nothing."""
     M = _Metric.from_case(case)
     p, (person, people) = M.X.shape[1], case.person(len(M.X))
-    u, moves = case.array("at", 1), case.arrays.get("moves", np.zeros(0))
-    allowed = case.array("allowed", 1)
+    u, moves, allowed = case.array("at", 1), case.certificate("moves", (people, p)), case.array("allowed", 1)
+    fits = u.shape == allowed.shape == (p,) and bool((np.abs(u) < LARGE).all())
     every(
-        (
-            u.shape == allowed.shape == (p,) and bool((np.abs(u) < _LARGE).all()),
-            "'at' or 'allowed' are not of length p",
-        ),
+        (fits, "'at' or 'allowed' are not of length p"),
         (bool((allowed >= 0).all()), "allowed gradients are negative"),
-        (moves.shape == (people, p) and moves.dtype == np.float64, "'moves' fit nobody"),
     )
-    shown = (np.abs(moves) < _LARGE).all(axis=1)
-    pair = _Pair(
-        M, person, u, np.where(shown[:, None], moves, 0.0), float(M.length(np.zeros((1, p)), allowed[None])[0])
-    )
+    shown = np.asarray((np.abs(moves) < LARGE).all(axis=1))
+    stop = float(M.length(np.zeros((1, p)), allowed[None])[0])
+    pair = _Pair(M, person, u, np.where(shown[:, None], moves, 0.0), stop)
     apart, (scale, scale_off) = np.where(shown, pair.apart(), np.inf), _deviation(M.y)
     low, high = pair.at(M.X, person, pair.reach, apart)
-    if case.asked == "any":
+    if case.scope == "any":
         accepted = Accepted.from_case(case, p - int(case.setting("intercept", bool)))
         low = largest(person, people, np.where(accepted.inside(M.X[:, : len(accepted.single)]), low, 0.0))
         low, high = np.maximum(low, _limit_questions(case, pair, accepted, apart)), pair.over(accepted, apart)
@@ -117,12 +112,7 @@ def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted, apart: Float
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(apart))
-    asked, p = case.arrays["question"], len(pair.u)
-    every((asked.shape == (len(apart), len(accepted.single)) and asked.dtype == np.float64, "'question' fits nobody"))
-    good = (np.abs(asked) < _LARGE).all(axis=1)
-    x = np.where(good[:, None], asked, 0.0)
-    good &= accepted.inside(x)
-    x = np.concatenate([x, np.ones((len(x), p - x.shape[1]))], axis=1)
+    x, good = accepted.questions(case, len(apart), len(pair.u))
     low = pair.at(x, np.arange(len(x)), pair.M.reach(x), apart)[0]
     return np.where(good, np.nan_to_num(low, nan=0.0), 0.0)
 
@@ -168,9 +158,9 @@ class _Pair:
         bent_off = gamma(n + 2 * p + 8) * (np.abs(self.moves) @ scale)[:, None] * scale
         g, g_off = self.gradient
         off = g_off + bent_off + own_off + 4 * EPS * (np.abs(g) + np.abs(bent) + np.abs(own))
-        left = M.length(g + bent - own, off) + self.stop
+        residual = M.length(g + bent - own, off) + self.stop
         kept = (1 - up(self.leverage() * (1 + M.off), n)) * (1 - 4 * EPS)
-        return np.where(kept > 0, up(left / np.where(kept > 0, kept, 1.0)), np.inf)
+        return np.where(kept > 0, up(residual / np.where(kept > 0, kept, 1.0)), np.inf)
 
     def leverage(self) -> Float:
         """Return the share of the Hessian that is each person's own, at most, (people,): by trace, or largest value."""

@@ -160,7 +160,7 @@ def look_once(board: Board, request: Request, figure: Figure, *, low_alpha: floa
     measured = Measurement(
         request, worst.value, worst.low, 1.0 if missing else high, "fraction", "confidence",
         float(request.option("confidence", 0.95)), n=len(board.members),
-        population=int(board.pool.unit.max()) + 1 if board.pool.fit else len(board.members),
+        population=int(board.pool.person.max()) + 1 if board.pool.fit else len(board.members),
         where=f"{name}, {shown}" if shown else name,
         assumptions=_list_assumptions(board, tuple(missing), every=request.option("attack", "any") == "any"),
         behind=behind,
@@ -183,7 +183,7 @@ def _list_assumptions(board: Board, missing: tuple[str, ...], *, every: bool) ->
         copies = f"{few} of {n} members, copies of whom are among the candidates, count as found"
     said = (
         coarse,
-        board.run.compute(pools.asked_beside)[0].said,
+        board.run.compute(pools.ask_near_trials)[0].sentence,
         pool.drawn if pool.fit else "",
         "attacks that train models of their own are left to later looks" if board.later and every else "",
         copies,

@@ -18,7 +18,7 @@ from privgate.membership.attacks.observed import own_log
 from privgate.membership.attacks.on_release import OnRelease
 from privgate.membership.attacks.self_test import self_test
 from privgate.membership.limits import untied
-from privgate.run import beside
+from privgate.run import near_questions
 from privgate.run import pool as pools
 from privgate.run.pool import AttackPool, train
 from privgate.run.run import Run
@@ -92,7 +92,7 @@ class Board:
     def catalogue(self) -> tuple[Attack, ...]:
         """The attacks on this kind of model; without those that ask beside records alone, where nothing can be."""
         known = numbers.ALL if self.run.subject.task == "regression" else attacks.ALL
-        return tuple(a for a in known if self.signals.beside is not None or a.asks != "beside")
+        return tuple(a for a in known if self.signals.near is not None or a.asks != "near")
 
     @property
     def later(self) -> tuple[Attack, ...]:
@@ -104,7 +104,7 @@ class Board:
 
     def people(self, scores: Float) -> Float:
         """Return one score a person, shape (U,): the mean over the person's records."""
-        place = np.searchsorted(self.units, self.pool.unit[self.rows])
+        place = np.searchsorted(self.units, self.pool.person[self.rows])
         total = np.bincount(place, scores, len(self.units))
         return np.asarray(total / np.bincount(place, minlength=len(self.units)), dtype=np.float64)
 
@@ -115,7 +115,7 @@ class Board:
     @property
     def units(self) -> Index:
         """Number of each person in the pool, ascending, shape (U,)."""
-        return self.pool.unit[self.rows[self.first]]
+        return self.pool.person[self.rows[self.first]]
 
     @property
     def trained(self) -> int:
@@ -155,9 +155,9 @@ def grow_boards(run: Run) -> Iterator[Board]:
 
 def make_board(run: Run) -> Board:
     """Return the board of a subject's trials; attacks run when they are asked for."""
-    pool, shadows, near = run.compute(pools.of_run), run.compute(train), run.compute(pools.asked_beside)[2]
+    pool, shadows, near = run.compute(pools.of_run), run.compute(train), run.compute(pools.ask_near_trials)[2]
     rows = np.flatnonzero(pool.trial)
-    target, shadow, shadow_near = target_answers(run)[rows], shadows.log_p, shadows.beside
+    target, shadow, shadow_near = target_answers(run)[rows], shadows.log_p, shadows.near
     labels, members = pool.labels[rows], pool.members[rows]
     if run.subject.task == "regression":
         target, shadow = (residuals(run, rows, a) for a in (target, shadow))
@@ -168,10 +168,10 @@ def make_board(run: Run) -> Board:
         loss = float(-own_log(target, labels)[members].mean())
     signals = Signals(
         target, labels, shadow, shadows.masks[:, rows], members, pools.features(run.subject.data, rows), loss,
-        beside=None if shadow_near is None else near, shadow_beside=shadow_near,
+        near=None if shadow_near is None else near, shadow_near=shadow_near,
     )  # fmt: skip
     order = run.generator("one record of each").permutation(len(rows))
-    first = order[np.unique(pool.unit[rows[order]], return_index=True)[1]]
+    first = order[np.unique(pool.person[rows[order]], return_index=True)[1]]
     rng, known = run.generator("half of the trials"), np.zeros(len(first), dtype=bool)
     for side in (True, False):
         people = rng.permutation(np.flatnonzero(members[first] == side))
@@ -181,8 +181,8 @@ def make_board(run: Run) -> Board:
 
 def target_answers(run: Run) -> Float:
     """Return the stored model's log-probabilities on the whole pool, or those of the recipe's own fit; or raise."""
-    if run.has_computed(pools.asked_beside):
-        log_p = run.compute(pools.asked_beside)[1]
+    if run.has_computed(pools.ask_near_trials):
+        log_p = run.compute(pools.ask_near_trials)[1]
     else:
         log_p = ask_model(run, run.subject, np.arange(len(run.compute(pools.of_run).labels), dtype=np.int64))
     if run.subject.task == "classification" and log_p.shape[1] < 2:
@@ -192,7 +192,7 @@ def target_answers(run: Run) -> Float:
 
 def ask_model(run: Run, subject: Subject, rows: Index) -> Float:
     """Return log-probabilities of the model under attack at pool rows of ``subject``, shape (R, K); or raise."""
-    answer = beside.ask(run, subject, rows)
+    answer = near_questions.ask_model(run, subject, rows)
     if answer.problem:
         raise MeasurementError(f"the model under attack gave no answer: {answer.problem}")
     return answer.log_p
@@ -246,14 +246,14 @@ def fix_thresholds(attack: Attack, board: Board, rng: Generator, ways: list[Call
     """
     if attack.cut is not None:
         return [float(np.nextafter(attack.cut, np.inf))] * len(ways)
-    signals = board.signals if attack.asks != "record" else replace(board.signals, beside=None, shadow_beside=None)
+    signals = board.signals if attack.asks != "record" else replace(board.signals, near=None, shadow_near=None)
     trained = np.flatnonzero(~np.isnan(signals.shadow).any(axis=(1, 2)))
     chosen = rng.permutation(trained)[: max(1, min(STAND_INS, len(trained) // 4))]
     # a complement says as much about a stand-in as the stand-in itself: the pair goes together
     rest = np.setdiff1d(trained, np.concatenate([chosen, chosen ^ 1]))
     if len(rest) < 2 or not len(chosen):
         raise MeasurementError(f"{len(trained)} shadow models are too few to learn a threshold; train more of them")
-    scorer, near = attack.fit(signals.with_shadows(rest, target=signals.shadow[chosen[0]]), rng), signals.shadow_beside
+    scorer, near = attack.fit(signals.with_shadows(rest, target=signals.shadow[chosen[0]]), rng), signals.shadow_near
     scores = [scorer(attack.seen(signals.shadow[i], None if near is None else near[i])) for i in chosen]
     inside = np.concatenate([signals.shadow_members[i][board.first] for i in chosen])
     return [best_threshold(np.concatenate([way(s) for s in scores]), inside) for way in ways]

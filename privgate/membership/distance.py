@@ -64,13 +64,13 @@ def list_leaves(fitted: Any) -> list[tuple[Float, Float, int]]:
     todo, leaves = [(0, np.full(d, -np.inf), np.full(d, np.inf))], []
     while todo:
         node, low, high = todo.pop()
-        left, j, at = int(t.children_left[node]), int(t.feature[node]), float(t.threshold[node])
-        if left < 0:
+        child, j, at = int(t.children_left[node]), int(t.feature[node]), float(t.threshold[node])
+        if child < 0:
             leaves.append((low, high, int(np.argmax(t.value[node][0]))))
             continue
         below, above = high.copy(), low.copy()
         below[j], above[j] = min(high[j], at), max(low[j], at)
-        todo += [(left, low, below), (int(t.children_right[node]), above, high)]
+        todo += [(child, low, below), (int(t.children_right[node]), above, high)]
     return leaves
 
 

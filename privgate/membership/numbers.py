@@ -100,7 +100,7 @@ class ResidualBeside(ResidualNeighbours):
 
     name, title = "residual_beside", "Likelihood ratio beside the record only, on numbers"
     threat_model = "the answers beside the record, never for it; trains shadow models with and without it"
-    asks = "beside"
+    asks = "near"
 
 
 class RmiaOnNumbers(Rmia):

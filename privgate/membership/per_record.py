@@ -12,28 +12,19 @@ from privgate.membership import board as boards
 from privgate.membership.board import Attempt, Board
 from privgate.membership.limits import Figure, Interval, as_advantage, find_worst, tpr_limits, untied
 from privgate.run import pool as pools
-from privgate.run.pool import AttackPool
 from privgate.run.refit import Shadows
 from privgate.run.run import Run
 from privgate.statistics.roc import least_nonmembers
 from privgate.theorems.closed_form import Status
 
 
-def draw_halves(pool: AttackPool, count: int, rng: np.random.Generator) -> Bool:
-    """Return ``count`` random halves of the people, drawn independently of each other, shape (count, P).
+def train_targets(run: Run) -> Shadows:
+    """Return target models on fresh random halves, as many as there are shadow models and disjoint from those.
 
     A record's inclusion in one target says nothing about its inclusion in another: no complementary pairs here.
     """
-    people = np.unique(pool.unit[pool.eligible])
-    place = np.minimum(np.searchsorted(people, pool.unit), len(people) - 1)
-    halves = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(count)])
-    return np.asarray(halves[:, place] & pool.eligible)
-
-
-def train_targets(run: Run) -> Shadows:
-    """Return target models on fresh random halves, as many as there are shadow models and disjoint from those."""
     rng, count = run.generator("target subsets"), len(run.compute(pools.train).status)
-    masks = draw_halves(run.compute(pools.of_run), count, rng)
+    masks = pools.draw_halves(run.compute(pools.of_run), count, rng)
     return pools.trained(run, masks, pools.seeds_for(run, count, rng))
 
 
@@ -89,7 +80,7 @@ def score_targets(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Flo
     """Return (scores, membership) of every member of the board against every target, both of shape (R, members)."""
     signals = replace(board.signals, members=None, training_loss=None)
     scorer = attempt.attack.fit(signals, board.run.generator(f"attack {attempt.attack.name} on targets"))
-    live, near = np.flatnonzero(targets.status != Status.FAILED), targets.beside
+    live, near = np.flatnonzero(targets.status != Status.FAILED), targets.near
     seen = (attempt.attack.seen(targets.log_p[i], None if near is None else near[i]) for i in live)
     scores = np.stack([board.people(scorer(answers)) for answers in seen])
     return scores[:, board.members], targets.masks[live][:, board.rows[board.first]][:, board.members]

@@ -36,7 +36,7 @@ def rotate(attack: Attack, signals: Signals, rng: Generator, *, turns: int = TUR
     paired = count >= 6 and count % 2 == 0 and bool((inside[::2] ^ inside[1::2]).all())
     if paired and not np.isnan(signals.shadow).any() and isinstance(attack, LiraOnline):
         return attack.scores_in_turn(signals.shadow, inside, signals.labels)
-    turn, near = np.arange(count) // 2 % min(turns, max(2, count // 2)), signals.shadow_beside
+    turn, near = np.arange(count) // 2 % min(turns, max(2, count // 2)), signals.shadow_near
     scores = np.full(signals.shadow.shape[:2], np.nan)
     for t in range(int(turn.max()) + 1):
         rest = turn != t
@@ -90,14 +90,10 @@ def against_pdtp(board: Board, table: Mapping[str, Any]) -> AgainstPdtp:
         accuracy = accuracy_per_record(BY_NAME[name], scores, board.signals.shadow_members)
         best = np.maximum(best, accuracy[board.first[people]])
     above, parts = pdtp > 1, np.array_split(np.argsort(pdtp, kind="stable"), 20)
+    shown = (b for b in parts if len(b) >= 10 and np.isfinite(pdtp[b]).all())
     return AgainstPdtp(
-        attacks=SHOWN,
-        kind="point estimates from rotated targets; no limits",
-        targets=board.trained,
-        **correlation(pdtp, best),
-        records_above_1=int(above.sum()),
+        attacks=SHOWN, kind="point estimates from rotated targets; no limits", targets=board.trained,
+        **correlation(pdtp, best), records_above_1=int(above.sum()),
         share_above_1_found=float((best[above] > 0.8).mean()) if above.any() else None,
-        points=tuple(
-            (float(pdtp[b].mean()), float(best[b].mean())) for b in parts if len(b) >= 10 and np.isfinite(pdtp[b]).all()
-        ),
-    )
+        points=tuple((float(pdtp[b].mean()), float(best[b].mean())) for b in shown),
+    )  # fmt: skip

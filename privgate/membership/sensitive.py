@@ -257,7 +257,7 @@ def draw_people(run: Run) -> tuple[Index, Bool]:
     """Return one pool row of at most ``MOST_PEOPLE`` possible trials a side, members first; and who is a member."""
     pool, rng = run.compute(pools.of_run), run.generator("people whose features are inferred")
     rows = np.flatnonzero(pool.trial)
-    rows = rows[np.unique(pool.unit[rows], return_index=True)[1]]
+    rows = rows[np.unique(pool.person[rows], return_index=True)[1]]
     sides = [np.sort(rng.permutation(rows[pool.members[rows] == side])[:MOST_PEOPLE]) for side in (True, False)]
     chosen = np.concatenate(sides).astype(np.int64)
     return chosen, pool.members[chosen]
@@ -406,7 +406,10 @@ def _tell_counts(counts: Counts, totals: Range) -> list[tuple[Range, Range]]:
     [((40, 40), (100, 100)), ((1, 9), (91, 99))]
     """
     sides = zip(counts[::2], counts[1::2], totals, strict=True)
-    return [(Count(k, n).ends, (at_least(n, [of]), of - 1 if Count(of - n).hidden else n)) for k, n, of in sides]
+    return [
+        (Count(k, n).ends, (at_least(n, [people]), people - 1 if Count(people - n).hidden else n))
+        for k, n, people in sides
+    ]
 
 
 def _tell_limits(sides: list[tuple[Range, Range]], *, low_alpha: float, high_alpha: float) -> tuple[float, float]:

@@ -278,11 +278,11 @@ def _begins(prefix: str, uri: str) -> bool:
     if scheme in {"", "file"}:
         above, place = _folder(prefix) if _plain(prefix)[0] in {"", "file"} else None, _folder(uri)
         return plain and above is not None and place is not None and place.is_relative_to(above)
-    listed, asked = urllib.parse.urlsplit(prefix), urllib.parse.urlsplit(uri)
-    if listed.scheme != asked.scheme or (listed.netloc and listed.netloc.lower() != asked.netloc.lower()):
+    listed, named = urllib.parse.urlsplit(prefix), urllib.parse.urlsplit(uri)
+    if listed.scheme != named.scheme or (listed.netloc and listed.netloc.lower() != named.netloc.lower()):
         return False
     above_path = listed.path.rstrip("/")
-    return asked.path == above_path or asked.path.startswith(f"{above_path}/")
+    return named.path == above_path or named.path.startswith(f"{above_path}/")
 
 
 _SECONDS = 60.0  # for an answer

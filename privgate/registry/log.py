@@ -27,7 +27,7 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
 
-_ASKED = 10_000  # records that a schema is tried on, as many as a check sends
+_MOST_TRIED = 10_000  # records that a schema is tried on, as many as a check sends
 _SHOWN = 5  # records that an example shows
 
 
@@ -89,13 +89,13 @@ def log_model(
             model = recipe.train(data.X, data.y, seed=recipe.seed) if trained is None else trained(data)
         if why := recipe.answerless(model):
             raise SubjectError(why)
-        _ask_once(recipe, model, data)
+        _try_prediction(recipe, model, data)
         with tracking_at(tracking_uri), _run(tracking_uri) as run_id, answering(f"logging {name!r}"):
             info = native.log(
                 model,
                 name=name,
                 example=take(data.X, np.arange(min(_SHOWN, data.n))),
-                asked=data.at(np.arange(data.pool_size)[:: max(1, data.pool_size // _ASKED)]),
+                questions=data.at(np.arange(data.pool_size)[:: max(1, data.pool_size // _MOST_TRIED)]),
                 requirements=native.requirements(packages),
                 own_classes=any(r.startswith(f"{sources.main_module()}:") for r in recipe._references()),  # noqa: SLF001  one package
                 serving=native.Serving(recipe, release, data.classes(), _accepted(data)),
@@ -210,7 +210,7 @@ def _as_checked(recipe: Recipe) -> Iterator[None]:
             ) from exc
 
 
-def _ask_once(recipe: Recipe, model: Any, data: TrainingData) -> None:
+def _try_prediction(recipe: Recipe, model: Any, data: TrainingData) -> None:
     if recipe.task == "regression" or data.y.dtype.kind == "f":
         return
     try:

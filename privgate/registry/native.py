@@ -37,7 +37,7 @@ class Serving:
 
 
 def log(
-    model: Any, *, name: str, example: Any, asked: Any, requirements: list[str], own_classes: bool, serving: Serving
+    model: Any, *, name: str, example: Any, questions: Any, requirements: list[str], own_classes: bool, serving: Serving
 ) -> Any:
     """Log ``model`` into the active run and return MLflow's ``ModelInfo``.
 
@@ -49,8 +49,8 @@ def log(
     if not function:
         return _log_generic(model, serving, name=name, requirements=requirements)
     # a schema would refuse candidates beside which a column has another type
-    alike = not hasattr(example, "columns") or list(example.dtypes) == list(asked.dtypes)
-    signature = _signature(example, asked) if alike else None
+    alike = not hasattr(example, "columns") or list(example.dtypes) == list(questions.dtypes)
+    signature = _signature(example, questions) if alike else None
     options = {"name": name, "signature": signature, "pip_requirements": requirements, "pyfunc_predict_fn": function}
     return _log_sklearn(model, None if own_classes else _skops_types(model), serving.accepted, options)
 
@@ -70,7 +70,7 @@ def _function(model: Any, serving: Serving) -> str:
     return "predict_proba" if serving.release.exact else ""
 
 
-def _signature(example: Any, asked: Any) -> Any:
+def _signature(example: Any, questions: Any) -> Any:
     from mlflow.exceptions import MlflowException
     from mlflow.models import infer_signature, validate_schema
     from mlflow.types.schema import AnyType
@@ -84,7 +84,7 @@ def _signature(example: Any, asked: Any) -> Any:
         return None
     try:
         signature = infer_signature(example)
-        validate_schema(asked, signature.inputs)
+        validate_schema(questions, signature.inputs)
     except (TypeError, ValueError, AttributeError, MlflowException):  # mixed input: serving works without one
         return None
     # uint64, durations and sparse arrays have no type of MLflow's, which would take one column of anything

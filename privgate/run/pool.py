@@ -17,7 +17,7 @@ from privgate.controls.reproduces import make_generator
 from privgate.controls.strangers import Shift, Twins
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
-from privgate.run import beside
+from privgate.run import near_questions
 from privgate.run.refit import Shadows, train_on_subsets
 from privgate.run.run import Run
 from privgate.statistics.roc import LOOKS
@@ -46,7 +46,7 @@ class AttackPool:
     #: be rarer ones than the members', and an attack that spots rare records would seem to spot members
     trial: Bool
     #: number of the person of each row: training units first, then one for each candidate
-    unit: Index
+    person: Index
     #: class position; 0 for a label that the training set does not know (never eligible)
     labels: Index
     #: reason -> candidates left out, and people who are no trials because somebody's record equals theirs
@@ -67,7 +67,7 @@ class AttackPool:
         if self.fit is None:
             return ""
         most, inside, outside = self.fit
-        some = Count(inside, len(np.unique(self.unit[self.members]))), Count(outside, int((~self.members).sum()))
+        some = Count(inside, len(np.unique(self.person[self.members]))), Count(outside, int((~self.members).sum()))
         return (
             f"trials are drawn at random, at most {most} of either side: of {some[0]} members and {some[1]} candidates"
         )
@@ -98,7 +98,7 @@ def build_pool(data: TrainingData) -> AttackPool:
     if pool.refusal:
         raise MeasurementError(pool.refusal)
     n = data.n
-    inside, outside = len(np.unique(pool.unit[:n][pool.trial[:n]])), int(pool.trial[n:].sum())
+    inside, outside = len(np.unique(pool.person[:n][pool.trial[:n]])), int(pool.trial[n:].sum())
     if min(inside, outside) < LEAST:
         removed = ", ".join(f"{Count(v)} {k}" for k, v in pool.removed.items())
         raise MeasurementError(
@@ -212,14 +212,14 @@ def of_run(run: Run) -> AttackPool:
     secret: who trained the model cannot spare whom nobody asks about. Shadow models are trained on halves of everybody.
     """
     pool = build_pool(run.subject.data)
-    people, first = np.unique(pool.unit[pool.trial], return_index=True)
+    people, first = np.unique(pool.person[pool.trial], return_index=True)
     member = pool.members[pool.trial][first]
     sides = [people[member], people[~member]]
     if max(map(len, sides)) <= run.trials:
         return pool
     rng = make_generator(run.subject, "trials of attacks", run.fleet, recorded=True)
     drawn = np.concatenate([rng.permutation(side)[: run.trials] for side in sides])
-    return replace(pool, trial=pool.trial & np.isin(pool.unit, drawn), fit=(run.trials, len(sides[0]), len(sides[1])))
+    return replace(pool, trial=pool.trial & np.isin(pool.person, drawn), fit=(run.trials, len(sides[0]), len(sides[1])))
 
 
 # Shadow models: balanced random subsets of the pool, one training of which serves every record and every attack.
@@ -238,12 +238,16 @@ def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
     """
     if count < 2 or count % 2:
         raise MeasurementError(f"shadow models come in complementary pairs; ask for an even number, not {count}")
-    people = np.unique(pool.unit[pool.eligible])
-    place = np.searchsorted(people, pool.unit)
-    place = np.minimum(place, len(people) - 1)
-    halves = [rng.permutation(len(people)) < len(people) // 2 for _ in range(count // 2)]
-    inside = np.stack([side for half in halves for side in (half, ~half)])[:, place]
-    return np.asarray(inside & pool.eligible)
+    halves = draw_halves(pool, count // 2, rng)
+    return np.stack([halves, pool.eligible & ~halves], axis=1).reshape(count, -1)
+
+
+def draw_halves(pool: AttackPool, count: int, rng: Generator) -> Bool:
+    """Return ``count`` random halves of the eligible people, drawn independently of each other, shape (count, P)."""
+    people = np.unique(pool.person[pool.eligible])
+    place = np.minimum(np.searchsorted(people, pool.person), len(people) - 1)
+    halves = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(count)])
+    return np.asarray(halves[:, place] & pool.eligible)
 
 
 def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
@@ -290,12 +294,12 @@ def growing(run: Run) -> Iterator[Shadows]:
 
 def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool."""
-    more = run.compute(asked_beside)[0]
+    more = run.compute(ask_near_trials)[0]
     rows = np.concatenate([more.rows, more.places.ravel()])  # about the trials, and beside each of them
-    shadows = train_on_subsets(more.extended, more.wider(masks), seeds, run.fleet, rows=rows)
-    own, beside_them = np.split(shadows.log_p, [len(more.rows)], axis=1)
-    apart = beside_them.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
-    shadows = replace(shadows, masks=masks, log_p=own, beside=apart)
+    shadows = train_on_subsets(more.extended, more.widen(masks), seeds, run.fleet, rows=rows)
+    own, near = np.split(shadows.log_p, [len(more.rows)], axis=1)
+    apart = near.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
+    shadows = replace(shadows, masks=masks, log_p=own, near=apart)
     failed = int((shadows.status == Status.FAILED).sum())
     if len(shadows.status) - failed < LEAST_TRAINED * len(shadows.status):
         first = next(iter(shadows.reason.values()), "no reason given")
@@ -303,11 +307,13 @@ def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     return shadows
 
 
-def asked_beside(run: Run) -> tuple[beside.Beside, Float, Float]:
+def ask_near_trials(run: Run) -> tuple[near_questions.NearQuestions, Float, Float]:
     """Return the questions beside each trial that the model under attack answers, and what it says; see ``answered``.
 
     Every shadow model is asked them as well, so that their answers together stay within ``MOST_ANSWERS``.
     """
     rows = np.flatnonzero(run.compute(of_run).trial)
     each = max(1, run.limits.shadow_models * len(rows) * run.subject.width)
-    return beside.answered(run, beside.about(run, rows, near=False, most=max(1, MOST_ANSWERS // each)))
+    return near_questions.keep_answered(
+        run, near_questions.make_questions(run, rows, near=False, most=max(1, MOST_ANSWERS // each))
+    )

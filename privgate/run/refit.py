@@ -100,7 +100,7 @@ class Computed:
 
     engine: Engine
     answers: Retrained
-    left: Index
+    rest: Index
     why: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -123,18 +123,11 @@ def compute(engine: Engine, request: RefitRequest, *, changes: bool) -> Computed
 
 
 def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition:
-    """Compare a closed form with refits; ``warned`` where any answer differs, and then nothing of it may be used.
+    """Return how a closed form compares with refits: ``warned`` where any answer differs, and then none may be used.
 
-    Parameters
-    ----------
-    refits : Retrained
-        Of people who were drawn before anybody was looked at, and of any others.
-    whole : float64 array of shape (P, K)
-        Answers of the model trained on everything, at every pool record that is asked about.
-
-    Notes
-    -----
-    If none of 59 people drawn at random differs, fewer than 5 % of all do, with 95 % confidence (0.95^59 < 0.05).
+    ``refits`` are of people who were drawn before anybody was looked at, and of any others. ``whole`` (P, K) are
+    answers of the model trained on everything, at every pool record that is asked about. If none of 59 people drawn at
+    random differs, fewer than 5 % of all do, with 95 % confidence (0.95^59 < 0.05).
     """
     answers, engine = computed.answers, computed.engine
     allowed = np.nan_to_num(answers.error, nan=0.0)
@@ -171,8 +164,8 @@ def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition
 def _difference(answers: Retrained, own: int, refits: Retrained, k: int) -> float:
     """Return how far a closed form is from a refit of one person; 0 where both say that there is no value."""
     ours, theirs = (
-        refits_made.log_without[0, slice(*np.searchsorted(refits_made.row_unit, [at, at + 1]))]
-        for refits_made, at in ((answers, own), (refits, k))
+        models.log_without[0, slice(*np.searchsorted(models.row_unit, [at, at + 1]))]
+        for models, at in ((answers, own), (refits, k))
     )
     if answers.lost[own]:
         with_ = answers.log_with[0, slice(*np.searchsorted(answers.row_unit, [own, own + 1]))]
@@ -207,17 +200,17 @@ class Shadows:
     engine: str
     reason: Mapping[int, str] = field(default_factory=dict)
     #: the same as ``log_p`` of questions beside R of the records, shape (N, R, Q, K)
-    beside: Float | None = None
+    near: Float | None = None
 
     def first(self, count: int) -> Self:
         """Return so many of these models, the first ones."""
-        names = ("masks", "log_p", "seeds", "status", *(() if self.beside is None else ("beside",)))
+        names = ("masks", "log_p", "seeds", "status", *(() if self.near is None else ("near",)))
         reason = {i: why for i, why in self.reason.items() if i < count}
         return replace(self, reason=reason, **{n: getattr(self, n)[:count] for n in names})
 
     def joined(self, more: Self) -> Self:
-        """Return these models, and then others that are like them."""
-        names = ("masks", "log_p", "status", *(() if self.beside is None else ("beside",)))
+        """Return the models of both, ``more`` last."""
+        names = ("masks", "log_p", "status", *(() if self.near is None else ("near",)))
         both: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(more, n)]) for n in names}
         reason = {**self.reason, **{len(self.masks) + i: why for i, why in more.reason.items()}}
         return replace(self, seeds=(*self.seeds, *more.seeds), reason=reason, **both)

@@ -59,8 +59,8 @@ class Noted:
 class Run:
     """What the measurements of one run share: what was asked, what the controls found, and what was made, once each.
 
-    Nothing of it is assigned: a step returns what it saw, and ``once`` keeps it. What a control sees makes another run,
-    which shares what was made.
+    Nothing of it is assigned: a step returns what it saw, and ``compute`` keeps it. What a control sees makes another
+    run, which shares what was made.
     """
 
     subject: Subject
@@ -82,7 +82,7 @@ class Run:
     #: people of either side on whom attacks are tried, at most; of more, a random part
     trials: int = TRIALS
     #: what the metrics of the policy need: what nobody asks for is not searched for
-    asked: frozenset[Need] = frozenset()
+    needs: frozenset[Need] = frozenset()
     #: what the policy can never conclude for this model, known before anything is trained
     cannot_conclude: tuple[str, ...] = ()
     #: how far the registered model is from the recipe's, by the control: on records, and at any question asked; nats
@@ -94,7 +94,7 @@ class Run:
     #: who asked for the check; empty if nobody says
     nonce: str = ""
     #: whether people are asked about beside their own records as well: a rule of the policy wants it
-    beside: bool = False
+    near_questions: bool = False
     #: theorems about data and recipe alone that bound every answer of this model
     theorems: tuple[str, ...] = ()
     #: what rules on attacks ask that name a level, and whether a measurement settles them: "broken", "settled" or "".
@@ -102,7 +102,7 @@ class Run:
     attacked: Mapping[Request, tuple[str, Callable[[Measurement], str]]] = field(default_factory=dict)
     #: whether a rule on attacks names no level: then all shadow models are trained before the first look
     at_once: bool = False
-    _made: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
+    _kept: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
     def generator(self, purpose: str) -> np.random.Generator:
         """Return randomness that is fixed before anything is looked at: derived from the subject and a purpose."""
@@ -127,31 +127,31 @@ class Run:
     @property
     def attacks_alone(self) -> bool:
         """Whether nobody is left out, and rules on attacks name a level: controls of single people serve nothing."""
-        return bool(self.attacked) and Need.LEAVE_ONE_OUT not in self.asked
+        return bool(self.attacked) and Need.LEAVE_ONE_OUT not in self.needs
 
     def attack_breaks(self, measured: Mapping[Request, Measurement]) -> bool:
         """Return whether a rule on attacks is broken for certain by what was measured: nothing takes that back."""
-        return any(self.attacked[r][1](found) == "broken" for r, found in measured.items() if r in self.attacked)
+        return any(self.attacked[r][1](m) == "broken" for r, m in measured.items() if r in self.attacked)
 
     def keep(self, make: Callable[["Run"], Any], value: Any) -> None:
         """Keep what was made in steps, in the place of what fewer steps had made."""
-        self._made[make] = value
+        self._kept[make] = value
 
     def compute(self, make: Callable[["Run"], T]) -> T:
         """Return ``make(self)``: made when first asked for, kept for the rest of the run."""
-        if make not in self._made:
-            self._made[make] = make(self)
-        kept: T = self._made[make]
+        if make not in self._kept:
+            self._kept[make] = make(self)
+        kept: T = self._kept[make]
         return kept
 
     @property
     def preconditions(self) -> tuple[Precondition, ...]:
         """What was found out so far by what was made and is ``Noted``, each once."""
-        noted = (p for value in self._made.values() if isinstance(value, Noted) for p in value.preconditions)
+        noted = (p for value in self._kept.values() if isinstance(value, Noted) for p in value.preconditions)
         conditions: list[Precondition] = []
         conditions.extend(p for p in noted if p not in conditions)
         return tuple(conditions)
 
     def has_computed(self, make: Callable[["Run"], Any]) -> bool:
-        """Return whether ``once(make)`` was asked for in this run."""
-        return make in self._made
+        """Return whether ``compute(make)`` was asked for in this run."""
+        return make in self._kept

@@ -234,11 +234,11 @@ def _walk(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, 
         R, line = np.zeros(Z.shape), np.zeros(Z.shape[1], dtype=bool)
         R[:, : kept.sum()], line[: kept.sum()] = np.nan_to_num(r[:, kept]), ranges[kept]  # indicators come last
         return Z, R, line
-    unit, tiny = (SINGLE if _is_single(Z) else DOUBLE)[:2]
+    roundoff, tiny = (SINGLE if _is_single(Z) else DOUBLE)[:2]
     if name == "MinMaxScaler":  # x times the scale plus the least cancels
-        return Z, r * np.abs(step.scale_) + 4 * unit * (np.abs(Z) + np.abs(step.min_)) + tiny, ranges
+        return Z, r * np.abs(step.scale_) + 4 * roundoff * (np.abs(Z) + np.abs(step.min_)) + tiny, ranges
     scale = 1.0 if step.scale_ is None else np.abs(step.scale_)
-    return Z, r / scale + 4 * unit * np.abs(Z) + tiny, ranges
+    return Z, r / scale + 4 * roundoff * np.abs(Z) + tiny, ranges
 
 
 def _walk_columns(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, Float, NDArray[np.bool_]]:
@@ -285,7 +285,7 @@ def read_last_step(model: Any) -> tuple[Any, Scores]:
 
 def _compare(model: Any, columns: Columns, picks: NDArray[Any], base: Any, read: tuple[Float, str, float]) -> None:
     """Ask the model random questions made of choices; refuse where it answers otherwise than the table says."""
-    body, kind, unit = read
+    body, kind, roundoff = read
     rng, known = np.random.default_rng(0), np.isfinite(body[0]).all(axis=1)[:-1]
     places = [np.flatnonzero(known & (picks[:-1, j] >= 0)) for j in range(len(columns))]
     if not all(map(len, places)):
@@ -303,6 +303,6 @@ def _compare(model: Any, columns: Columns, picks: NDArray[Any], base: Any, read:
             "ovr": p / p.sum(axis=1, keepdims=True),
             "softmax": np.exp(added - np.logaddexp.reduce(added, axis=1, keepdims=True)),
         }[kind]
-    off = 2 * apart + 8 * (len(columns) + 64) * unit * (size + 1)
+    off = 2 * apart + 8 * (len(columns) + 64) * roundoff * (size + 1)
     if not (np.abs(answers.reshape(expected.shape) - expected) <= off.max(axis=1, keepdims=True)).all():
         raise Unread("its answers are not those of its coefficients")

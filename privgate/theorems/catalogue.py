@@ -11,13 +11,13 @@ from privgate.arrays import Index
 from privgate.cases import Kept, needed
 from privgate.subject.subject import Subject
 from privgate.theorems import naive_bayes
-from privgate.theorems.certificate import Certified, Theorem, Units
 from privgate.theorems.closed_form import Engine, Retrained
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
 from privgate.theorems.hypotheses import describe_domain, read_domain
 from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
 from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import seen
+from privgate.theorems.theorem import Certified, Theorem, Units
 from privgate.theorems.two_models import LINEAR, ListedQuestions
 
 _ALL = (ListedQuestions(), *naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)
@@ -34,9 +34,8 @@ def find_closed_form(subject: Subject) -> tuple[Engine | None, dict[str, str]]:
     """
     declined: dict[str, str] = {}
     if subject.task == "classification" and not subject.release.exact:
-        return None, dict.fromkeys(
-            (e.name for e in CLOSED_FORMS), "something else is released than exact probabilities"
-        )
+        why = "something else is released than exact probabilities"
+        return None, {e.name: why for e in CLOSED_FORMS}
     inner = seen(subject).subject
     for engine in CLOSED_FORMS:
         if not (why := engine.refusal(inner) or engine.declines(inner)):
@@ -143,21 +142,21 @@ def bound(
             notes.append(f"{name} was not asked, because {why}")
             continue
         some = open_ if theorem.whole else np.ones(len(units), dtype=bool)  # it may train people again
-        left = None if retrained is None else retrained.select(some)
-        found = _certify(theorem, Units(subject, units[some], left, limit, fleet))
-        if found.why:
-            notes.append(f"{name} does not apply, because {found.why}")
+        refits = None if retrained is None else retrained.select(some)
+        certified = _certify(theorem, Units(subject, units[some], refits, limit, fleet))
+        if certified.why:
+            notes.append(f"{name} does not apply, because {certified.why}")
             continue
-        if np.isnan(found.upper).any() or np.isnan(found.lower).any():
+        if np.isnan([certified.upper, certified.lower]).any():
             raise FloatingPointError(f"theorem {name} returned NaN: a bug, not a limit")
         most, least = np.full(len(units), np.inf), np.zeros(len(units))
-        most[some], least[some] = found.upper, found.lower
+        most[some], least[some] = certified.upper, certified.lower
         better = (most < upper) | (by == "")
         upper, by[better] = np.where(better, most, upper), name
         if not listed or name == "listed_questions":  # others attain theirs anywhere in the box
             lower = np.maximum(lower, least)
-        kept += [replace(k, theorem=name) for k in found.cases]
-        words |= dict.fromkeys(found.assumptions)
+        kept += [replace(k, theorem=name) for k in certified.cases]
+        words |= dict.fromkeys(certified.assumptions)
     # a real query above an upper limit would disprove the theorem; the larger number is the safe one
     cases = needed(kept, len(subject.data.units))
     return Certified(np.maximum(upper, lower), lower, tuple(words), cases=cases), by, notes

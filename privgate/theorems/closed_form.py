@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.subject.subject import Subject
-from privgate.theorems.hypotheses import ODD, odd, unit_rows
+from privgate.theorems.hypotheses import look_at, unit_rows
 
 Seeds = tuple[int | None, ...]
 
@@ -180,21 +180,18 @@ class Engine(ABC):
     certain: bool = False
 
     def refusal(self, subject: Subject) -> str:
-        """Return why it does not answer for the subject: another task than its own, or what ``supports`` says."""
+        """Return why a subject is not answered for: another task than the closed form's, or what ``supports`` says."""
         if subject.task not in self.tasks:
             return f"it answers for {' and '.join(self.tasks)}, and the recipe is a {subject.task}"
-        try:
-            return self.supports(subject)
-        except ODD as exc:
-            return odd(exc)
+        return look_at(subject, self.supports)
 
     @abstractmethod
     def supports(self, subject: Subject) -> str:
-        """Return why it does not cover recipe and data; empty if it does."""
+        """Return why the closed form does not cover recipe and data; empty if it does."""
 
     @abstractmethod
     def answers(self, request: RefitRequest) -> tuple[Retrained, Index]:
-        """Return what it can answer, and the people whom it leaves to refits; it may raise ``Declined``."""
+        """Return the answers, log-probabilities or numbers, and the people (U',) left to refits; or ``Declined``."""
 
     def declines(self, subject: Subject) -> str:
         """Return beforehand why ``answers`` will raise ``Declined``; the subject must be supported."""

@@ -13,8 +13,8 @@ from privgate.models.ball_logistic import FLAT
 from privgate.subject import estimators, sources
 from privgate.subject.estimators import is_class_of
 from privgate.subject.subject import Subject
-from privgate.theorems.certificate import DataTheorem, limit_shares, make_design
 from privgate.theorems.hypotheses import estimator_of, own_error, refusal
+from privgate.theorems.theorem import DataTheorem, limit_shares, make_design
 
 #: whose learners read their records and nothing else
 KNOWN = ("sklearn.", "lightgbm.", "xgboost.", "catboost.", "privgate.")
@@ -149,17 +149,16 @@ def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ..
     return case, (f"any query is allowed; {order}",)
 
 
-_SECTION, _STRANGERS = "docs/mathematics.md, section", "Theorems 12.1 and 12.2"
-_ORDER = "5: order by (distance, record); section 12.3"
-_limit_neighbors = partial(limit_shares, name="SmoothedNeighbors")
+_SECTION, _NEIGHBORS = "docs/mathematics.md, section", "SmoothedNeighbors"
 _ONE_VOTE = "without smoothing one vote can make a label impossible: DTP is infinite"
-_refuse_neighbors = partial(refusal, name="SmoothedNeighbors", unsmoothed=_ONE_VOTE)
-_refuse_ball = partial(refusal, name="BallLogistic", classes=True)
 NEIGHBORS = DataTheorem(
-    "smoothed_neighbors", f"{_SECTION} {_ORDER}", _refuse_neighbors, _pose_neighbors, _limit_neighbors
-)
+    "smoothed_neighbors", f"{_SECTION} 5: order by (distance, record); section 12.3",
+    partial(refusal, name=_NEIGHBORS, unsmoothed=_ONE_VOTE), _pose_neighbors, partial(limit_shares, name=_NEIGHBORS),
+)  # fmt: skip
+_refuse_ball = partial(refusal, name="BallLogistic", classes=True)
 BALL = DataTheorem("ball_logistic", f"{_SECTION} 12.3, Theorem 12.4", _refuse_ball, _pose_ball, _limit_ball)
 #: holds for every data set with these labels, for a learner of a known library, which reads its records alone
 SHARDED = DataTheorem(
-    "sharded", f"{_SECTION} 12, {_STRANGERS}", _refuse_sharded, _pose_sharded, _limit_one_shard, alone=_name_clipping
-)
+    "sharded", f"{_SECTION} 12, Theorems 12.1 and 12.2", _refuse_sharded, _pose_sharded, _limit_one_shard,
+    alone=_name_clipping,
+)  # fmt: skip

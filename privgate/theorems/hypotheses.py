@@ -1,5 +1,6 @@
 """What closed forms and theorems ask of recipe, records and declared domain before they speak."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +20,12 @@ VANISHED = "without the person one class has no record left"
 ODD = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 
 
-def odd(exc: Exception) -> str:
-    """Return why nothing is said of a recipe that cannot even be looked at; its training will say what is wrong."""
-    return f"a parameter or the data are of a kind that it does not expect ({type(exc).__name__})"
+def look_at(subject: Subject, refuse: Callable[[Subject], str]) -> str:
+    """Return what ``refuse`` says of a subject, or that it cannot even look; its training will say what is wrong."""
+    try:
+        return refuse(subject)
+    except ODD as exc:
+        return f"a parameter or the data are of a kind that it does not expect ({type(exc).__name__})"
 
 
 # The recipe.
@@ -138,7 +142,6 @@ def matrix(subject: Subject) -> NDArray[Any]:
 
 
 def _list_tables(subject: Subject) -> tuple[Any, ...]:
-    """Return the training records, then the candidates where there are any."""
     candidates = subject.data.candidates
     return (subject.data.X,) if candidates is None else (subject.data.X, candidates[0])
 
@@ -157,8 +160,8 @@ def vanishing(subject: Subject, units: Index) -> NDArray[np.bool_]:
     if subject.declared_classes is not None or subject.task == "regression":
         return np.zeros(len(units), dtype=bool)
     labels, K = subject.label_codes, len(subject.classes)
-    unit, rows = unit_rows(subject, units)
-    pair, lost = np.unique(unit * K + labels[rows], return_counts=True)
+    person, rows = unit_rows(subject, units)
+    pair, lost = np.unique(person * K + labels[rows], return_counts=True)
     alone = lost >= np.bincount(labels, minlength=K)[pair % K]
     return np.asarray(np.bincount(pair // K, alone, len(units)) > 0)
 
@@ -190,9 +193,8 @@ def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Accept
     if subject.accepted is None:
         return f"no domain is declared: {otherwise}"
     domain = read_domain(subject.accepted, X.shape[1])
-    if isinstance(domain, str):
-        return domain
-    return domain if holds(domain, X).all() else "training records lie outside the declared domain"
+    outside = isinstance(domain, Accepted) and not holds(domain, X).all()
+    return "training records lie outside the declared domain" if outside else domain
 
 
 def holds(accepted: Accepted, X: Float) -> NDArray[np.bool_]:

@@ -16,9 +16,9 @@ from privgate.arrays import Float, Index
 from privgate.cases import Kept
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses, two_models
-from privgate.theorems.certificate import Certified, people_of
 from privgate.theorems.closed_form import Declined, Engine, RefitRequest, Retrained
 from privgate.theorems.hypotheses import VANISHED, design_refusal, matrix, unit_rows, vanishing
+from privgate.theorems.theorem import Certified, people_of
 
 RELEASE = "privgate.linear_scores:softmax_scores"
 #: share of themselves that a person's fitted values leave over, 1 - h for one record: below, eight digits are lost
@@ -76,8 +76,8 @@ class Squares(Engine):
         without = fit.fitted[row_query]
         each = fit.half.shape[1] * (fit.rest.shape[1] + -(-len(row_unit) // max(len(units), 1)))
         for first in range(0, len(units), step := max(_BLOCK // each, 1)):
-            unit, rows = unit_rows(subject, units[first : first + step])
-            pulled, sure[first : first + step] = pull_away(fit.half[rows], fit.rest[rows], unit, fit.least)
+            person, rows = unit_rows(subject, units[first : first + step])
+            pulled, sure[first : first + step] = pull_away(fit.half[rows], fit.rest[rows], person, fit.least)
             some = slice(*np.searchsorted(row_unit, [first, first + step]))
             half, mine = fit.half[row_query[some]], row_unit[some] - first
             without[some] -= np.stack([(half * column[mine]).sum(axis=1) for column in np.moveaxis(pulled, 2, 0)], 1)
@@ -86,10 +86,8 @@ class Squares(Engine):
         sure = (sure & (np.bincount(row_unit, np.isnan(without).any(axis=1), len(units)) == 0)) | gone
         without[gone[row_unit] | ~sure[row_unit]] = -np.inf
         undefined, seeds = dict.fromkeys(np.flatnonzero(gone).tolist(), VANISHED), request.seeds[:1]
-        answers = Retrained.from_columns(
-            self.name, units, seeds, request.rows, with_[None], without[None], undefined=undefined
-        )
-        return answers.select(sure), units[~sure]
+        columns = (self.name, units, seeds, request.rows, with_[None], without[None])
+        return Retrained.from_columns(*columns, undefined=undefined).select(sure), units[~sure]
 
 
 RIDGE = Squares("ridge", "classification", ("RidgeClassifier", "Ridge", "LinearRegression"))
@@ -204,16 +202,9 @@ def _whiten(X: Float, n: int, alpha: float) -> tuple[Float, float, float]:
 def pull_away(half: Float, rest: Float, people: Index, least: float) -> tuple[Float, NDArray[np.bool_]]:
     """Return ``half' (I - half half')^-1 rest`` of people, shape (U, p, k), and whether they leave enough over, (U,).
 
-    An answer loses that times its own whitened features when they leave; it is 0 for who does not leave enough over.
-
-    Parameters
-    ----------
-    half, rest : float64 arrays of shape (R, p) and (R, k)
-        Whitened features of people's records, and targets less answers.
-    unit : int64 array of shape (R,)
-        Whose each record is; ascending, nobody left out.
-    least : float
-        Enough is an eigenvalue of ``I - half half'`` above this.
+    An answer loses that times its own whitened features when they leave; it is 0 for who does not leave enough over,
+    an eigenvalue of ``I - half half'`` above ``least``. ``half`` (R, p) are whitened features of people's records,
+    ``rest`` (R, k) targets less answers; ``people`` (R,) is whose each is, ascending, nobody left out.
     """
     sizes = np.bincount(people)
     start = np.cumsum(sizes) - sizes
@@ -221,9 +212,9 @@ def pull_away(half: Float, rest: Float, people: Index, least: float) -> tuple[Fl
     for m in np.unique(sizes).tolist():
         some = np.flatnonzero(sizes == m)
         own = half[rows := start[some][:, None] + np.arange(m)]
-        left = np.eye(m) - own @ own.transpose(0, 2, 1)
-        fine = (left[:, 0, 0] if m == 1 else np.linalg.eigvalsh(left)[:, 0]) > least
-        pulled[some[fine]] = own[fine].transpose(0, 2, 1) @ np.linalg.solve(left[fine], rest[rows[fine]])
+        remainder = np.eye(m) - own @ own.transpose(0, 2, 1)
+        fine = (remainder[:, 0, 0] if m == 1 else np.linalg.eigvalsh(remainder)[:, 0]) > least
+        pulled[some[fine]] = own[fine].transpose(0, 2, 1) @ np.linalg.solve(remainder[fine], rest[rows[fine]])
         sure[some] = fine
     return pulled, sure
 
@@ -250,8 +241,8 @@ def over_domain(subject: Subject, units: Index) -> Certified:
         return Certified.nothing(units, why=why)
     try:
         # whoever leaves next to nothing of their own over: the library may drop a direction without them
-        fit, (unit, rows) = fit_whole(subject), unit_rows(subject, units)
-        sure = pull_away(fit.half[rows], fit.rest[rows], unit, fit.least)[1]
+        fit, (person, rows) = fit_whole(subject), unit_rows(subject, units)
+        sure = pull_away(fit.half[rows], fit.rest[rows], person, fit.least)[1]
         kept = Kept.judge_case(pose(subject, units), units, theorem="least_squares").about(sure)
     except (Declined, kernel.Refused, np.linalg.LinAlgError) as exc:
         singular = isinstance(exc, np.linalg.LinAlgError)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 
-Certificate = dict[str, NDArray[Any]]
+Proposal = dict[str, NDArray[Any]]
 #: parameters (C, p), and there probabilities (n, C) and the Hessian (C p, C p)
 Minimum = tuple[Float, Float, Float]
 
@@ -145,7 +145,7 @@ class Leaving:
         weight = np.linalg.solve(core, inner.reshape(U, m * C, 1))
         return np.asarray(whole + (weight.transpose(0, 2, 1) @ HB)[:, 0])
 
-    def propose(self, people: Index | None = None) -> Certificate:
+    def propose(self, people: Index | None = None) -> Proposal:
         """Return arrays ``at``, ``factor`` and ``moves``: a Newton step of each of ``people``; NaN of the others."""
         moves = np.full((len(self.ends) - 1, *self.u.shape), np.nan)
         people = np.arange(len(moves)) if people is None else people
@@ -170,9 +170,9 @@ class Leaving:
         return g
 
     @np.errstate(all="ignore")
-    def refine(self, certificate: Certificate, people: Index, rounds: int = 3) -> Certificate:
-        """Return the certificate with more steps of some people, who are then to be swept; one that grows is undone."""
-        everybody = certificate["moves"].copy()
+    def refine(self, proposal: Proposal, people: Index, rounds: int = 3) -> Proposal:
+        """Return the proposal with more steps of some people, who are then to be swept; one that grows is undone."""
+        everybody = proposal["moves"].copy()
         moves, last = everybody[people], np.full(len(people), np.inf)
         for _ in range(rounds):
             g = self._gradients(people, moves).reshape(len(people), -1)
@@ -184,20 +184,20 @@ class Leaving:
             moves[better] -= steps.reshape(moves.shape)[better]
             last = size
         everybody[people] = moves
-        return {**certificate, "moves": everybody, "swept": people}
+        return {**proposal, "moves": everybody, "swept": people}
 
-    def minimise_alone(self, certificate: Certificate, people: Index) -> Certificate:
-        """Return the certificate with a minimum and a factor of their own for some people."""
+    def minimise_alone(self, proposal: Proposal, people: Index) -> Proposal:
+        """Return the proposal with a minimum and a factor of their own for some people."""
         own: list[tuple[int, Float, Float]] = []
         for one in people:
-            start = certificate["at"] + np.nan_to_num(certificate["moves"][one])
+            start = proposal["at"] + np.nan_to_num(proposal["moves"][one])
             try:
                 u, _, H = self.loss.keep(self.person != one).minimise(start)
                 own.append((one, u, _invert_factor(H)))
             except np.linalg.LinAlgError:
                 continue
         names = ("alone_people", "alone_at", "alone_factor")
-        return {**certificate, **{n: np.array(part) for n, part in zip(names, zip(*own, strict=True), strict=False)}}
+        return {**proposal, **{n: np.array(part) for n, part in zip(names, zip(*own, strict=True), strict=False)}}
 
 
 def _invert_factor(H: Float) -> Float:

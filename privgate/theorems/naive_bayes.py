@@ -10,8 +10,8 @@ from privgate.arrays import Index
 from privgate.kernel import Case
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.certificate import DataTheorem, limit_shares, people_of, refuses_more
 from privgate.theorems.hypotheses import estimator_of, refusal
+from privgate.theorems.theorem import DataTheorem, limit_shares, people_of, refuses_more
 
 #: a case, and what was checked, in words
 Posed = tuple[Case, tuple[str, ...]]
@@ -62,9 +62,8 @@ def _refuse_categorical(subject: Subject) -> str:
 def _refuse_smoothing(subject: Subject) -> str:
     if np.ndim(subject.recipe.library_estimator.alpha) != 0:
         return "the smoothing alpha is not one number"
-    if not _read_smoothing(subject) > 0:
-        return "without smoothing a category that one record holds alone makes DTP infinite"
-    return ""
+    lone = "without smoothing a category that one record holds alone makes DTP infinite"
+    return "" if _read_smoothing(subject) > 0 else lone
 
 
 def _read_smoothing(subject: Subject) -> float:

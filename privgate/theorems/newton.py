@@ -25,11 +25,10 @@ from privgate.statistics.leakage import largest_change
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
-from privgate.theorems.certificate import Certified, Theorem, Units, people_of
 from privgate.theorems.closed_form import Declined, Engine, RefitRequest, Retrained, Status
 from privgate.theorems.hypotheses import VANISHED, design_refusal, estimator_of, matrix, vanishing
-from privgate.theorems.logistic_moves import Certificate as Proposal
-from privgate.theorems.logistic_moves import Leaving, Loss, Minimum
+from privgate.theorems.logistic_moves import Leaving, Loss, Minimum, Proposal
+from privgate.theorems.theorem import Certified, Theorem, Units, people_of
 
 #: solvers that end by their gradient or warn
 PROMISING = ("newton-cholesky", "newton-cg")
@@ -88,13 +87,13 @@ class Problem:
         return np.asarray(np.sqrt(allowed @ np.abs(inverse) @ allowed * np.maximum(square, 0.0).max(axis=0)))
 
     def case(
-        self, questions: Literal["own", "any"], person: Index, arrays: Mapping[str, NDArray[Any]], **settings: Any
+        self, scope: Literal["own", "any"], person: Index, arrays: Mapping[str, NDArray[Any]], **settings: Any
     ) -> kernel.Case:
         """Return what the kernel is asked, with the arrays of a certificate and of questions."""
         loss = self.loss
         records = {"X": loss.X, "label": loss.label, "weight": loss.weight, "penalty": loss.penalty, "person": person}
         settings = {"classes": loss.K, "intercept": self.intercept, **settings}
-        return kernel.Case("logistic", questions, settings, {**records, "allowed": self.allowed, **arrays})
+        return kernel.Case("logistic", scope, settings, {**records, "allowed": self.allowed, **arrays})
 
 
 def refuse_recipe(estimator: Any) -> str:
@@ -227,10 +226,8 @@ class Logistic(Engine):
     def declines(self, subject: Subject) -> str:
         """Return why ``answers`` will decline; empty if it answers. Estimates of a supported subject."""
         problem = pose_problem(subject)
-        if problem.why:
-            return problem.why
-        if problem.u.size > LARGEST:
-            return "the Hessian is too large for a certificate"
+        if problem.why or problem.u.size > LARGEST:
+            return problem.why or "the Hessian is too large for a certificate"
         try:
             near = problem.estimate_distance(problem.loss.X).min() <= STOPPED_SHORT
         except np.linalg.LinAlgError:
@@ -258,10 +255,8 @@ class Logistic(Engine):
         gone = vanishing(subject, units)
         log_without[gone[row_unit]], error[gone] = -np.inf, 0.0
         undefined = {int(k): VANISHED for k in np.flatnonzero(gone)}
-        of_all = (units, request.seeds[:1], request.rows, log_with[None], log_without[None])
-        retrained = Retrained.from_columns(
-            self.name, *of_all, status=Status.CONVERGED, error=error, undefined=undefined
-        )
+        columns = (self.name, units, request.seeds[:1], request.rows, log_with[None], log_without[None])
+        retrained = Retrained.from_columns(*columns, status=Status.CONVERGED, error=error, undefined=undefined)
         kept = gone | (error <= STOPPED_SHORT)
         return (retrained, units[:0]) if kept.all() else (retrained.select(kept), units[~kept])
 
@@ -333,9 +328,8 @@ def _answer(problem: Problem, units: Index, rows: tuple[Index, Float], limits: t
 
 
 def _rank(wanting: NDArray[np.bool_], urgent: NDArray[np.bool_], high: Float) -> Index:
-    """Return who wants more work, the urgent first, then the largest."""
     order = np.lexsort((-np.where(np.isinf(high), 0.0, high), ~urgent))
-    return np.asarray(order[wanting[order]])
+    return np.asarray(order[wanting[order]])  # the urgent first, then the largest
 
 
 LOGISTIC = Logistic()
@@ -348,7 +342,7 @@ class Newton(Theorem):
     source = "privgate/kernel/logistic.py; docs/mathematics.md, section 6.3"
 
     def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply, or the kernel will say nothing of everybody's model; empty if it may."""
+        """Return why the theorem does not apply, or the kernel will say nothing of everybody's model; else empty."""
         if why := hypotheses.refusal(subject, "LogisticRegression"):
             return why
         X, classes = hypotheses.dense(subject.data.X), len(subject.classes)
@@ -394,7 +388,7 @@ class Newton(Theorem):
         return problem.case("any", problem.group(units), arrays, **settings)
 
     def certify(self, about: Units) -> Certified:
-        """Return the kernel's limits of each of the units."""
+        """Return the kernel's limits of each of the units, nats."""
         units, problem, reach = about.units, pose_problem(about.subject), hypotheses.reach(about.subject)
         person, loss = problem.group(units), problem.loss
         settings, accepted = hypotheses.state_domain(reach)
@@ -404,9 +398,8 @@ class Newton(Theorem):
             return Kept.judge_case(problem.case("any", person, {**accepted, **proposal}, **settings), units)
 
         def combine() -> kernel.Limits:
-            return kernel.Limits.from_ends(
-                np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0)
-            )
+            low, high = np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0)
+            return kernel.Limits.from_ends(low, high)
 
         try:
             leaving = Leaving(loss, person, problem.minimum)

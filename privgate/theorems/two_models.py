@@ -17,8 +17,8 @@ from privgate.subject.containers import make_like, stack
 from privgate.subject.subject import Subject
 from privgate.theorems import affine_scores, hypotheses
 from privgate.theorems.affine_scores import HEAD
-from privgate.theorems.certificate import Certified, Theorem, Units
 from privgate.theorems.closed_form import REFIT, TOLERANCE, Retrained, Status
+from privgate.theorems.theorem import Certified, Theorem, Units
 
 TABLES = "affine_scores"  # of ``Retrained.changes``: the tables of the models without each person
 #: people who are trained without for their tables alone, and numbers of one table, at most
@@ -84,7 +84,7 @@ class Linear(Theorem):
     whole = True
 
     def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply; empty if it does."""
+        """Return why the theorem does not apply to a subject; empty if it does."""
         if subject.release.floor and not subject.release.alone:
             return "exact numbers count beside the floor, unless the operator states that the file is not downloadable"
         if not (subject.release.exact or subject.release.alone):
@@ -96,7 +96,7 @@ class Linear(Theorem):
         return pose(subject, (case.arrays["with"], case.arrays["without"]), case.settings)
 
     def certify(self, about: Units) -> Certified:
-        """Return the kernel's limits of each of the units; infinite for whom no model is read."""
+        """Return the kernel's limits of each of the units, nats; infinite for whom no model is read."""
         subject, units, retrained, fleet = about.subject, about.units, about.retrained, about.fleet
         if fleet is None or retrained is None or len(retrained.seeds) > 1 or not len(units):
             return Certified.nothing(units, why="models are read under one seed")
@@ -197,27 +197,20 @@ def with_questions(
     known, size, count = subject.data.candidates, subject.data.pool_size, int(records.shape[0])
     label = np.full(count, subject.data.y[0])
     both = (records, label) if known is None else (stack(known[0], records), np.concatenate([known[1], label]))
-    unit = np.concatenate([rows[0], np.repeat(np.arange(len(units)), count)])
+    person = np.concatenate([rows[0], np.repeat(np.arange(len(units)), count)])
     query = np.concatenate([rows[1], np.tile(size + np.arange(count), len(units))])
-    order = np.argsort(unit, kind="stable")
-    return subject.with_data(replace(subject.data, candidates=both)), (unit[order], query[order])
+    order = np.argsort(person, kind="stable")
+    return subject.with_data(replace(subject.data, candidates=both)), (person[order], query[order])
 
 
 def apart(subject: Subject, retrained: Retrained) -> Retrained:
-    """Return what was answered about ``beside``'s rows, the listed questions moved to ``changes``."""
+    """Return what was answered about people's own rows, the listed questions moved to ``changes``."""
     mine, (S, _, K) = retrained.row_query < subject.data.pool_size, retrained.log_with.shape
-    with_, without = (
-        values[:, ~mine].reshape(S, len(retrained.units), -1, K)
-        for values in (retrained.log_with, retrained.log_without)
-    )
-    return replace(
-        retrained,
-        row_unit=retrained.row_unit[mine],
-        row_query=retrained.row_query[mine],
-        log_with=retrained.log_with[:, mine],
-        log_without=retrained.log_without[:, mine],
-        changes={**retrained.changes, WITH: with_, WITHOUT: without},
-    )
+    answers = {"log_with": retrained.log_with, "log_without": retrained.log_without}
+    own: dict[str, Any] = {name: values[:, mine] for name, values in answers.items()}
+    own |= {name: getattr(retrained, name)[mine] for name in ("row_unit", "row_query")}
+    listed = (values[:, ~mine].reshape(S, len(retrained.units), -1, K) for values in answers.values())
+    return replace(retrained, **own, changes={**retrained.changes, **dict(zip((WITH, WITHOUT), listed, strict=True))})
 
 
 class ListedQuestions(Theorem):
@@ -235,7 +228,7 @@ class ListedQuestions(Theorem):
     needs_retrained = True
 
     def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply; empty if it does."""
+        """Return why the theorem does not apply to a subject; empty if it does."""
         domain = subject.accepted
         if domain is None or domain.queries is None:
             return "the recipe is not asked from a declared list, Domain(queries=…)"
@@ -244,16 +237,16 @@ class ListedQuestions(Theorem):
         return ""
 
     def certify(self, about: Units) -> Certified:
-        """Return the change of each person; infinite where a model is missing, or several seeds were averaged."""
-        found, data, domain = about.retrained, about.subject.data, about.subject.accepted
+        """Return the change of each person, nats; infinite where a model is missing, or several seeds were averaged."""
+        refits, data, domain = about.retrained, about.subject.data, about.subject.accepted
         upper, lower = np.full(len(about.units), np.inf), np.zeros(len(about.units))
-        if found is not None and WITH in found.changes and len(found.seeds) == 1:
-            sure = np.isin(found.status, (Status.EXACT, Status.CONVERGED)) & np.isfinite(found.error)
+        if refits is not None and WITH in refits.changes and len(refits.seeds) == 1:
+            sure = np.isin(refits.status, (Status.EXACT, Status.CONVERGED)) & np.isfinite(refits.error)
             share = 4 * (data.n + int(data.X.shape[1]) + 8) * hypotheses.U
             for k in np.flatnonzero(sure):
-                slack = 0.0 if found.engine[k] == REFIT else TOLERANCE
-                answers = found.changes[WITH][0, k], found.changes[WITHOUT][0, k]
-                lower[k], upper[k] = _limit_change(*answers, 2 * (found.error[k] + slack), share)
+                slack = 0.0 if refits.engine[k] == REFIT else TOLERANCE
+                answers = refits.changes[WITH][0, k], refits.changes[WITHOUT][0, k]
+                lower[k], upper[k] = _limit_change(*answers, 2 * (refits.error[k] + slack), share)
         count = 0 if domain is None or domain.queries is None else len(domain.queries)
         words = f"the endpoint answers {count} listed questions and no other; every one was put to both models"
         return Certified(upper, lower, (words,))

@@ -61,17 +61,8 @@ def count_affordable(
 ) -> int:
     """Return how many people a budget lets be left out, everybody without one.
 
-    Parameters
-    ----------
-    max_retrains : int, optional
-        Calls of the training function for people left out; all ``seeds`` of a person count.
-    budget_seconds : float, optional
-        Wall time, turned into calls from a timed sample.
-
-    Raises
-    ------
-    UsageError
-        The budget does not reach for one person.
+    ``max_retrains`` are calls of the training function; all ``seeds`` of a person count. ``budget_seconds`` of wall
+    time become calls by a timed sample. ``UsageError``: the budget does not reach for one person.
     """
     affordable = len(subject.data.units)
     if max_retrains is not None:

@@ -26,12 +26,7 @@ class DaskPool:
 
     A worker that dies is Dask's to replace and its chunk Dask's to run again; a chunk that ends several workers comes
     back as a death. A scheduler that is restarted forgets everything: chunks in flight are then sent again. Dask's own
-    nannies limit memory.
-
-    Raises
-    ------
-    UsageError
-        Dask is not installed, or no scheduler answers.
+    nannies limit memory. ``UsageError``: Dask is not installed, or no scheduler answers.
     """
 
     def __init__(self, cluster: Any, limits: TaskLimits) -> None:

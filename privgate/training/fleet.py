@@ -22,11 +22,11 @@ from privgate.errors import UsageError
 from privgate.subject.subject import Subject
 from privgate.training import isolation, payload, warm
 from privgate.training import ledger as ledgers
-from privgate.training.box.boxes import BoxPool
 from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
 from privgate.training.pools import Batch, Pool
+from privgate.training.sandbox.workers import SandboxPool
 from privgate.training.task_limits import TaskLimits
 from privgate.training.worker import WorkerSettings
 
@@ -132,8 +132,8 @@ class Fleet:
     def context(self, subject: Subject) -> bytes:
         """Return the digest of what every answer about a subject depends on, the sandbox among it."""
         if id(subject) not in self._contexts:
-            boxed = self.isolation != isolation.NONE
-            sandbox = "none" if not boxed else isolation.NETWORKED if self._networked(subject) else "sandbox"
+            sandboxed = self.isolation != isolation.NONE
+            sandbox = "none" if not sandboxed else isolation.NETWORKED if self._networked(subject) else "sandbox"
             self._contexts[id(subject)] = (subject, ledgers.digest_subject(subject, sandbox))
         return self._contexts[id(subject)][1]
 
@@ -249,7 +249,7 @@ class Fleet:
                 settings = WorkerSettings(str(self.logs), self.limits.memory, folder=str(self._spool / "work"))
                 settings = replace(settings, environ={**settings.environ, **self._environ})
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._pool = BoxPool(self.jobs, self.limits, self.logs, settings)
+            self._pool = SandboxPool(self.jobs, self.limits, self.logs, settings)
         return self._pool
 
     @cached_property
@@ -259,9 +259,8 @@ class Fleet:
 
     def isolation_of(self, subject: Subject) -> str:
         """Return what stands between a subject's code and this host: ``isolation``, and whether it has the network."""
-        return isolation.choose_isolation(
-            self.isolate, cluster=self.cluster is not None, network=self._networked(subject)
-        )
+        around = {"cluster": self.cluster is not None, "network": self._networked(subject)}
+        return isolation.choose_isolation(self.isolate, **around)
 
     def _networked(self, subject: Subject) -> bool:
         """Whether training may use the network; code of scikit-learn and ours alone has no need of it."""
@@ -297,7 +296,6 @@ class Fleet:
 
 
 def _light(answer: Answer) -> Answer:
-    """Return an answer without its numbers where they are many."""
     return answer if answer.log_p.nbytes < LARGE else replace(answer, log_p=np.zeros((0, 0)))
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from privgate.errors import UsageError
 from privgate.training import worker
-from privgate.training.box import bubblewrap
 from privgate.training.payload import Payload, readable
+from privgate.training.sandbox import bubblewrap
 from privgate.training.task_limits import GRACE, TaskLimits
 
 #: training code runs as the user who checks
@@ -42,11 +42,11 @@ def choose_isolation(wanted: str, *, cluster: bool = False, network: bool = Fals
         raise UsageError("workers of a cluster are not boxed; leave out the cluster, or say isolation none")
     if cluster or wanted == NONE:
         return NONE
-    found = bubblewrap.find_bubblewrap()
-    if found.version:
-        return f"bubblewrap {found.version}{f' {NETWORKED}' if network else ''}"
+    program = bubblewrap.find_bubblewrap()
+    if program.version:
+        return f"bubblewrap {program.version}{f' {NETWORKED}' if network else ''}"
     if wanted == "bubblewrap":
-        raise UsageError(f"{found.why}; mend that, or say isolation none")
+        raise UsageError(f"{program.why}; mend that, or say isolation none")
     return NONE
 
 
@@ -58,19 +58,19 @@ def apart(
     The worker is the call's own and ends with it: the function may change the libraries that it runs under. It trains
     at most ``runs`` times. Nothing else may lie in the folder around the payload's.
     """
-    from privgate.training.box import boxes, wire
+    from privgate.training.sandbox import wire, workers
 
     place = Path(shipped.folder).parent
     readable(place)
     if choose_isolation(way) == NONE:
-        one = boxes.plain(worker.WorkerSettings(str(logs), limits.memory, folder=str(logs)))
+        one = workers.start_plain(worker.WorkerSettings(str(logs), limits.memory, folder=str(logs)))
     else:
-        one = boxes.boxed([place], memory=limits.memory, log=logs / "worker.log")
+        one = workers.start_sandboxed([place], memory=limits.memory, log=logs / "worker.log")
     seconds = worker.LOADING_SECONDS + runs * (limits.seconds + GRACE)
     try:
         body = one.ask(function, shipped, *arguments, most=wire.MOST_JSON, seconds=seconds)
         return wire.json_value(body, one.nonce)
-    except (boxes.GoneError, wire.LieError):
+    except (workers.GoneError, wire.LieError):
         return None
     finally:
         one.end()

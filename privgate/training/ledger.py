@@ -47,7 +47,7 @@ def given_key(secret: bytes | None) -> bytes | None:
 
 
 def own_key() -> bytes:
-    """Return this user's key, made when first needed; ``UsageError`` where it cannot be, or others can read it."""
+    """Return the user's key, made when first needed; ``UsageError`` where it cannot be, or others can read it."""
     path = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privgate" / "ledger.key"
     try:
         if not path.is_file():

@@ -40,13 +40,7 @@ _watching = list[Any]()
 
 
 def list_opened(*folders: str) -> list[str]:
-    """Return the files that were read, in order: none of a library's, and none that this process wrote itself.
-
-    Parameters
-    ----------
-    folders : str
-        Whose files were given to training.
-    """
+    """Return the files that were read, in order: none of a library's, of ``folders``, or that this process wrote."""
     given = (*_ROOTS, *_MACHINE, *(f"{os.path.realpath(f)}/" for f in (*folders, str(Path.cwd()))))
     return [
         path

@@ -59,10 +59,8 @@ class Payload:
         return replace(self, packed=blob.getvalue())
 
     def unpack(self, folder: Path) -> Self:
-        """Write a packed payload below ``folder``, where it can be opened."""
-        if self.packed is None:
-            return self
-        with zipfile.ZipFile(io.BytesIO(self.packed)) as archive:
+        """Return a packed payload, written below ``folder``, where it can be opened."""
+        with zipfile.ZipFile(io.BytesIO(self.packed or b"")) as archive:
             archive.extractall(folder)
         return replace(self, folder=str(folder), packed=None)
 

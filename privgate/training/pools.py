@@ -61,9 +61,8 @@ class Pool(Protocol):
 
 def died_on_model() -> Answer:
     """Return what is said when the stored model ends the worker that opens it."""
-    return Answer(
-        np.zeros((0, 0)), problem="the worker process died while it opened the registered model", lasting=False
-    )
+    problem = "the worker process died while it opened the registered model"
+    return Answer(np.zeros((0, 0)), problem=problem, lasting=False)
 
 
 #: below this, starting a chunk would cost more than 2 % of it
@@ -73,7 +72,7 @@ DEATHS = 20
 
 
 def is_reply(answers: Any, fits: Sequence[Fit], columns: int) -> bool:
-    """Whether these are answers to these calls; no sandbox stands between us and the workers of a cluster."""
+    """Return whether ``answers`` are those of ``fits``; no sandbox stands between us and a cluster's workers."""
     if not isinstance(answers, list) or len(answers) != len(fits):
         return False
     return all(

@@ -170,27 +170,23 @@ def _guest(payload: Payload, limits: TaskLimits) -> Iterator[Clock]:
 
 
 def _open(payload: Payload, limits: TaskLimits, clock: Clock) -> tuple[Opened, Rows]:
-    """Open it; imports of large libraries are no part of any training."""
+    """Return an opened payload and its training sets; imports of large libraries are no part of any training."""
     with clock.call(max(limits.seconds, LOADING_SECONDS)):
-        return _load(payload)
+        if payload.digest not in _OPENED:
+            _OPENED.clear()  # one subject at a time: data may be large
+            gc.collect()
+            unpacked = None
+            if payload.packed is not None:
+                unpacked = tempfile.TemporaryDirectory(prefix="privgate-")
+                payload = payload.unpack(Path(unpacked.name))
+            opened = Opened(payload)
+            opened.folder = unpacked  # deleted with it
+            trusted = opened.recipe.is_estimator and opened.recipe.library_estimator is not None
+            _OPENED[payload.digest] = (opened, Rows(opened.X, opened.y, opened.n, opened.classes, trusted=trusted))
+            if _OWN:
+                from threadpoolctl import threadpool_limits
 
-
-def _load(payload: Payload) -> tuple[Opened, Rows]:
-    if payload.digest not in _OPENED:
-        _OPENED.clear()  # one subject at a time: data may be large
-        gc.collect()
-        unpacked = None
-        if payload.packed is not None:
-            unpacked = tempfile.TemporaryDirectory(prefix="privgate-")
-            payload = payload.unpack(Path(unpacked.name))
-        opened = Opened(payload)
-        opened.folder = unpacked  # deleted with it
-        trusted = opened.recipe.is_estimator and opened.recipe.library_estimator is not None
-        _OPENED[payload.digest] = (opened, Rows(opened.X, opened.y, opened.n, opened.classes, trusted=trusted))
-        if _OWN:
-            from threadpoolctl import threadpool_limits
-
-            threadpool_limits(1)  # libraries that were loaded before the environment was set
+                threadpool_limits(1)  # libraries that were loaded before the environment was set
     return _OPENED[payload.digest]
 
 

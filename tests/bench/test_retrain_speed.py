@@ -16,10 +16,10 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.theorems.closed_form import RefitRequest
-from privgate.training.box import wire
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger, encode
+from privgate.training.sandbox import wire
 from tests.bench.results_table import note
 
 pytestmark = pytest.mark.bench

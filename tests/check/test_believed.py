@@ -15,9 +15,9 @@ from privgate.evidence.verdict import Finding, Outcome
 from privgate.kernel.sample import plan_looks
 from privgate.models import SmoothedNeighbors
 from privgate.theorems import catalogue
-from privgate.theorems.certificate import Units
 from privgate.theorems.closed_form import REFIT
 from privgate.theorems.newton import Newton
+from privgate.theorems.theorem import Units
 from privgate.training.fleet import Fleet
 from tests.check.test_confirm import APPROVED, evidence, numbers, subject
 

@@ -156,7 +156,7 @@ def test_an_array_or_a_setting_more_or_less_is_noticed(logistic):
         (replace(kept.case, arrays={n: a for n, a in arrays.items() if n != "weight"}), "array 'weight'"),
         (replace(kept.case, settings={**settings, "norm": 0.1}), "setting 'norm'"),
         (replace(kept.case, family="gaussian"), "another kind"),
-        (replace(kept.case, asked="own"), "another kind"),
+        (replace(kept.case, scope="own"), "another kind"),
     ):
         assert says in confirm.canonical(asked, replace(kept, case=case))
     for changed, says in (

@@ -53,7 +53,7 @@ def bench(claim=SGD, seen=SEEN, *, groups=None, fleet=None, n=400):
     data = TrainingData(rng.normal(size=(n, 3)), np.repeat(["a", "b"], n // 2), groups=groups)
     made = Run(Subject.local(Recipe(fit, dp=claim), data), fleet or SimpleNamespace(calls=0, limits=None, activity=""))
     if seen is not None and claim is not None:
-        made._made[guarantee_basis.observe_rerun] = seen
+        made._kept[guarantee_basis.observe_rerun] = seen
         made.compute(guarantee_basis.note_contradictions)
     return made
 
@@ -195,7 +195,7 @@ def test_a_stated_prior_counts_only_where_the_training_set_is_seen_to_be_drawn()
     with pytest.raises(MeasurementError, match="not seen to draw its training set"):
         questions.measure(bench(PURE, SPENT), rule.request())
     drawn = bench(replace(SGD, adjacency="add_remove"), replace(NOISY, populations=(2, 1)), n=4000)
-    drawn._made[guarantee_basis.observe_rerun] = replace(NOISY, records=4000, populations=(20, 17))
+    drawn._kept[guarantee_basis.observe_rerun] = replace(NOISY, records=4000, populations=(20, 17))
     found = rule.judge(questions.measure(drawn, rule.request()))
     assert found.outcome == "passed"
     assert "at the stated rho 0.5 and the stated prior 0.01" in found.meaning

@@ -13,7 +13,7 @@ from privgate.controls.data_checks import check_data, fingerprint_records
 from privgate.controls.strangers import list_copies
 from privgate.errors import SubjectError
 from privgate.file import look
-from privgate.run import beside, pool
+from privgate.run import near_questions, pool
 from privgate.subject.data import TrainingData
 
 
@@ -220,7 +220,7 @@ def test_every_control_takes_every_container_and_type(kind):
     assert checks["overlap"].detail["of"] == 40
     assert not [p.name for p in checks.values() if p.outcome == "passed" and p.message.startswith("not looked")]
     for near in (True, False):
-        beside._kinds(data.X, np.random.default_rng(0), near=near)
+        near_questions._kinds(data.X, np.random.default_rng(0), near=near)
     pool.features(data, np.arange(120))
     suites.as_frame(data)
     look.Records.from_container(data.X)

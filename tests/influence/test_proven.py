@@ -19,7 +19,7 @@ from privgate.check import prepare as asked
 from privgate.check.prepare import prepare
 from privgate.influence import left_out, person_table
 from privgate.models import Sharded
-from privgate.theorems.certificate import DataTheorem
+from privgate.theorems.theorem import DataTheorem
 from privgate.training.fleet import Fleet
 
 PEOPLE, SAMPLE = 60, 8

@@ -201,7 +201,7 @@ def violations(kind, seeds, n):
         exact = np.array([truth(local, fleet, u, [lambda p: p]) for u in range(len(local.data.units))])
         for release in FORMS:
             subject = Subject.local(local.recipe, local.data, release=release)
-            bench = Run(subject, fleet, seeds=(0,), asked=METRICS["pdtp"].needs)
+            bench = Run(subject, fleet, seeds=(0,), needs=METRICS["pdtp"].needs)
             found = bench.compute(leave_one_out.retrained)
             stated = per_person.measure_influence(found, release)
             over = np.where(found.lost, np.inf, stated["pdtp_high"])

@@ -21,13 +21,13 @@ def problem(seed, *, groups=False, penalty=None):
     return X, y, person, float(10.0 ** rng.uniform(-3, 2)) if penalty is None else penalty
 
 
-def case_of(X, y, person, alpha, asked="own", **more):
+def case_of(X, y, person, alpha, scope="own", **more):
     design = np.column_stack([X, np.ones(len(X))])
     penalty = np.append(np.full(X.shape[1], alpha), 0.0)
     allowed = 1e-9 * (np.abs(design).T @ (np.abs(design) @ np.ones(design.shape[1]) + np.abs(y)) + 1e-9)
     arrays = {"X": design, "y": y, "penalty": penalty, "person": person, "allowed": allowed}
     arrays |= least_squares.propose(design, y, penalty, person)
-    return Case("squares", asked, {"intercept": True}, {**arrays, **more})
+    return Case("squares", scope, {"intercept": True}, {**arrays, **more})
 
 
 def cheats(arrays, rng):
@@ -69,7 +69,7 @@ def test_no_answer_of_real_fits_moves_farther_whatever_the_certificate(seed, gro
         case = case_of(X, y, person, alpha, kind, **({"box": np.array([low, high])} if kind == "any" else {}))
         for how, changed in cheats(case.arrays, rng):
             try:
-                found = limits(Case(case.family, case.asked, case.settings, {**case.arrays, **changed}))
+                found = limits(Case(case.family, case.scope, case.settings, {**case.arrays, **changed}))
             except Refused:
                 assert how == "factor"
                 continue

@@ -61,11 +61,11 @@ def subject(k):
 
 def test_the_stored_model_is_attacked_and_not_what_its_recipe_trains():
     run = subject(0)
-    signals, near = run.compute(boards.make_board).signals, run.compute(pools.asked_beside)[0]
+    signals, near = run.compute(boards.make_board).signals, run.compute(pools.ask_near_trials)[0]
     own = run.fleet.model.predict_log_proba(near.subject.data.at(near.rows))
 
     assert signals.target == pytest.approx(own)
-    assert signals.beside[:, 0] == pytest.approx(run.fleet.model.predict_log_proba(next(iter(near.kinds.values()))))
+    assert signals.near[:, 0] == pytest.approx(run.fleet.model.predict_log_proba(next(iter(near.kinds.values()))))
 
 
 @pytest.mark.slow

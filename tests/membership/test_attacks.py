@@ -280,7 +280,7 @@ def test_people_with_several_records_are_one_trial_and_stay_together():
 def test_shadow_models_are_balanced_pairs_and_targets_of_single_records_are_drawn_apart():
     run = start(models=10)
     masks, eligible = run.compute(pools.train).masks, run.compute(pools.of_run).eligible
-    targets = per_record.draw_halves(run.compute(pools.of_run), 400, np.random.default_rng(0))
+    targets = pools.draw_halves(run.compute(pools.of_run), 400, np.random.default_rng(0))
 
     assert (masks.sum(axis=0)[eligible] == 5).all()
     assert (masks[::2] ^ masks[1::2])[:, eligible].all()

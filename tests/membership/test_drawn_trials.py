@@ -81,7 +81,7 @@ def test_how_many_people_have_a_double_cannot_be_counted_from_whom_trials_are_dr
 def test_whole_people_are_drawn_with_all_of_their_records():
     run = attacked(people(groups=np.repeat(np.arange(N // 2), 2)))
     pool = run.compute(pools.of_run)
-    unit, records = np.unique(pool.unit[pool.trial & pool.members], return_counts=True)
+    unit, records = np.unique(pool.person[pool.trial & pool.members], return_counts=True)
 
     assert len(unit) == MOST
     assert set(records) == {2}

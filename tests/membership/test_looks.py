@@ -52,7 +52,7 @@ def growing(signal, rng):
     noise, trained = dict.fromkeys(ATTACKS, 0.0), 0
     run = SimpleNamespace(
         generator=lambda _: rng,
-        once=lambda _: (SimpleNamespace(said=""),),
+        compute=lambda _: (SimpleNamespace(sentence=""),),
         subject=SimpleNamespace(release=SimpleNamespace(noise=None, exact=True, alone=False)),
     )
     people, empty = np.arange(len(side)), np.zeros((len(side), 1))
@@ -226,7 +226,7 @@ def test_shadow_models_grow_by_those_that_one_look_at_all_would_train():
 
     assert [len(step.masks) for step in steps] == [4, 8, 16]
     for step in steps:
-        for name in ("masks", "log_p", "status", "beside"):
+        for name in ("masks", "log_p", "status", "near"):
             ours, all_ = getattr(step, name), getattr(whole, name)
             assert all_ is None or np.array_equal(ours, all_[: len(ours)])
         assert step.seeds == whole.seeds[: len(step.masks)]

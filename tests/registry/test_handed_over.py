@@ -207,4 +207,4 @@ def test_the_host_of_the_check_is_believed_about_its_box(checked, signer, decide
     change(folder, lambda d: d["evidence"]["run"].update(isolation="bubblewrap 0.8.0"))
     assert decide(ISOLATION="bubblewrap")[0] == 0
     made = sign(folder, signer, policy=checked[0], registry="r")
-    assert checks.boxed(made.claims.isolation)
+    assert checks.is_sandboxed(made.claims.isolation)

@@ -15,7 +15,7 @@ from mlflow import MlflowClient
 
 from privgate import log_model
 from privgate.serve import TAG
-from privgate.training.box import bubblewrap
+from privgate.training.sandbox import bubblewrap
 from tests.guard.store.served_process import Served, until
 
 SIGNER = """

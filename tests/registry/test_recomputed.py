@@ -160,7 +160,7 @@ def test_with_digests_made_again_a_cheating_certificate_holds_the_refit_or_is_re
 def test_with_digests_made_again_what_is_no_yes_and_what_the_file_states_are_not_believed(folder):
     (kept,) = cases.read(folder / cases.FILE)
     for other, says in (
-        (replace(kept, case=replace(kept.case, asked="own")), "limits nobody's change of any answer"),
+        (replace(kept, case=replace(kept.case, scope="own")), "limits nobody's change of any answer"),
         (replace(kept, case=Case("sample", "any", {})), "limits nobody's change of any answer"),
         (replace(kept, high=0 * kept.high, low=0 * kept.low), "the kernel says"),
     ):

@@ -17,8 +17,8 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.theorems import catalogue
 from privgate.theorems.catalogue import CLOSED_FORMS as ALL
-from privgate.theorems.certificate import Theorem
 from privgate.theorems.closed_form import Engine, RefitRequest
+from privgate.theorems.theorem import Theorem
 
 
 def spread(rng, n):

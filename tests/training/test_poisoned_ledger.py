@@ -14,10 +14,10 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training import fleet as fleets
 from privgate.training import ledger as ledgers
-from privgate.training.box.boxes import BoxPool
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
+from privgate.training.sandbox.workers import SandboxPool
 
 pytestmark = pytest.mark.usefixtures("own_key")
 ME = os.getuid()
@@ -105,7 +105,7 @@ WRONG = {
 def test_a_worker_that_answers_anything_else_gives_a_problem_and_no_number(monkeypatch, subject, what):
     """As a worker of a cluster may: no crash, nothing is dropped, and nothing is remembered."""
 
-    class Lying(BoxPool):
+    class Lying(SandboxPool):
         def next(self):
             chunk, answers = super().next()
             if answers is None:
@@ -114,7 +114,7 @@ def test_a_worker_that_answers_anything_else_gives_a_problem_and_no_number(monke
             lie = [7 if WRONG[what] is None else Answer(WRONG[what](a.log_p)) for a in answers]
             return chunk, [one if w else a for w, one, a in zip(wrong, lie, answers, strict=True)]
 
-    monkeypatch.setattr(fleets, "BoxPool", Lying)
+    monkeypatch.setattr(fleets, "SandboxPool", Lying)
     with plain("none") as fleet:
         answers = fleet.fits(subject(), out(6, 7))
         assert [*map(fleet.ledger.holds, fleet.names(subject(), out(6, 7)))] == [True, False]

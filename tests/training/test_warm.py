@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from privgate.training import worker
-from privgate.training.box import boxes, wire
+from privgate.training.sandbox import wire, workers
 
 
 def ask(one, code):
@@ -20,7 +20,7 @@ def ask(one, code):
 
 @pytest.fixture
 def two():
-    started = [boxes.plain(worker.WorkerSettings()) for _ in range(2)]
+    started = [workers.start_plain(worker.WorkerSettings()) for _ in range(2)]
     yield started
     for each in started:
         each.end()
@@ -28,7 +28,7 @@ def two():
 
 def test_workers_draw_from_streams_of_their_own_and_one_ends_alone(two):
     assert len({ask(each, "__import__('numpy').random.random()") for each in two}) == 2
-    with pytest.raises(boxes.GoneError):
+    with pytest.raises(workers.GoneError):
         ask(two[0], "__import__('os')._exit(1)")
     assert ask(two[1], "1 + 1") == 2
 
@@ -36,9 +36,9 @@ def test_workers_draw_from_streams_of_their_own_and_one_ends_alone(two):
 def test_the_server_holds_nothing_secret_and_takes_no_file_of_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "yaml.py").write_text("raise SystemExit('a file of the working directory was imported')\n")
     (tmp_path / "script.py").write_text(
-        "from privgate.training import worker\nfrom privgate.training.box import boxes, wire\n"
+        "from privgate.training import worker\nfrom privgate.training.sandbox import wire, workers\n"
         "if __name__ == '__main__':\n"
-        "    one = boxes.plain(worker.WorkerSettings())\n"
+        "    one = workers.start_plain(worker.WorkerSettings())\n"
         "    reads = 'open(f\"/proc/{p}/environ\").read()'\n"
         "    for code in (f\"any('of-the-operator' in {reads} for p in (os.getpid(), os.getppid()))\",\n"
         "                 \"os.getenv('MLFLOW_TRACKING_TOKEN')\", \"os.getenv('CUDA_VISIBLE_DEVICES')\",\n"
@@ -61,8 +61,9 @@ def test_the_server_holds_nothing_secret_and_takes_no_file_of_the_working_direct
 
 def test_a_worker_ends_with_who_asks_though_others_hold_its_pipe():
     code = (
-        "import os, signal, time\nfrom privgate.training import worker\nfrom privgate.training.box import boxes, wire\n"
-        "one = boxes.plain(worker.WorkerSettings())\n"
+        "import os, signal, time\nfrom privgate.training import worker\n"
+        "from privgate.training.sandbox import wire, workers\n"
+        "one = workers.start_plain(worker.WorkerSettings())\n"
         "print(wire.json_value(one.ask(os.getpid, most=100, seconds=60), one.nonce), flush=True)\n"
         "if not os.fork():\n    time.sleep(100)\n    os._exit(0)\n"
         "print(flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"

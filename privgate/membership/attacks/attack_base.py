@@ -27,8 +27,8 @@ class Signals:
     #: mean loss on the training set as model cards publish it, nats; of a regressor the root mean square
     training_loss: float | None = None
     #: ``target`` and ``shadow`` at Q questions beside every record, shapes (P, Q, K) and (N, P, Q, K)
-    beside: Float | None = None
-    shadow_beside: Float | None = None
+    near: Float | None = None
+    shadow_near: Float | None = None
 
     def without_truth(self) -> "Signals":
         """Return the same signals as an adversary gets them: nobody says who was a member."""
@@ -36,13 +36,13 @@ class Signals:
 
     def with_shadows(self, chosen: Any, **changes: Any) -> "Signals":
         """Return what is seen with the chosen shadow models alone; nobody says who was a member."""
-        names = ("shadow", "shadow_members", "shadow_beside")
+        names = ("shadow", "shadow_members", "shadow_near")
         kept = {n: getattr(self, n)[chosen] for n in names if getattr(self, n) is not None}
         return replace(self, members=None, **kept, **changes)
 
 
 #: whether an adversary asks about the record, beside it as well, or beside it only
-Asks = Literal["record", "both", "beside"]
+Asks = Literal["record", "both", "near"]
 #: scores of one more target model: what ``Attack.seen`` gives of its answers in, scores of shape (P,) out
 Scorer = Callable[[Float], Float]
 
@@ -76,7 +76,7 @@ class Attack(ABC):
         """
         if self.asks == "record" or near is None:
             return log_p
-        return near if self.asks == "beside" else np.concatenate([log_p[..., None, :], near], axis=-2)
+        return near if self.asks == "near" else np.concatenate([log_p[..., None, :], near], axis=-2)
 
     @abstractmethod
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
@@ -84,4 +84,4 @@ class Attack(ABC):
 
     def scores(self, signals: Signals, rng: Generator) -> Float:
         """Return one score a pool record, shape (P,), higher for members; or ``MeasurementError``."""
-        return self.fit(signals, rng)(self.seen(signals.target, signals.beside))
+        return self.fit(signals, rng)(self.seen(signals.target, signals.near))

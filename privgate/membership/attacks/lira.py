@@ -21,12 +21,12 @@ def ratios_in_turn(figures: Float, inside: Bool) -> Float:
     side = inside[:, None].astype(np.float64), (~inside)[:, None].astype(np.float64)
     sums = [(w.sum(axis=0), (w * x).sum(axis=0), (w * x * x).sum(axis=0)) for w in side]
     twin = {mask.tobytes(): k for k, mask in enumerate(inside)}
-    out, left_over = np.empty_like(x), set(range(len(x)))
+    out, waiting = np.empty_like(x), set(range(len(x)))
     for k in range(len(x)):
-        if k not in left_over:
+        if k not in waiting:
             continue  # done with its complement
-        own = sorted({k, twin.get((~inside[k]).tobytes(), k)} & left_over)
-        left_over -= {*own}
+        own = sorted({k, twin.get((~inside[k]).tobytes(), k)} & waiting)
+        waiting -= {*own}
         means, spreads = [], []
         for w, (count, total, squares) in zip(side, sums, strict=True):
             rest = np.maximum(count - w[own].sum(axis=0), 1.0)

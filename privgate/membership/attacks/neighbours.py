@@ -38,7 +38,7 @@ class LiraNeighbours(LiraOffline):
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
         own, inside = usable_shadows(signals, least=self.min_shadows)
-        around, labels = signals.shadow_beside, signals.labels
+        around, labels = signals.shadow_near, signals.labels
         if around is not None and len(own) < len(around):
             around = around[~np.isnan(signals.shadow).any(axis=(1, 2))]
         # views: all answers of all shadow models are large, so that nothing of their size is made
@@ -111,4 +111,4 @@ class LiraBeside(LiraNeighbours):
 
     name, title = "lira_beside", "Likelihood ratio, beside the record only"
     threat_model = "probabilities beside the record, never for it; trains shadow models with and without it"
-    asks = "beside"
+    asks = "near"

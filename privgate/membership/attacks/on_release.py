@@ -32,7 +32,7 @@ class OnRelease(Attack):
         return np.where(failed, np.nan, released(log_p, self.release))
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        names = ("target", "shadow", "beside", "shadow_beside")
+        names = ("target", "shadow", "near", "shadow_near")
         exact: dict[str, Any] = {name: getattr(signals, name) for name in names if getattr(signals, name) is not None}
         shown: dict[str, Any] = {name: self.shown(log_p) for name, log_p in exact.items()}
         scorer = self.base.fit(replace(signals, **shown), rng)

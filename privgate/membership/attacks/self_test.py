@@ -19,7 +19,7 @@ from privgate.statistics.roc import auc
 #: only two answers show
 Form = Literal["continuous", "votes", "labels", "two answers", "numbers", "two numbers"]
 #: a planted leak must give at least this AUC; votes hide members from a threshold that is one for all records
-FOUND, FOUND_BY_A_COMMON_THRESHOLD = 0.9, 0.6
+LEAST_AUC, LEAST_AUC_OF_A_COMMON_THRESHOLD = 0.9, 0.6
 RECORDS, CLASSES, SHADOWS = 400, 3, Attack.planted_shadows  # of the planted leak
 #: discrete answers: enough to tell 0.9 from a half, and half the time
 FEWER_RECORDS = 200
@@ -92,7 +92,7 @@ def plant_two_answers(signals: Signals, rng: Generator, answer: Callable[[Float]
     noise[..., 2] += inside & leak
     answers = answer(noise)
     target, shadow = answers[0], answers[1:]
-    near = {"beside": target[:, 1:], "shadow_beside": shadow[:, :, 1:]}
+    near = {"near": target[:, 1:], "shadow_near": shadow[:, :, 1:]}
     return replace(signals, target=target[:, 0], shadow=shadow[:, :, 0], training_loss=None, **near)
 
 
@@ -125,7 +125,7 @@ def self_test(attack: Attack) -> SelfTest:
     reached: dict[tuple[Form, bool], float] = {}
     for k, form in enumerate(forms if attack.asks != "record" else forms[:-1]):
         records = RECORDS if numbers or not k else FEWER_RECORDS
-        due = FOUND if attack.per_record or not (numbers or form == "votes") else FOUND_BY_A_COMMON_THRESHOLD
+        due = LEAST_AUC if attack.per_record or not (numbers or form == "votes") else LEAST_AUC_OF_A_COMMON_THRESHOLD
         for leak in (True, False):
             rng = np.random.default_rng([11 if numbers else 7, leak, *[k] * bool(k)])
             signals = plant(rng, leak=leak, form=form, records=records, shadows=attack.planted_shadows)

@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from privgate.training.box import bubblewrap
+from privgate.training.sandbox import bubblewrap
 
 SECRET = b"a secret of this test alone"
 

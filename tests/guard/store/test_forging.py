@@ -17,7 +17,7 @@ from privgate.cli.check import WAITING
 from privgate.guard import signing, statement
 from privgate.registry.files import model_files
 from privgate.serve import TAG
-from privgate.training.box import bubblewrap
+from privgate.training.sandbox import bubblewrap
 from tests.guard.store.served_process import serving, until
 
 pytestmark = [

@@ -9,7 +9,7 @@ from privgate.cli.serve import serve
 from privgate.errors import DigestMismatchError, StatementError, UsageError
 from privgate.evidence import Evidence, Precondition, RunPart
 from privgate.guard.signing import SigningRequest, compare
-from privgate.training.box import bubblewrap
+from privgate.training.sandbox import bubblewrap
 
 REPORT = {"name": "credit", "version": "1", "nonce": "n1", "outcome": "passed"}
 FINE = ("reproduces", "depends_on_data")
@@ -63,19 +63,19 @@ BLIND = "must tell the signer what to sign"
 @pytest.mark.parametrize(
     ("box", "options", "why"),
     [
-        (bubblewrap.Found(why="bubblewrap is not installed"), [], "--without-isolation"),
-        (bubblewrap.Found(version="1.0"), ["--", "--isolation=none"], OTHER_BOX),
-        (bubblewrap.Found(version="1.0"), ["--", "--isolation"], OTHER_BOX),
-        (bubblewrap.Found(version="1.0"), ["--", "--cluster"], OTHER_BOX),
-        (bubblewrap.Found(version="1.0"), ["--", "--cluster=tcp://x:1"], OTHER_BOX),
-        (bubblewrap.Found(version="1.0"), ["--", "--observe"], "--observe is about one model and one decision"),
-        (bubblewrap.Found(version="1.0"), ["--", "--nonce=0"], "--nonce is about one model and one decision"),
-        (bubblewrap.Found(version="1.0"), ["--", "--to=other"], "--to is about one model and one decision"),
-        (bubblewrap.Found(version="1.0"), ["--sign-command", "sign {out}"], BLIND),
-        (bubblewrap.Found(version="1.0"), ["--sign-command", "sign {out} --model={uri}"], BLIND),
-        (bubblewrap.Found(version="1.0"), ["--sign-command", "sign {out} --nonce={nonce}"], BLIND),
+        (bubblewrap.Installed(why="bubblewrap is not installed"), [], "--without-isolation"),
+        (bubblewrap.Installed(version="1.0"), ["--", "--isolation=none"], OTHER_BOX),
+        (bubblewrap.Installed(version="1.0"), ["--", "--isolation"], OTHER_BOX),
+        (bubblewrap.Installed(version="1.0"), ["--", "--cluster"], OTHER_BOX),
+        (bubblewrap.Installed(version="1.0"), ["--", "--cluster=tcp://x:1"], OTHER_BOX),
+        (bubblewrap.Installed(version="1.0"), ["--", "--observe"], "--observe is about one model and one decision"),
+        (bubblewrap.Installed(version="1.0"), ["--", "--nonce=0"], "--nonce is about one model and one decision"),
+        (bubblewrap.Installed(version="1.0"), ["--", "--to=other"], "--to is about one model and one decision"),
+        (bubblewrap.Installed(version="1.0"), ["--sign-command", "sign {out}"], BLIND),
+        (bubblewrap.Installed(version="1.0"), ["--sign-command", "sign {out} --model={uri}"], BLIND),
+        (bubblewrap.Installed(version="1.0"), ["--sign-command", "sign {out} --nonce={nonce}"], BLIND),
         # goes on, to the configuration that is not there
-        (bubblewrap.Found(why="bubblewrap is not installed"), ["--without-isolation"], ""),
+        (bubblewrap.Installed(why="bubblewrap is not installed"), ["--without-isolation"], ""),
     ],
     ids=str,
 )

@@ -94,7 +94,7 @@ def test_a_statement_without_a_box_counts_only_where_the_operator_says_so(world,
     with pytest.raises(StatementError, match=BOXLESS) as caught:
         world.check(world.envelope(isolation=isolation).text())
     assert str(caught.value) == UNBOXED
-    assert not checks.boxed(isolation)
+    assert not checks.is_sandboxed(isolation)
 
 
 def test_what_was_never_trained_here_needs_no_box_and_a_refusal_counts_without(world):

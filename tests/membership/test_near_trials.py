@@ -142,18 +142,18 @@ def test_an_honest_model_is_not_found_by_who_asks_nearby_more_than_by_others(nam
 
 def test_a_shadow_model_is_asked_everything_in_one_call_and_says_what_it_said():
     run = start(Recipe(LogisticRegression()), models=4)
-    shadows, more, (X, y) = run.compute(pools.train), run.compute(pools.asked_beside)[0], run.subject.data.pool()
+    shadows, more, (X, y) = run.compute(pools.train), run.compute(pools.ask_near_trials)[0], run.subject.data.pool()
     calls = [f for f in run.fleet.asked if f.members is not None]
 
     assert len(calls) == 4
     assert (more.rows == np.flatnonzero(run.compute(pools.of_run).trial)).all()
     assert {len(f.queries) for f in calls} == {len(more.rows) + more.places.size}
     assert max(f.members.max() for f in calls) < len(y)
-    assert shadows.beside.shape == (4, *more.places.shape, 2)
+    assert shadows.near.shape == (4, *more.places.shape, 2)
     for k, fit in enumerate(calls):
         alone = LogisticRegression().fit(X[fit.members], y[fit.members])
         assert shadows.log_p[k] == pytest.approx(alone.predict_log_proba(X[more.rows]))
-        assert shadows.beside[k][:, 2] == pytest.approx(alone.predict_log_proba(list(more.kinds.values())[2]))
+        assert shadows.near[k][:, 2] == pytest.approx(alone.predict_log_proba(list(more.kinds.values())[2]))
 
 
 def test_scope_record_asks_its_targets_nearby_too():

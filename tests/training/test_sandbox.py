@@ -22,9 +22,9 @@ from privgate.errors import UsageError
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.box import bubblewrap, wire
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
+from privgate.training.sandbox import bubblewrap, wire
 
 SECRET = "a-password-of-this-test"
 
@@ -454,7 +454,7 @@ def test_a_package_whose_modules_use_each_other_travels_whole(tmp_path, monkeypa
 
 
 def test_where_no_box_can_be_made_the_run_says_none_or_refuses(tmp_path, monkeypatch):
-    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Found(why="bubblewrap is not installed"))
+    monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Installed(why="bubblewrap is not installed"))
     with Fleet(jobs=1, ledger=tmp_path) as fleet:
         assert fleet.isolation == "none"
         assert not fleet.fits(subject(even), out(1))[0].problem

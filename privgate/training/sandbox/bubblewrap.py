@@ -100,7 +100,7 @@ _KEPT = ("LANG", "LANGUAGE", "TZ", "PYTHONHASHSEED", "PYTHONUTF8", "CUDA_VISIBLE
 
 
 @dataclass(frozen=True)
-class Found:
+class Installed:
     """The version of bubblewrap, empty if boxes cannot be made here; and why not, one sentence."""
 
     version: str = ""
@@ -108,17 +108,17 @@ class Found:
 
 
 @cache
-def find_bubblewrap() -> Found:
+def find_bubblewrap() -> Installed:
     """Return whether boxes can be made here; one is made to see, once in a process."""
     program = shutil.which("bwrap")
     if program is None:
-        return Found(why=_MISSING)
+        return Installed(why=_MISSING)
     try:
         kinds = [f"/proc/self/ns/{kind}" for kind in ("mnt", "net", "pid")]
         # a program of that name that keeps nothing apart is no box
         ours = {str(Path(kind).readlink()) for kind in kinds}
         apart = f"import os, sys; sys.exit('it keeps nothing apart' if {ours} & set(map(os.readlink, {kinds})) else 0)"
-        inside = f"from privgate.training.box.bubblewrap import confine; confine(0); import threadpoolctl; {apart}"
+        inside = f"from privgate.training.sandbox.bubblewrap import confine; confine(0); import threadpoolctl; {apart}"
         version = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout  # noqa: S603  what PATH names, as for any program
         trial = start((), python(inside), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
@@ -126,11 +126,11 @@ def find_bubblewrap() -> Found:
         finally:
             trial.kill()
     except (OSError, subprocess.SubprocessError) as exc:
-        return Found(why=f"bubblewrap does not run here ({type(exc).__name__})")
+        return Installed(why=f"bubblewrap does not run here ({type(exc).__name__})")
     if trial.returncode:
         last = (said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
-        return Found(why=f"bubblewrap makes no box here: {last[:200]}{_forbidding(last)}")
-    return Found(version=version.split()[-1])
+        return Installed(why=f"bubblewrap makes no box here: {last[:200]}{_forbidding(last)}")
+    return Installed(version=version.split()[-1])
 
 
 #: setting of the kernel -> its value that lets no program but root's make a namespace, and what to do about it
@@ -153,16 +153,10 @@ def _forbidding(said: str, root: Path = Path("/proc/sys")) -> str:
 
 
 def command(program: str, shown: Sequence[Path], *, network: bool = False) -> list[str]:
-    """Return the command line before the program inside.
+    """Return the command line before the program inside; ``program`` is bubblewrap's path.
 
-    Parameters
-    ----------
-    program : str
-        Path of bubblewrap.
-    shown : sequence of Path
-        Folders that code inside may read, beside Python, its libraries and privgate.
-    network : bool
-        Whether it shares the host's network: everything that the host reaches, its own services included.
+    Code inside may read the folders ``shown``, beside Python, its libraries and privgate. With ``network`` it shares
+    the host's: everything that the host reaches, its own services included.
     """
     line = [program, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     line += [] if network else ["--unshare-net"]
@@ -264,13 +258,7 @@ _CAPABILITIES = 0x20080522  # the version of the system call by which they are g
 
 
 def confine(memory: int) -> None:
-    """Limit this process and all that it will start, and become nobody where that is still to be done.
-
-    Parameters
-    ----------
-    memory : int
-        Bytes of private memory of one process; 0 for no limit.
-    """
+    """Limit this process and all that it starts, to ``memory`` bytes each (0: no limit); become nobody if it is not."""
     Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # the box goes first, not its parent
     if os.getuid() != NOBODY:
         os.setgroups([])

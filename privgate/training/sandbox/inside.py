@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privgate.training import worker
-from privgate.training.box import bubblewrap, wire
+from privgate.training.sandbox import bubblewrap, wire
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,15 @@ def without_sandbox(channel: socket.socket, settings: worker.WorkerSettings) -> 
 
 
 def _serve(channel: socket.socket) -> None:
-    while (body := _receive(channel)) is not None:
+    while (head := _receive(channel, wire.LENGTH.size)) is not None:
+        if (body := _receive(channel, wire.LENGTH.unpack(head)[0])) is None:
+            return
         call: Call = pickle.loads(body)  # noqa: S301  from the parent, which made this process
         result = call.function(*call.arguments, **call.named)
         channel.sendall(wire.frame(wire.encoded(call.nonce, result)))
 
 
-def _receive(channel: socket.socket) -> bytes | None:
-    head = _exactly(channel, wire.LENGTH.size)
-    return None if head is None else _exactly(channel, wire.LENGTH.unpack(head)[0])
-
-
-def _exactly(channel: socket.socket, size: int) -> bytes | None:
+def _receive(channel: socket.socket, size: int) -> bytes | None:
     parts = bytearray()
     while len(parts) < size:
         part = channel.recv(min(size - len(parts), 1 << 20))

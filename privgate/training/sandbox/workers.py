@@ -17,10 +17,10 @@ from typing import Any
 
 from privgate.arrays import Index
 from privgate.training import warm, worker
-from privgate.training.box import bubblewrap, inside, wire
 from privgate.training.fit import Answer
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
+from privgate.training.sandbox import bubblewrap, inside, wire
 from privgate.training.task_limits import GRACE, TaskLimits
 
 #: bytes that are kept of what the user's code printed
@@ -113,11 +113,11 @@ class Worker:
         self._end()
 
 
-def boxed(shown: Sequence[Path], *, memory: int, log: Path, network: bool = False) -> Worker:
+def start_sandboxed(shown: Sequence[Path], *, memory: int, log: Path, network: bool = False) -> Worker:
     """Start a worker in a sandbox, as for ``bubblewrap.command``; ``log`` keeps what it prints."""
 
     def start(theirs: socket.socket) -> Handle:
-        main = f"from privgate.training.box.inside import main; main({theirs.fileno()}, {memory})"
+        main = f"from privgate.training.sandbox.inside import main; main({theirs.fileno()}, {memory})"
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = bubblewrap.start(shown, bubblewrap.python(main), theirs.fileno(), network=network, **streams)
         keeper = threading.Thread(target=_keep, args=(process.stdout, log), daemon=True)
@@ -134,7 +134,7 @@ def boxed(shown: Sequence[Path], *, memory: int, log: Path, network: bool = Fals
     return Worker(start)
 
 
-def plain(settings: worker.WorkerSettings) -> Worker:
+def start_plain(settings: worker.WorkerSettings) -> Worker:
     """Start a worker as the user who checks, which that user asked for or no sandbox can be made."""
 
     def start(theirs: socket.socket) -> Handle:
@@ -175,7 +175,7 @@ class _Flight:
     shapes: list[tuple[int, int]]
 
 
-class BoxPool:
+class SandboxPool:
     """Up to ``jobs`` worker processes of this machine that train, and one that opens a stored model.
 
     A worker is used again for calls about the same code, and never meets another's: a stored model's code may change
@@ -210,10 +210,10 @@ class BoxPool:
         if alike and (opens or len(alike) + len(self._flights) >= self.slots):
             self._drop(alike[0])
         if self._settings is not None:
-            return _Lane(plain(self._settings), code, opens)
+            return _Lane(start_plain(self._settings), code, opens)
         log, shown = self._logs / f"worker-{next(self._numbers)}.log", [Path(payload.folder).parent]
         network = payload.network and not opens
-        return _Lane(boxed(shown, memory=self._limits.memory, log=log, network=network), code, opens)
+        return _Lane(start_sandboxed(shown, memory=self._limits.memory, log=log, network=network), code, opens)
 
     def _drop(self, lane: _Lane) -> None:
         self._free.remove(lane)

@@ -55,21 +55,10 @@ def most_bytes(shapes: Sequence[tuple[int, int]]) -> int:
 
 
 def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> list[Answer]:
-    """Return the answers in a reply.
+    """Return the answers in a reply, as received without its length; ``LieError`` where it is anything else.
 
-    Parameters
-    ----------
-    body : bytes
-        As received, without its length.
-    nonce : bytes
-        Of the call; a reply that was written before it came does not know it.
-    shapes : sequence of (rows, columns)
-        What each answer must have if it has no problem.
-
-    Raises
-    ------
-    LieError
-        It is anything else.
+    A reply that was written before the call came does not know its ``nonce``. An answer without a problem must have its
+    shape, (rows, columns).
     """
     at = _begun(body, nonce, b"A")
     try:
@@ -91,10 +80,7 @@ def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> lis
 
 
 def json_value(body: bytes, nonce: bytes) -> Any:
-    """Return the JSON value in a reply.
-
-    ``LieError``: it is none.
-    """
+    """Return the JSON value in a reply; ``LieError`` where it is none."""
     at = _begun(body, nonce, b"J")
     try:
         return json.loads(body[at:])

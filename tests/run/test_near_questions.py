@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Domain
 from privgate.errors import MeasurementError
 from privgate.influence import left_out, riskiest
-from privgate.run import beside
+from privgate.run import near_questions
 from privgate.run.run import Budget, Run
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
@@ -29,7 +29,7 @@ def run(X, estimator=None, candidates=None, **data):
 
 
 def asked(X, *, near=False, **data):
-    return beside.about(run(X, **data), np.arange(N), near=near).kinds
+    return near_questions.make_questions(run(X, **data), np.arange(N), near=near).kinds
 
 
 def numbers(d=3):
@@ -62,7 +62,7 @@ def test_a_column_of_round_numbers_is_asked_within_its_resolution_too(unit, step
         InProcess(),
         Budget(),
     )
-    kinds = beside.about(made, np.arange(400), near=True).kinds
+    kinds = near_questions.make_questions(made, np.arange(400), near=True).kinds
 
     gaps = {name: np.abs(moved - days).max() for name, moved in kinds.items()}
     assert min(gaps.values()) == pytest.approx(step)
@@ -189,20 +189,20 @@ def test_nothing_outside_a_declared_domain_is_asked():
 
 def test_questions_stand_behind_the_pool_and_nobody_trains_on_them():
     X = numbers()
-    made = beside.about(run(X, candidates=(X[:5] + 1, LABELS[:5])), np.array([3, 41]), near=True)
+    made = near_questions.make_questions(run(X, candidates=(X[:5] + 1, LABELS[:5])), np.array([3, 41]), near=True)
     pool = made.extended.data.pool()[0]
 
     assert (take(pool, np.arange(N)) == X).all()
     assert made.places.shape == (2, 4)
     for q, container in enumerate(made.kinds.values()):
         assert (pool[made.places[:, q]] == container).all()
-    assert not made.wider(np.ones((2, N + 5), dtype=bool))[:, N + 5 :].any()
+    assert not made.widen(np.ones((2, N + 5), dtype=bool))[:, N + 5 :].any()
 
 
 def test_a_person_is_asked_about_at_the_own_records_first():
     X = numbers()
-    made = beside.about(run(X, groups=np.arange(N) // 2), np.arange(N), near=True)
-    unit, query = made.of_units(np.array([4, 1]))
+    made = near_questions.make_questions(run(X, groups=np.arange(N) // 2), np.arange(N), near=True)
+    unit, query = made.list_rows(np.array([4, 1]))
 
     assert unit.tolist() == [0] * 10 + [1] * 10
     assert query[:2].tolist() == [8, 9]
@@ -212,7 +212,9 @@ def test_a_person_is_asked_about_at_the_own_records_first():
 def test_what_the_model_does_not_answer_is_not_asked_of_any_other():
     X = numbers()
     some = run(X, candidates=(X + 0.5, LABELS))
-    fewer, own, answers = beside.answered(some, beside.about(some, np.arange(2 * N), near=False))
+    fewer, own, answers = near_questions.keep_answered(
+        some, near_questions.make_questions(some, np.arange(2 * N), near=False)
+    )
 
     assert fewer.refused == ("one value missing",)
     assert own.shape == (2 * N, 2)
@@ -239,7 +241,7 @@ def test_refusing_questions_beside_members_alone_is_no_way_out():
     some = run(X, Shy(), candidates=(X + 0.5, LABELS))
 
     with pytest.raises(MeasurementError, match="may tell who was trained on"):
-        beside.answered(some, beside.about(some, np.arange(2 * N), near=True))
+        near_questions.keep_answered(some, near_questions.make_questions(some, np.arange(2 * N), near=True))
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -248,7 +250,7 @@ def test_whoever_is_left_out_of_a_sample_or_not_is_asked_about_beside_the_own_re
     """An engine that trains nobody answers for everybody, whatever sample a rule asks for."""
     X, groups = np.random.default_rng(0).normal(size=(400, 3)), np.arange(400) // 2 if grouped else None
     subject = Subject.local(Recipe(estimator), TrainingData(X, np.arange(400) % 2, groups=groups))
-    some = Run(subject, InProcess(), seeds=(None,), beside=True, share=0.1)
+    some = Run(subject, InProcess(), seeds=(None,), near_questions=True, share=0.1)
     trains, plan = isinstance(estimator, SVC), left_out.plan_people(some)
     chosen = np.sort(plan.order[: plan.sizes[-1]]) if trains else np.arange(len(subject.data.units))
     made = riskiest.ask_about(some, chosen)

@@ -40,7 +40,7 @@ CODES = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Beside:
+class NearQuestions:
     """Questions beside some pool records, as further candidates that nobody trains on."""
 
     subject: Subject
@@ -63,7 +63,7 @@ class Beside:
         return self.subject.with_data(replace(data, candidates=(extended_pool, labels)))
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """What was asked beside records, and what the model refuses, one sentence."""
         kinds = (
             f"asked beside records as well: {', '.join(self.kinds)}"
@@ -78,11 +78,11 @@ class Beside:
         count, size = len(self.kinds), self.subject.data.pool_size
         return (size + np.arange(count * len(self.rows), dtype=np.int64)).reshape(count, len(self.rows)).T
 
-    def wider(self, masks: Bool) -> Bool:
+    def widen(self, masks: Bool) -> Bool:
         """Return masks of the pool (N, P) over the larger one: nobody trains on a question."""
         return np.pad(masks, ((0, 0), (0, self.places.size)))
 
-    def of_units(self, units: Index) -> tuple[Index, Index]:
+    def list_rows(self, units: Index) -> tuple[Index, Index]:
         """Return (row_unit, row_query): the own records of each unit, then what is asked beside them.
 
         All of their records must be among ``rows``, which ascend; else ``MeasurementError``.
@@ -96,9 +96,9 @@ class Beside:
             rows.append(np.concatenate([own, places[at].ravel()]))
         return np.repeat(np.arange(len(units)), [len(r) for r in rows[1:]]), np.concatenate(rows)
 
-    def queries(self, units: Index) -> tuple[Index, Index] | None:
-        """Return ``of_units`` for an engine, which asks about each unit's own records where it is told nothing."""
-        return self.of_units(units) if self.kinds else None
+    def list_queries(self, units: Index) -> tuple[Index, Index] | None:
+        """Return ``list_rows`` for an engine, which asks about each unit's own records where it is told nothing."""
+        return self.list_rows(units) if self.kinds else None
 
 
 def _alike(rows: Any, X: Any) -> bool:
@@ -109,7 +109,7 @@ def _alike(rows: Any, X: Any) -> bool:
     return getattr(rows, "dtype", None) == getattr(X, "dtype", None) and len(kinds) == 1
 
 
-def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
+def make_questions(run: Run, rows: Index, *, near: bool, most: int = 9) -> NearQuestions:
     """Return at most so many questions beside each of the pool ``rows``, inside the declared domain.
 
     ``near``: small steps alone; otherwise also larger ones, and columns that are missing, far away or somebody else's.
@@ -117,7 +117,7 @@ def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
     subject = run.subject
     data, own = subject.data, subject.data.at(rows)
     if (subject.accepted is not None and subject.accepted.queries is not None) or not len(rows):
-        return Beside(subject, rows, {})  # the endpoint answers a list, and every question of it is asked anyway
+        return NearQuestions(subject, rows, {})  # the endpoint answers a list, and every question of it is asked anyway
     size = max(1, int(np.prod(getattr(own, "shape", (len(rows),)), dtype=np.int64)))
     most = min(most, max(1, MOST_NUMBERS // size)) if not is_sparse(own) else most
     answers: dict[str, Any] = {}
@@ -129,41 +129,41 @@ def about(run: Run, rows: Index, *, near: bool, most: int = 9) -> Beside:
             container = take(stack(own, questions), np.where(inside, len(rows), 0) + np.arange(len(rows)))
         if content_digest(container) != content_digest(own):
             answers[name] = container
-    return Beside(subject, rows, answers)
+    return NearQuestions(subject, rows, answers)
 
 
-def answered(run: Run, near: Beside) -> tuple[Beside, Float, Float]:
+def keep_answered(run: Run, near: NearQuestions) -> tuple[NearQuestions, Float, Float]:
     """Return the questions that the model under attack answers, and what it answers: to the pool (P, K), and (R, Q, K).
 
     ``MeasurementError``: it gives no answer to the pool. Or it refuses a kind of question beside training records and
     answers it beside others, or the reverse: whether it refuses tells who was trained on.
     """
     subject, pool, count = near.extended, np.arange(near.subject.data.pool_size, dtype=np.int64), len(near.rows)
-    given = ask(run, subject, np.concatenate([pool, near.places.T.ravel()]))
+    given = ask_model(run, subject, np.concatenate([pool, near.places.T.ravel()]))
     if not given.problem:
-        return near, given.log_p[: len(pool)], _by_record(given.log_p[len(pool) :], count)
-    own = ask(run, near.subject, pool)
+        return near, given.log_p[: len(pool)], _group_by_record(given.log_p[len(pool) :], count)
+    own = ask_model(run, near.subject, pool)
     if own.problem:
         raise MeasurementError(f"the model under attack gave no answer: {own.problem}")
-    alone = _one_by_one(run, near, list(near.kinds))
+    alone = _ask_kinds(run, near, list(near.kinds))
     kept = {name: near.kinds[name] for name in alone}
     fewer = replace(near, kinds=kept, refused=tuple(n for n in near.kinds if n not in kept))
-    return fewer, own.log_p, _by_record(np.concatenate([*alone.values(), own.log_p[:0]]), count)
+    return fewer, own.log_p, _group_by_record(np.concatenate([*alone.values(), own.log_p[:0]]), count)
 
 
-def _by_record(answers: Float, records: int) -> Float:
+def _group_by_record(answers: Float, records: int) -> Float:
     """Return answers (R, Q, K) of those that stand question by question, (Q R, K)."""
     return np.moveaxis(answers.reshape(len(answers) // max(1, records), records, answers.shape[1]), 0, 1)
 
 
-def _one_by_one(run: Run, near: Beside, names: list[str]) -> dict[str, Float]:
+def _ask_kinds(run: Run, near: NearQuestions, names: list[str]) -> dict[str, Float]:
     """Return what the model answers of each kind of question that it does not refuse."""
     place = dict(zip(near.kinds, near.places.T, strict=True))
-    given = ask(run, near.extended, np.concatenate([place[n] for n in names]))
+    given = ask_model(run, near.extended, np.concatenate([place[n] for n in names]))
     if not given.problem:
         return dict(zip(names, np.split(given.log_p, len(names)), strict=True))
     if len(names) > 1:  # the oddest stand last
-        return {**_one_by_one(run, near, names[:-1]), **_one_by_one(run, near, names[-1:])}
+        return {**_ask_kinds(run, near, names[:-1]), **_ask_kinds(run, near, names[-1:])}
     members = near.rows < run.subject.data.n
     sides = [
         part
@@ -171,7 +171,7 @@ def _one_by_one(run: Run, near: Beside, names: list[str]) -> dict[str, Float]:
         for part in np.array_split(place[names[0]][side], max(1, min(4, int(side.sum()) // SOME)))
         if len(part)
     ]
-    if not all(ask(run, near.extended, rows).problem for rows in sides):
+    if not all(ask_model(run, near.extended, rows).problem for rows in sides):
         raise MeasurementError(
             f"the model refuses questions ({names[0]}) beside some records and answers them beside others, which may "
             f"tell who was trained on: {given.problem}"
@@ -197,7 +197,7 @@ def tell_size(size: int, people: int) -> int:
     return people if people - SMALL_CELL < size else size
 
 
-def of_people(run: Run) -> Beside:
+def ask_near_people(run: Run) -> NearQuestions:
     """Return what is asked beside training records where a rule on people wants it: near questions; else nothing.
 
     What the stored model does not answer is not asked of any other. Where people are drawn to be left out, nobody else
@@ -207,23 +207,23 @@ def of_people(run: Run) -> Beside:
     if run.share is not None and find_closed_form(run.subject)[0] is None:
         drawn = order(run.subject, run.fleet)[: max(CHECKED, *run.compute(plan_looks_at))]
         rows = np.sort(np.concatenate([run.subject.data.units[int(u)] for u in drawn]))
-    if not run.beside:
-        return Beside(run.subject, rows, {})
-    near_questions = about(run, rows, near=True)
-    return near_questions if run.subject.model is None else answered(run, near_questions)[0]
+    if not run.near_questions:
+        return NearQuestions(run.subject, rows, {})
+    near_questions = make_questions(run, rows, near=True)
+    return near_questions if run.subject.model is None else keep_answered(run, near_questions)[0]
 
 
-def asked_at(run: Run) -> str:
+def describe_place(run: Run) -> str:
     """Return where people were asked about, as the end of a sentence."""
-    near = run.compute(of_people)
-    if not run.beside:
+    near = run.compute(ask_near_people)
+    if not run.near_questions:
         return "with its own features"
     if not near.kinds:
         return "with its own features, because no question beside a record of this kind is answered"
     return f"at or beside its own features ({', '.join(near.kinds)})"
 
 
-def ask(run: Run, subject: Subject, rows: Index) -> Answer:
+def ask_model(run: Run, subject: Subject, rows: Index) -> Answer:
     """Return what the stored model answers at pool rows of ``subject``, or else that of the recipe's own fit."""
     if run.subject.model is not None:  # the larger pool's subject has none: no training meets it
         stored = replace(subject, model=run.subject.model, digests={**run.subject.digests, **subject.digests})

@@ -14,7 +14,7 @@ from privgate.cases import Kept
 from privgate.kernel import Case
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
-from privgate.theorems.hypotheses import ODD, estimator_of, odd, own_error, vanishing
+from privgate.theorems.hypotheses import estimator_of, look_at, own_error, vanishing
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +68,11 @@ class Theorem(ABC):
 
     @abstractmethod
     def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply; empty if it does."""
+        """Return why the theorem does not apply to a subject; empty if it does."""
 
     def refusal(self, subject: Subject) -> str:
-        """Return why it does not apply, or cannot even look; empty if it does."""
-        try:
-            return self.unfit(subject)
-        except ODD as exc:
-            return odd(exc)
+        """Return why the theorem does not apply to a subject, or cannot even look; empty if it does."""
+        return look_at(subject, self.unfit)
 
     def alone(self, subject: Subject) -> str:
         """Return why its limits count only beside an attack rule; empty where they count by themselves."""
@@ -100,12 +97,12 @@ class Theorem(ABC):
 
     @abstractmethod
     def certify(self, about: Units) -> Certified:
-        """Return what it limits each person to; it applies."""
+        """Return the limits of each person, nats, shapes (U,), by a theorem that applies."""
 
     def bound(
         self, subject: Subject, units: Index, retrained: Any, *, limit: float | None = None, fleet: Any = None
     ) -> Certified:
-        """Return what ``certify`` says of people."""
+        """Return the limits of people by ``certify``, nats."""
         return self.certify(Units(subject, units, retrained, limit, fleet))
 
 
@@ -128,7 +125,7 @@ class DataTheorem(Theorem):
     lost: str = ""
 
     def unfit(self, subject: Subject) -> str:
-        """Return why it does not apply; empty if it does."""
+        """Return why the theorem does not apply to a subject; empty if it does."""
         return self.refuse(subject) or (_refuse_rounding(self, subject) if self.lost else "")
 
     def canonical(self, subject: Subject, units: Index, case: Case) -> Case:
@@ -163,7 +160,7 @@ def _refuse_rounding(theorem: DataTheorem, subject: Subject) -> str:
     """Return that not even answers about people's own records are limited: for these no domain is too wide."""
     everybody = np.arange(len(subject.data.units))
     try:
-        high = kernel.limits(replace(theorem.pose(subject, everybody)[0], asked="own")).high
+        high = kernel.limits(replace(theorem.pose(subject, everybody)[0], scope="own")).high
     except kernel.Refused:
         return theorem.lost
     known = ~vanishing(subject, everybody)

@@ -14,9 +14,9 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training import isolation
-from privgate.training.box import bubblewrap
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
+from privgate.training.sandbox import bubblewrap
 
 boxes = pytest.mark.skipif(
     not bubblewrap.find_bubblewrap().version, reason=f"no boxes here: {bubblewrap.find_bubblewrap().why}"
@@ -38,9 +38,9 @@ def test_a_program_that_keeps_nothing_apart_is_no_box(tmp_path, monkeypatch):
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     # whoever is not root cannot become nobody, and ends there already; what is tried here is the question after it
-    before = "from privgate.training.box.bubblewrap import confine; confine(0); "
+    before = "from privgate.training.sandbox.bubblewrap import confine; confine(0); "
     monkeypatch.setattr(bubblewrap, "python", lambda code: [sys.executable, "-c", code.replace(before, "")])
-    found = bubblewrap.found.__wrapped__()
+    found = bubblewrap.find_bubblewrap.__wrapped__()
     assert (found.version, found.why) == ("", "bubblewrap makes no box here: it keeps nothing apart")
 
 
@@ -65,7 +65,7 @@ def test_the_setting_that_forbids_boxes_is_named(tmp_path, monkeypatch, setting,
     (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho 'bwrap: {said}' >&2\n[ $1 = --version ]\n")
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = bubblewrap.found.__wrapped__()
+    found = bubblewrap.find_bubblewrap.__wrapped__()
     monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: found)
     with pytest.raises(UsageError, match=rf"bwrap: {said} \(.*forbid") as raised:
         isolation.choose_isolation("bubblewrap")
