@@ -118,7 +118,7 @@ def prepare(
     """
     if subject.uri and (why := policy.refusal(subject.name)):
         raise UsageError(why)
-    if why := policy.powerless({"n_units": len(subject.data.units)}):
+    if why := policy.powerless({"n_units": len(subject.data.units), "n_records": subject.data.n}):
         raise UsageError(why)
     if why := subject.recipe.refusal:
         raise SubjectError(why)
@@ -189,6 +189,7 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
         "why_no_certificate": ([subject.beyond] if subject.beyond else catalogue.reasons(notes))
         or [catalogue.no_theorem(subject)],
         "n_units": len(subject.data.units),
+        "n_records": subject.data.n,
         "candidates": 0 if candidates is None else len(candidates[1]),
         "dp": subject.recipe.payload["dp"] is not None,
         "probabilities": subject.release.form != "label",

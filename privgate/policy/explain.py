@@ -37,7 +37,7 @@ def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None)
     for name, text in policy.suites.items():
         file = name.partition("@")[0]
         suites.build(suites.parse(text, file), file)
-    known = {"n_units": int((facts or {}).get("n_units") or 0)}
+    known = {key: int((facts or {}).get(key) or 0) for key in ("n_units", "n_records")}
     remarks = []
     for rule in policy.rules:
         texts = list(rule.remarks(policy.audit))
@@ -93,7 +93,7 @@ def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
     elif rule not in rules:
         near = nearest(rule, rules)
         hint = f"; did you mean {near!r}?" if near else ""
-        raise UsageError(f"policy {policy.name!r} has no rule {rule!r}{hint} it has {', '.join(rules)}")
+        raise UsageError(f"policy {policy.name!r} has no rule {rule!r}{hint}; it has {', '.join(rules)}")
     for name in rules if rule is None else [rule]:
         yield ""
         yield from _rule(policy, rules[name])

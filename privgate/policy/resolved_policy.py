@@ -156,7 +156,7 @@ class Policy(Document):
         Waivers are those of ``today``, in UTC if absent. ``confirm`` looks at the findings once more, before those that
         answer one question are put together.
         """
-        facts = {"n_units": int(evidence.subject.get("n_units") or 0)}
+        facts = {key: int(evidence.subject.get(key) or 0) for key in ("n_units", "n_records")}
         judged = judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())
         findings = judged.findings if confirm is None else confirm(judged.findings)
         return replace(judged, findings=tuple(settled(findings, self.groups)))

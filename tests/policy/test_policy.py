@@ -262,6 +262,8 @@ def trained(*seeds, **control):
         (NETWORKED + PDTP, 0.2, boxed("bubblewrap 0.8.0"), "passed"),
         (NETWORKED + PDTP, 0.2, boxed(NETWORK), "passed"),
         (FILE_RULES, 0.5, {}, "failed"),
+        (FILE_RULES.replace("max: 0", "max: 9"), 0.5, {"subject": {"n_records": 10}}, "passed"),
+        (FILE_RULES.replace("max: 0", "max: 9"), 0.5, {"subject": {"n_records": 9}}, "warned"),  # all may lie in it
         (STATED, 0.5, {}, "warned"),
         (STATED, 0.0, {}, "passed"),
         (STATED, 1.5, {}, "failed"),  # answers are judged as ever
