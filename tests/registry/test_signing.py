@@ -124,13 +124,13 @@ def fewer(document):
 
 OTHER = "sha256:" + "0" * 64
 SPOILT = [
-    (worse, ""),
-    (fewer, ""),
-    (spoil(OTHER, "policy", "digest"), ""),
-    (spoil(True, "observed"), ""),
-    (spoil("failed", "outcome"), ""),
-    (spoil("2", "evidence", "subject", "version"), ""),
-    (spoil_digest("files"), ""),
+    (worse, "its own numbers"),
+    (fewer, "its own numbers"),
+    (spoil(OTHER, "policy", "digest"), "not judged by this policy"),
+    (spoil(True, "observed"), "only observed"),
+    (spoil("failed", "outcome"), "not the worst of its findings"),
+    (spoil("2", "evidence", "subject", "version"), "about another model"),
+    (spoil_digest("files"), "not those that were checked"),
     *((spoil_digest(name), "about another") for name in ("model", "recipe", "data")),
     (spoil(False, "evidence", "run", "remembered", "signable"), "remembered"),
     (lambda document: document["evidence"]["run"].pop("remembered"), "remembered"),
