@@ -35,13 +35,13 @@ def site(registry, data, recipe, tmp_path, monkeypatch):
     sign += f" --target={{target}} --config={config} --key={key} --checked-elsewhere --tracking-uri={registry}"
     made = SimpleNamespace(config=["--config", str(config)], signer=["--sign-command", sign], checks=0)
     made.client = mlflow.MlflowClient(registry)
-    checked = check._checked
+    checked = check._check
 
     def counted(*args, **named):
         made.checks += 1
         return checked(*args, **named)
 
-    monkeypatch.setattr(check, "_checked", counted)
+    monkeypatch.setattr(check, "_check", counted)
     return made
 
 
