@@ -153,11 +153,11 @@ def _load_guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, An
 
 def _set_signed_alias(uri: str, alias: str, settings: dict[str, Any]) -> int:
     from privgate.guard.verification import verify
-    from privgate.registry.attachments import move
+    from privgate.registry.attachments import move_alias
 
     guard, client, name = _load_guard(uri, alias, settings)
     exact = verify(uri, guard, target=alias, tracking_uri=settings["tracking_uri"]).uri
-    holder = move(client, name, exact.rpartition("/")[2], alias, forward_only=settings["forward_only"])
+    holder = move_alias(client, name, exact.rpartition("/")[2], alias, forward_only=settings["forward_only"])
     return _print_promotion(exact, holder, alias, settings)
 
 

@@ -25,7 +25,7 @@ from privgate.guard.config import Guard, Terms, refuse_name
 from privgate.guard.keys import AnySigner, seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.policy import Judged, Policy
-from privgate.registry.attachments import keep
+from privgate.registry.attachments import copy_to_run
 from privgate.registry.client import answering, connect, list_pages, stored_files
 from privgate.registry.load import recomputed
 from privgate.registry.named import join_folder, named
@@ -309,7 +309,7 @@ def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None
     with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
         signed.write(Path(folder))
         Path(folder, "report.json").write_bytes(signed.report)
-        keep(client, claims.model_id, Path(folder), place)
+        copy_to_run(client, claims.model_id, Path(folder), place)
         text = signed.verdict.text()
         client.set_model_version_tag(claims.name, claims.version, TAG, text)
         if client.get_model_version(claims.name, claims.version).tags.get(TAG) != text:
