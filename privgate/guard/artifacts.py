@@ -70,11 +70,11 @@ class GuardedRepository(ArtifactRepository):  # type: ignore[misc]  # MLflow is 
         try:
             held = find_released(place, folder=folder)
         except Exception as exc:  # whatever it is: what cannot be asked is not written
-            from privgate.guard.transaction import PASSING, permission_denied
+            from privgate.guard.transaction import UNAVAILABLE, permission_denied
 
             why = f"whether {path or 'all files'!r} belongs to a released version could not be found out"
             why = f"privgate: {why} ({type(exc).__name__}: {exc!s:.300}); try again"
-            raise permission_denied(why, PASSING) from exc
+            raise permission_denied(why, UNAVAILABLE) from exc
         version = f"models:/{held.name}/{held.version}" if held is not None else ""
         if version and after:
             raise _refuse(f"{version} was released while {path!r} was written; its files changed, check it again")

@@ -14,7 +14,7 @@ from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.checks import Row, check, check_original, counting, is_copy
 from privgate.guard.config import WITHOUT, Watch, fold
-from privgate.guard.transaction import PASSING, in_workspace, refusing, transaction
+from privgate.guard.transaction import UNAVAILABLE, in_workspace, refusing, transaction
 from privgate.registry.client import download
 from privgate.registry.files import all_files
 
@@ -126,7 +126,7 @@ class GuardedRows:
             try:
                 now = self._privgate_row(before.name, before.version)[0]
             except Exception as exc:  # noqa: BLE001  whatever it is, an unverified row must not stay released
-                if getattr(exc, "error_code", "") == PASSING:
+                if getattr(exc, "error_code", "") == UNAVAILABLE:
                     time.sleep(0.2)
                     continue
             break

@@ -11,7 +11,7 @@ from privgate.guard.audit_log import AuditLog, RefusalLimit
 from privgate.guard.checks import Row
 from privgate.guard.config import Watch, fold, refuse_name
 from privgate.guard.rows import TAG, TRIES, Copies
-from privgate.guard.transaction import COMMITTING, permission_denied, refusing, transaction
+from privgate.guard.transaction import BEFORE_COMMIT, permission_denied, refusing, transaction
 from privgate.registry.client import list_pages
 
 #: setting an alias of this name is how anybody asks whether a registry is guarded
@@ -202,7 +202,7 @@ class RecordedWrites:
         asks = functools.partial(_write, log, "asked", said, otherwise="refused")
         if protected and doing == "withdrawn":  # which is refused by nothing that a transaction looks at
             asks()
-        last = COMMITTING.set(asks if protected and doing != "withdrawn" else COMMITTING.get())
+        last = BEFORE_COMMIT.set(asks if protected and doing != "withdrawn" else BEFORE_COMMIT.get())
         try:
             yield
         except Exception as exc:
@@ -211,7 +211,7 @@ class RecordedWrites:
                 _write(log, "refused", {**said, "why": why[:_LONGEST] + note}, otherwise="refused")
             raise
         finally:
-            COMMITTING.reset(last)
+            BEFORE_COMMIT.reset(last)
         if protected:
             _write(log, doing, said, otherwise="was done, but not recorded")
 
