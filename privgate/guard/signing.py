@@ -27,7 +27,7 @@ from privgate.guard.statement import Claims, Envelope
 from privgate.policy import Judged, Policy
 from privgate.registry.attachments import copy_to_run
 from privgate.registry.client import answering, connect, list_pages, stored_files
-from privgate.registry.load import recomputed
+from privgate.registry.load import recompute_digests
 from privgate.registry.named import join_folder, named
 from privgate.version import __version__
 
@@ -243,7 +243,7 @@ def _sign(
         files = digest.of_manifest(table)
         if files != subject["digests"].get("files"):
             raise DigestMismatchError(f"the files of {uri} are not those that were checked; check again")
-        own = recomputed(client, uri, stored, table)
+        own = recompute_digests(client, uri, stored, table)
     compare(subject["digests"], own, uri)
     targets = words["targets"] or ((name, "production"),)
     for model, target in targets:
