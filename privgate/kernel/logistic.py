@@ -133,7 +133,7 @@ def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(pair.far))
-    x, good = accepted.questions(case, len(pair.far), pair.M.problem.X.shape[1])
+    x, good = accepted.read_questions(case, len(pair.far), pair.M.problem.X.shape[1])
     return np.where(good, np.nan_to_num(pair.at(x, np.arange(len(x)))[0], nan=0.0), 0.0)
 
 
@@ -213,7 +213,7 @@ class _Pair:
         M, problem, d = self.M, self.M.problem, len(accepted.single)
 
         def most(size: Float) -> Float:
-            return np.asarray(accepted.sizes.most(size[..., :d]) + size[..., d:].sum(axis=-1))
+            return np.asarray(accepted.absolutes.bound_dot(size[..., :d]) + size[..., d:].sum(axis=-1))
 
         used = problem.used  # by anybody: a person's own column is idle without them, and moves when they leave
         u, moves, whole = M.u * used, self.moves * used, M.farthest(accepted, used)
