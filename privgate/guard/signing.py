@@ -42,7 +42,7 @@ class SigningRequest:
 
     #: ``models:/name/version``; empty to take the report's word
     uri: str = ""
-    #: what the check was started with; empty if nobody says
+    #: nonce of the check; empty if not requested
     nonce: str = ""
     #: whether an approval may rest on training code that ran as the checker
     unboxed: bool = True
@@ -149,7 +149,7 @@ class Signed:
     def write(self, folder: Path) -> None:
         """Write the envelopes."""
         for name, envelope in ((EVIDENCE_FILE, self.evidence), ("verdict.dsse.json", self.verdict)):
-            (folder / name).unlink(missing_ok=True)  # a link would lead to somebody else's file
+            (folder / name).unlink(missing_ok=True)  # a link could lead to another user's file
             (folder / name).write_text(envelope.text(), encoding="utf-8")
 
 
@@ -296,7 +296,7 @@ def refuse_unread(claims: Claims, policy: Policy, guard: Guard | None, *, unboxe
     for model, target in claims.targets:
         terms = Terms(claims.registry, policy.digest, policy.name, withheld=True)
         terms = terms if guard is None else guard.terms(target, model)
-        # an advisory statement says so, and whoever verifies may accept it by an option
+        # an advisory statement says so, and a verifier may accept it by an option
         check_terms(claims, replace(terms, accept_advisory=True, accept_unboxed=unboxed), statement.now())
 
 
