@@ -25,7 +25,7 @@ def disagreement(
     asked ``beside`` the records, too, what is found at the records alone may be less than what it says.
     """
     data, recipe = subject.data, subject.recipe
-    place = {str(name): u for u, name in enumerate(data.unit_names)}  # a run that stopped early has few rows
+    place = {str(name): u for u, name in enumerate(data.person_names)}  # a run that stopped early has few rows
     riskiest = records.sort_values("pdtp_low", ascending=False, kind="stable")["unit"].astype(str)[:PEOPLE]
     others = np.random.default_rng(5).choice(len(place), min(PEOPLE, len(place)), replace=False)
     chosen = list(dict.fromkeys([*(place[name] for name in riskiest), *others.tolist()]))
@@ -33,7 +33,7 @@ def disagreement(
         warnings.simplefilter("ignore")
         whole = recipe.train(data.X, data.y, seed=recipe.seed)
         found = [_change(subject, whole, int(u)) for u in chosen]
-    if why := _otherwise(dict(zip((str(data.unit_names[u]) for u in chosen), found, strict=True)), records, beside):
+    if why := _otherwise(dict(zip((str(data.person_names[u]) for u in chosen), found, strict=True)), records, beside):
         return why
     if limit is None:
         return ""
@@ -53,7 +53,7 @@ def unseen_seeds(subject: Subject, records: pd.DataFrame, *, above: float) -> st
     The mean change of any label's log-probability at a person's own records, with and without this person, over seeds
     that the gate has not used; of the riskiest people. Empty if one of them is above, None where noise leaves it open.
     """
-    data, place = subject.data, {str(name): u for u, name in enumerate(subject.data.unit_names)}
+    data, place = subject.data, {str(name): u for u, name in enumerate(subject.data.person_names)}
     riskiest = records.sort_values("pdtp_low", ascending=False, kind="stable")["unit"].astype(str)[:FEW]
     seeds = [int(s) for s in np.random.default_rng(77).choice(2**31, SEEDS, replace=False)]
     found = []

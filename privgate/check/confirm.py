@@ -139,7 +139,7 @@ def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records
 
 def _untrue(subject: Subject, records: Mapping[str, Any], limits: Float) -> str:
     """Return that the table limits a person that the cases do not, or less; empty if it does not."""
-    place = {name: k for k, name in enumerate(subject.data.unit_names.tolist())}
+    place = {name: k for k, name in enumerate(subject.data.person_names.tolist())}
     whose = [place[name] for name in np.asarray(records["unit"]).tolist()]
     fine = (limits[whose] <= np.asarray(records["dtp_upper"]) + _SAME).all()
     return "" if fine else "the per-person table limits somebody to less than the kernel does"

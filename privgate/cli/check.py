@@ -22,12 +22,12 @@ from privgate.evidence.verdict import Verdict
 from privgate.policy import Policy
 from privgate.subject.subject import Subject
 
-#: beside an approved report that was not signed yet
+#: file in the report's folder: the MAC of an approval that no signer has answered yet
 WAITING = "waiting-for-signature"
-#: model and alias that no shell reads as anything else, and how a shell or ssh says that it ran nothing
-_PLAIN, _NOT_RUN = re.compile(r"[\w.@+-]+"), {126, 127, 255}
-#: how a guarded store's refusals begin
-GUARDED = "privgate:"
+#: targets "model@alias" that are safe as a shell word; exit codes by which a shell or ssh says that no command ran
+_SHELL_SAFE, _NOT_RUN = re.compile(r"[\w.@+-]+"), {126, 127, 255}
+#: the first word of each refusal by a guarded store
+_REFUSAL = "privgate:"
 
 
 @click.command(cls=options.Grouped)
@@ -51,13 +51,13 @@ def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Pa
     if plan:
         return options.print_plan(options.build(uri, settings, writes=False))
     if recompute is not None:
-        return _recomputed(options.build(uri, settings, writes=False), recompute)
-    verdict, _ = _checked(uri, attach=not no_attach, settings=settings | {"advises": advises})
+        return _recompute(options.build(uri, settings, writes=False), recompute)
+    verdict, _ = _check(uri, attach=not no_attach, settings=settings | {"advises": advises})
     return int(verdict.exit_code)
 
 
-def _recomputed(given: options.CheckInputs, folder: Path) -> int:
-    """Print what comes out again of a report's yes by theorem, of the data and without a training."""
+def _recompute(given: options.CheckInputs, folder: Path) -> int:
+    """Compute the certificates of a report again from the data, print one line each, and return exit code 0."""
     from privgate.check import gate
 
     place = folder / "report.json"
@@ -78,7 +78,7 @@ def _recomputed(given: options.CheckInputs, folder: Path) -> int:
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="The guard's configuration. Nothing is promoted without a statement that counts; what has one is not "
+    help="The guard's configuration. Promoting then needs a valid signed statement; a version that has one is not "
     "checked again.",
 )
 @click.option("--forward-only", is_flag=True, help="Leave the alias where a later version has it.")
@@ -89,29 +89,29 @@ def _recomputed(given: options.CheckInputs, folder: Path) -> int:
 def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: float, **settings: Any) -> int:
     """Check the model version URI, attach the report, have it signed, and set the alias only if it is approved.
 
-    Without a guarded registry store this is advisory: somebody else can still set the alias by hand. A guarded one asks
-    for a signed statement. This process never holds the key: --sign-command names who does, or the command ends with
-    6, approved and unsigned. With --sign-command a rerun within a day goes on from the approved report, once.
+    Without a guarded registry store the verdict is advice: other clients can still set the alias. A guarded store asks
+    for a signed statement. --sign-command starts the signer, who alone holds the key; without it an approved version
+    ends with exit code 6, unsigned. A rerun within a day hands the same approved report to the signer, once.
     """
     if settings["config"] is not None:
-        _guard(uri, alias, settings)  # an unusable one, or another policy, is said now and not after a training
+        _load_guard(uri, alias, settings)  # refuse a wrong configuration or policy before training
     if settings["config"] is not None and not settings["observe"]:
-        with contextlib.suppress(StatementError):  # then a check is due
-            return _released(uri, alias, settings)
+        with contextlib.suppress(StatementError):  # no valid statement yet: check the version
+            return _set_signed_alias(uri, alias, settings)
     if sign_command is not None:
-        if subject_waiting := _waiting(uri, alias, settings):
-            _signed(sign_command, sign_timeout, subject_waiting, alias, settings)
-            return _moved(subject_waiting, alias, settings)
+        if unsigned := _take_unsigned(uri, alias, settings):
+            _call_signer(sign_command, sign_timeout, unsigned, alias, settings)
+            return _set_alias(unsigned, alias, settings)
         settings["nonce"] = settings["nonce"] or secrets.token_hex(16)
-    verdict, subject = _checked(uri, attach=True, settings=settings, alias=alias)
+    verdict, subject = _check(uri, attach=True, settings=settings, alias=alias)
     if not verdict.approved:
         why = "the run only observes" if verdict.observed else f"the verdict is {verdict.decision.text}"
         click.echo(f"not promoted: {why}; @{alias} is unchanged", err=True)
         return int(verdict.exit_code)
     try:
-        return _moved(subject, alias, settings)
+        return _set_alias(subject, alias, settings)
     except (RegistryError, StatementError) as exc:
-        if isinstance(exc, RegistryError) and GUARDED not in str(exc):
+        if isinstance(exc, RegistryError) and _REFUSAL not in str(exc):
             raise
         if sign_command is None:
             folder, policy = shlex.quote(settings["report_dir"]), shlex.quote(settings["policy_name"])
@@ -125,22 +125,22 @@ def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: flo
                 err=True,
             )
             return int(ExitCode.UNSIGNED)
-    _waits(subject, alias, settings)
-    _signed(sign_command, sign_timeout, subject, alias, settings)
-    return _moved(subject, alias, settings)
+    _note_unsigned(subject, alias, settings)
+    _call_signer(sign_command, sign_timeout, subject, alias, settings)
+    return _set_alias(subject, alias, settings)
 
 
-def _moved(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
+def _set_alias(subject: Subject, alias: str, settings: dict[str, Any]) -> int:
     from privgate import registry
 
     if settings["config"] is not None:
-        return _released(_exact(subject), alias, settings)
+        return _set_signed_alias(_version_uri(subject), alias, settings)
     where, forward = settings["tracking_uri"], settings["forward_only"]
-    has = registry.promote(subject, alias, tracking_uri=where, forward_only=forward)
-    return _print_promotion(_exact(subject), has, alias, settings)
+    holder = registry.promote(subject, alias, tracking_uri=where, forward_only=forward)
+    return _print_promotion(_version_uri(subject), holder, alias, settings)
 
 
-def _guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, str]:
+def _load_guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, str]:
     from privgate.guard.config import Guard
     from privgate.registry.client import connect
     from privgate.registry.named import named
@@ -151,28 +151,28 @@ def _guard(uri: str, alias: str, settings: dict[str, Any]) -> tuple[Any, Any, st
     return guard, client, name
 
 
-def _released(uri: str, alias: str, settings: dict[str, Any]) -> int:
+def _set_signed_alias(uri: str, alias: str, settings: dict[str, Any]) -> int:
     from privgate.guard.verification import verify
-    from privgate.registry.attachments import move
+    from privgate.registry.attachments import move_alias
 
-    guard, client, name = _guard(uri, alias, settings)
+    guard, client, name = _load_guard(uri, alias, settings)
     exact = verify(uri, guard, target=alias, tracking_uri=settings["tracking_uri"]).uri
-    has = move(client, name, exact.rpartition("/")[2], alias, forward_only=settings["forward_only"])
-    return _print_promotion(exact, has, alias, settings)
+    holder = move_alias(client, name, exact.rpartition("/")[2], alias, forward_only=settings["forward_only"])
+    return _print_promotion(exact, holder, alias, settings)
 
 
-def _print_promotion(uri: str, has: str, alias: str, settings: dict[str, Any]) -> int:
+def _print_promotion(uri: str, holder: str, alias: str, settings: dict[str, Any]) -> int:
     with contextlib.suppress(OSError):
         (Path(settings["report_dir"]).expanduser() / WAITING).unlink()
     said = f"promoted: {uri} is now @{alias}"
-    if uri.rpartition("/")[2] != has:
-        said = f"approved, not promoted: @{alias} stays with the later version {has}"
-    # what a program reads on stdout stays one document
+    if uri.rpartition("/")[2] != holder:
+        said = f"approved, not promoted: @{alias} stays with the later version {holder}"
+    # JSON on stdout stays one document
     click.echo(console.plain(said), err=settings["form"] != "text")
     return int(ExitCode.PASSED)
 
 
-def _mac(uri: str, alias: str, settings: dict[str, Any], folder: Path) -> str:
+def _compute_mac(uri: str, alias: str, settings: dict[str, Any], folder: Path) -> str:
     from privgate.training import ledger
 
     key = ledger.given_key(None) or ledger.own_key()
@@ -184,29 +184,29 @@ def _mac(uri: str, alias: str, settings: dict[str, Any], folder: Path) -> str:
     return hmac.digest(key, content_signed.encode(), "sha256").hex()
 
 
-def _waits(subject: Subject, alias: str, settings: dict[str, Any]) -> None:
+def _note_unsigned(subject: Subject, alias: str, settings: dict[str, Any]) -> None:
     folder = Path(settings["report_dir"]).expanduser()
-    with contextlib.suppress(OSError):  # without the note a rerun checks again
-        (folder / WAITING).write_text(_mac(_exact(subject), alias, settings, folder), encoding="utf-8")
+    with contextlib.suppress(OSError):  # without this file a rerun checks the version again
+        (folder / WAITING).write_text(_compute_mac(_version_uri(subject), alias, settings, folder), encoding="utf-8")
 
 
-def _exact(subject: Subject) -> str:
+def _version_uri(subject: Subject) -> str:
     return f"models:/{subject.name}/{subject.version}"
 
 
-def _waiting(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
-    """Return the version whose approved report waits in the report's folder for its signature; its nonce is asked.
+def _take_unsigned(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
+    """Return the version whose approved report is still unsigned, or None; set the nonce to the report's.
 
-    A note is good for one more try: whoever signs may refuse, and then a check is due.
+    This deletes the file ``WAITING``: the report goes to the signer once more, and a refusal makes a check due.
     """
     from privgate import registry
     from privgate.report import schema
 
     folder = Path(settings["report_dir"]).expanduser()
     try:
-        noted = (folder / WAITING).read_text(encoding="utf-8")
+        mac = (folder / WAITING).read_text(encoding="utf-8")
         subject = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
-        mine = hmac.compare_digest(noted, _mac(_exact(subject), alias, settings, folder))
+        authentic = hmac.compare_digest(mac, _compute_mac(_version_uri(subject), alias, settings, folder))
         document = schema.read(strict_json.read(folder / "report.json", LARGE))
         fresh = datetime.now(UTC) - datetime.fromisoformat(document.decided_at) < timedelta(days=1)
     except (OSError, PrivgateError, ValueError, TypeError):
@@ -214,28 +214,28 @@ def _waiting(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
     policy, run = Policy.load(settings["policy_name"]), document.evidence.run
     same = dict(document.subject.digests) == dict(subject.digests) and document.policy.digest == policy.digest
     same_nonce = settings["nonce"] in ("", run.nonce) and bool(run.nonce) and not settings["observe"]
-    if not (mine and fresh and same and same_nonce and document.approved and not document.observed):
+    if not (authentic and fresh and same and same_nonce and document.approved and not document.observed):
         return None
-    _promotable(policy, subject, alias)
+    _refuse_target(policy, subject, alias)
     (folder / WAITING).unlink()
     settings["nonce"] = run.nonce
     console.note(f"going on from the approved report of {document.decided_at} in {folder}; nothing is trained")
     return subject
 
 
-def _signed(command: str, timeout: float, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
-    """Hand an approval to the signer's command, without a shell or secrets; it waits on if the signer did not run."""
+def _call_signer(command: str, timeout: float, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
+    """Run the signer's command without a shell or secrets; if it cannot start, a rerun may hand the report over."""
     name = str(subject.name)
-    named = {"out": settings["report_dir"], "policy": settings["policy_name"], "uri": _exact(subject), "model": name}
-    named |= {"nonce": settings["nonce"], "version": subject.version, "target": f"{name}@{alias}"}
+    named = {"out": settings["report_dir"], "policy": settings["policy_name"], "nonce": settings["nonce"]}
+    named |= {"uri": _version_uri(subject), "model": name, "version": subject.version, "target": f"{name}@{alias}"}
     words = shlex.split(command)
-    if not _PLAIN.fullmatch(odd := named["target"]):
+    if not _SHELL_SAFE.fullmatch(odd := named["target"]):
         raise UsageError(
             f"{odd!r} cannot be handed to --sign-command, behind which a shell may stand: a name may have letters, "
             "digits and . _ + - there; sign it by hand"
         )
     for key, value in named.items():
-        # a value holds no braces of names: model names come from the registry
+        # model names come from the registry: no value may bring in another placeholder
         plain = str(value).replace("{", "").replace("}", "")
         words = [word.replace(f"{{{key}}}", plain) for word in words]
     console.note(f"handing the report to the signer, {timeout:g} s at most")
@@ -250,11 +250,11 @@ def _signed(command: str, timeout: float, subject: Subject, alias: str, settings
         )
     except subprocess.CalledProcessError as exc:
         if exc.returncode < 0 or exc.returncode in _NOT_RUN:
-            _waits(subject, alias, settings)
-        said = exc.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-        raise StatementError(f"the signer command ended with {exc.returncode}: {said[-1][:300]}") from exc
+            _note_unsigned(subject, alias, settings)
+        lines = exc.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+        raise StatementError(f"the signer command ended with {exc.returncode}: {lines[-1][:300]}") from exc
     except (OSError, subprocess.SubprocessError) as exc:
-        _waits(subject, alias, settings)
+        _note_unsigned(subject, alias, settings)
         raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
 
 
@@ -265,7 +265,7 @@ def _without_secrets() -> dict[str, str]:
     return {VARIABLE: "", **{name: value for name, value in os.environ.items() if name not in secret}}
 
 
-def _promotable(policy: Policy, subject: Subject, alias: str) -> None:
+def _refuse_target(policy: Policy, subject: Subject, alias: str) -> None:
     if not re.fullmatch(r"[\w-]{1,255}", alias, re.ASCII) or re.fullmatch(r"latest|v\d+", alias, re.IGNORECASE):
         raise UsageError(
             f"--to {alias!r} is no alias: letters, digits, '_' and '-', and neither 'latest' nor a version such as 'v1'"
@@ -276,8 +276,8 @@ def _promotable(policy: Policy, subject: Subject, alias: str) -> None:
         raise UsageError(f"{why}; @{alias} is unchanged")
 
 
-def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | None = None) -> tuple[Verdict, Subject]:
-    """Run the route of one check: evaluate, write, then attach; the report is on disk before anything is attached."""
+def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | None = None) -> tuple[Verdict, Subject]:
+    """Evaluate, write the report, then attach it; return the verdict and the version that was checked."""
     from privgate import registry, report
     from privgate.advice.search import advise, evaluate
     from privgate.evaluation.notebook import with_context
@@ -286,7 +286,7 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
 
     run = options.build(uri, settings)
     if alias is not None:
-        _promotable(run.policy, run.subject, alias)
+        _refuse_target(run.policy, run.subject, alias)
     folder = Path(settings["report_dir"]).expanduser()
     if attach and not run.subject.detail.get("model_id"):
         raise UsageError(f"{uri} has no registry to attach the report to; add --no-attach")
@@ -302,11 +302,11 @@ def _checked(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | N
         announce=console.note,
     )
     verdict = with_context(verdict, run.subject, run.fleet, settings)
-    held = f"models:/{run.subject.name}@{settings['baseline']}"
-    before = approved_report(held, config=settings.get("config"), tracking_uri=settings["tracking_uri"])
+    approved = f"models:/{run.subject.name}@{settings['baseline']}"
+    before = approved_report(approved, config=settings.get("config"), tracking_uri=settings["tracking_uri"])
     try:
         report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
-    except OSError as exc:  # it could be written before: a full disk
+    except OSError as exc:  # options.build wrote there before training: the disk is full now
         raise UsageError(f"the report cannot be written to {folder}: {exc.strerror}; nothing was attached") from exc
     document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     if settings["form"] == "text":

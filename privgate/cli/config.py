@@ -4,7 +4,7 @@ An option on the command line wins, then the environment, then the file: ``privg
 ``[tool.privgate]`` of a ``pyproject.toml``, in the working folder or the nearest folder above it. Above it, a file of
 another user does not count, and paths in the file begin at its folder. Keys are the options' names; a key that is a
 command's name holds keys for that command alone. Commands that decide what is trusted (guard, verify)
-take no file: whoever can write to a working folder must not choose whom to trust.
+take no file: a user who can write to a working folder must not choose whom to trust.
 """
 
 import os
@@ -120,8 +120,8 @@ def _read(folder: Path) -> tuple[Path, dict[str, Any]]:
     for place in (folder, *folder.absolute().parents):
         for path in (place / FILE, place / "pyproject.toml"):
             try:
-                # above the working folder anybody may have left one, as in /tmp
-                if not os.path.isfile(path):  # noqa: PTH113  none either where a folder above lets nobody look
+                # above the working folder any user may have left a file, as in /tmp
+                if not os.path.isfile(path):  # noqa: PTH113  none, too, in a folder without access
                     continue
                 if place != folder and path.lstat().st_uid not in {0, os.getuid()}:
                     click.echo(f"note: {path} belongs to another user, so it is not read", err=True)

@@ -88,7 +88,7 @@ def _say(text: str) -> None:
 
 
 def _write(text: str, *, nl: bool = True) -> None:
-    with contextlib.suppress(OSError):  # where nobody hears of it, the work goes on
+    with contextlib.suppress(OSError):  # without a readable stderr the work goes on
         click.echo(text, nl=nl, err=True)
     _now.said = time.monotonic()
 
@@ -148,7 +148,7 @@ def _plainly(exc: click.BadParameter) -> click.BadParameter:
 
 
 class _Unheard:
-    """A stderr that may be full or gone: what nobody hears is dropped, and the exit code still says how."""
+    """A stderr that may be full or closed: it drops text that it cannot write, and the exit code stays."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -172,7 +172,7 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  as long as the process
     said, sys.stderr = sys.stderr, cast("Any", _Unheard(sys.stderr))
     code: int = ExitCode.INTERNAL
-    with contextlib.suppress(OSError):  # where nobody hears why, the exit code still says how
+    with contextlib.suppress(OSError):  # without a readable stderr the exit code still tells the result
         try:
             # https://no-color.org: any value but an empty one
             color = False if os.environ.get("NO_COLOR") else None
@@ -187,7 +187,7 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
         except (click.Abort, KeyboardInterrupt):
             code = ExitCode.INTERRUPTED
             click.echo("interrupted: what was computed is kept; the same command resumes", err=True)
-        except (BrokenPipeError, SystemExit):  # click ends the process with 1 where nobody reads stdout
+        except (BrokenPipeError, SystemExit):  # click exits with 1 if stdout is closed
             code = ExitCode.INTERRUPTED
         except Exception:  # noqa: BLE001  a crash must not look like a failed policy
             traceback.print_exc()

@@ -84,8 +84,8 @@ def serve(
         )
     options = (*options, f"--isolation={_isolation(names, without_isolation=without_isolation)}")
     if "--network" not in names:
-        options = ("--network=never", *options)  # whoever asks for a check wrote the recipe, and declares what it likes
-    Guard.load(config)  # an unusable configuration is said now, not in a log
+        options = ("--network=never", *options)  # the author of the recipe must not choose
+    Guard.load(config)  # refuse a wrong configuration now, not in a log
     audit = None if audit_log is None else AuditLog(audit_log.resolve())
     known = {Policy.load(p).name: p for p in policies}
     secret = None if webhook_secret_file is None else _read_secret(webhook_secret_file)
@@ -95,7 +95,7 @@ def serve(
     server = Server(connect(tracking_uri), *given)
     loop = Loop(server.look, every)
     loop.start()
-    # whoever keeps a connection open keeps nobody from ending this
+    # an open connection must not keep the process from ending
     app = make_application(server, loop, secret)
     uvicorn.run(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=5)
     return 0

@@ -113,7 +113,7 @@ def _combine_columns(columns: Iterable[Fingerprints]) -> Fingerprints:
 
 def check_data(data: TrainingData) -> list[Precondition]:
     """Return the result of each check, passed ones too, always in this order; a check that cannot run is absent."""
-    labels = [_check_targets(data)] if data.numbers else [_check_labels(data), _check_single_owners(data)]
+    labels = [_check_targets(data)] if data.predicts_numbers else [_check_labels(data), _check_single_owners(data)]
     return [*labels, *_check_duplicates(data)]
 
 

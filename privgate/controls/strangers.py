@@ -174,7 +174,7 @@ def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
     if min(map(len, sides)) < LEAST:
         return None
     y = np.concatenate([data.y, data.candidates[1]])
-    if data.numbers:  # targets are compared like labels, by tenths of the training targets
+    if data.predicts_numbers:  # targets are compared like labels, by tenths of the training targets
         y = np.searchsorted(np.unique(np.quantile(data.y.astype(np.float64), np.linspace(0.1, 0.9, 9))), y)
     p_labels, distance = _compare_labels(y[sides[0]], y[sides[1]])
     features = _list_features(data, np.concatenate(sides), y)

@@ -223,7 +223,7 @@ def as_frame(data: Data) -> Any:
 
 
 def _count_people_with_label(data: Data) -> NDArray[np.int64]:
-    if data.numbers:  # every person counts, because a target may be one person's
+    if data.predicts_numbers:  # every person counts, because a target may be one person's
         return np.full(data.n, len(data.units), dtype=np.int64)
     label = np.searchsorted(data.classes(), data.y)
     pairs = np.unique(np.column_stack([label, data.units.owner]), axis=0)
@@ -282,7 +282,7 @@ def draft(data: Data, name: str) -> dict[str, Any]:
         expect("expect_column_values_to_be_unique", name="no two records have one id", column=RECORD),
         expect(IN_SET, column=OUTSIDE, value_set=[0]),
     ]
-    if not data.numbers:
+    if not data.predicts_numbers:
         expectations.append(expect(BETWEEN, name="no label is one person's alone", column=WITH_LABEL, min_value=2))
     if (declared := _expect_declared(data, names)) is not None:
         return {"name": name, "expectations": [*expectations, *declared]}

@@ -88,7 +88,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate.advice.search import evaluate
     from privgate.guard.verification import approved_report
     from privgate.policy import Policy
-    from privgate.registry.attachments import log_to, refuse_place, refuse_unattachable
+    from privgate.registry.attachments import log_metrics, refuse_place, refuse_unattachable
     from privgate.training.fleet import Fleet
 
     policy, key = Policy.load(config["policy"]), load_hash_key(config.get("hash_key_file"))
@@ -106,7 +106,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
         report.write(verdict, folder, hash_key=key, baseline=approved_report(f"models:/{subject.name}@production"))
         for name in report.PERSONAL:  # rows and cases of people: they stay with whoever holds the data
             (folder / name).unlink(missing_ok=True)
-        metrics = log_to(client, run_id, subject, verdict)
+        metrics = log_metrics(client, run_id, subject, verdict)
         mlflow.log_artifacts(str(folder), _PLACE, run_id=run_id)
         if config.get("attach", True):
             registry.attach(subject, folder, verdict)

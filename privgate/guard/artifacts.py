@@ -70,11 +70,11 @@ class GuardedRepository(ArtifactRepository):  # type: ignore[misc]  # MLflow is 
         try:
             held = find_released(place, folder=folder)
         except Exception as exc:  # whatever it is: what cannot be asked is not written
-            from privgate.guard.transaction import PASSING, permission_denied
+            from privgate.guard.transaction import UNAVAILABLE, permission_denied
 
             why = f"whether {path or 'all files'!r} belongs to a released version could not be found out"
             why = f"privgate: {why} ({type(exc).__name__}: {exc!s:.300}); try again"
-            raise permission_denied(why, PASSING) from exc
+            raise permission_denied(why, UNAVAILABLE) from exc
         version = f"models:/{held.name}/{held.version}" if held is not None else ""
         if version and after:
             raise _refuse(f"{version} was released while {path!r} was written; its files changed, check it again")
@@ -120,7 +120,7 @@ class GuardedParts(GuardedRepository, MultipartUploadMixin):  # type: ignore[mis
     """The same for a destination that takes files in parts: beginning and completing one is writing it."""
 
     def create_multipart_upload(self, local_file: str, num_parts: int = 1, artifact_path: str | None = None) -> Any:
-        """Begin a file; whoever has the addresses of its parts can write nothing that counts before it is complete."""
+        """Begin a file; its parts, whose addresses a client may pass on, serve nothing before the file is complete."""
         with self._changing(posixpath.join(artifact_path or "", local_file)):
             return self._inner.create_multipart_upload(local_file, num_parts, artifact_path)
 
@@ -244,7 +244,7 @@ def _is_released(held: Held, guard: "Guard") -> bool:
     if not guard.excepts(held.name) and any(protected):
         return True
     claims = counting(held.statement, guard.trust, statement.now()) if held.statement else None
-    # a copied statement freezes nobody's files: it names the place that was checked
+    # a copied statement freezes no other files: it names the location that was checked
     return claims is not None and claims.passed and locate_files(claims.storage) == locate_files(held.storage)
 
 
@@ -318,7 +318,7 @@ def _ask_server(client: Any, guard: "Guard", touching: Any) -> Iterator[Held]:
     from privgate.guard.rows import TAG
     from privgate.registry.client import list_pages
 
-    # MLflow's client tries again for minutes where nobody answers
+    # without this, MLflow's client would retry a dead server for minutes
     requests.get(f"{guard.registry_uri.rstrip('/')}/health", timeout=5.0).raise_for_status()
     known = {f"models:/{name}{place}": target for name, place, target in released(client, guard) if target}
     tagged = {f"models:/{v.name}/{v.version}": v for v in list_pages(client.search_model_versions) if TAG in v.tags}
@@ -342,7 +342,7 @@ def _ask_server(client: Any, guard: "Guard", touching: Any) -> Iterator[Held]:
 _ADDRESSES: dict[tuple[str, Any], str] = {}
 
 
-#: as for other refusals: whoever repeats one fills no disk
+#: limits the log, as for other refusals: a client that repeats one fills no disk
 _refusals: list[Any] = []
 
 

@@ -19,7 +19,7 @@ from privgate.guard import statement
 
 #: what a line of the audit log may be about
 EVENTS = ("asked", "refused", "approved", "released", "withdrawn", "renamed", "wrong")
-#: a sentence may quote what somebody sent; a line is not for that
+#: characters of a sentence, which may quote a client's text
 _LONGEST = 2_000
 _TAIL = 256 << 10  # more than any line
 
@@ -89,7 +89,7 @@ def _digest(line: bytes) -> str:
 
 
 class RefusalLimit:
-    """How many refusals a process records: whoever repeats one fills no disk."""
+    """Limits how many refusals a process records: a client that repeats one fills no disk."""
 
     #: at most, and in how many seconds
     most, seconds = 60, 60.0

@@ -150,7 +150,7 @@ def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:
 
 
 def check_original(claims: Claims, original: tuple[Row, str] | None, trust: TrustStore, now: datetime) -> None:
-    """Refuse a copy of a version that was refused since it was signed, or of which nobody can tell.
+    """Refuse a copy of a version that was refused after its signature, or whose row is gone.
 
     ``original`` is the row that the statement is about and the statement that it carries now; None where there is none.
     ``StatementError``: it was refused, or is gone.

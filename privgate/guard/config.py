@@ -91,7 +91,7 @@ class Row(_Written):
     #: what its models answer with, by the operator's word
     task: Literal["classification", "regression", "not applicable"]
     policy: _Policy
-    #: the operator states whether anybody who may ask these models can get their files
+    #: the operator's statement whether users of these models can get their files
     file: Literal["downloadable", "not downloadable"] = "downloadable"
 
     @property
@@ -179,10 +179,10 @@ class Terms:
     policy: str = ""
     #: whether a statement counts although checker and signer were one user
     accept_advisory: bool = False
-    #: what the model answers with, by the operator's word; empty where nobody said. A statement that says none was
-    #: signed before tasks were: it is about a classifier, unless its policy was one for regressors
+    #: task of the model, by the operator's word; empty if not configured. A statement without a task is older than
+    #: tasks: it is about a classifier, unless its policy is for regressors
     task: str = ""
-    #: whether the operator states that nobody who may ask this model can get its file
+    #: whether the operator states that no user of this model can get its file
     withheld: bool = False
     #: policies whose older statements still count
     earlier: tuple[Earlier, ...] = ()

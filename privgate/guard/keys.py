@@ -29,7 +29,7 @@ from privgate.guard.statement import Claims, Envelope
 SCHEMA = "privgate/trust/v1"
 #: written where a statement is revoked: who cannot read that must not take the store for an older one
 _SCHEMA_REVOKED = "privgate/trust/v2"
-#: what a key may sign, where nobody says otherwise
+#: roles that a key has by default
 ROLES = ("evidence", "verdict")
 #: and only where it is named: what 0.1.0 and earlier stated of models without training data of their owner's
 NOT_APPLICABLE = "not_applicable"
@@ -205,7 +205,7 @@ class TrustStore:
         return self._swap(old, replace(old, revoked=old.revoked or statement.stamp(at)))
 
     def revoke_statement(self, payload_digest: str, *, at: datetime, note: str = "") -> Self:
-        """Return the store with a statement that counts no longer, whoever signed it."""
+        """Return the store with one statement revoked, whichever key signed it."""
         if any(r.statement == payload_digest for r in self.revoked):
             return self
         return replace(self, revoked=(*self.revoked, Revoked(payload_digest, statement.stamp(at), note)))

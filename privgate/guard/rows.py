@@ -1,4 +1,4 @@
-"""What the guard looks at before and after a write: rows, who holds protected names, and whether that may be."""
+"""The guard's checks before and after a write: rows, holders of protected names, statements and copies."""
 
 import os
 import tempfile
@@ -14,7 +14,7 @@ from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.checks import Row, check, check_original, counting, is_copy
 from privgate.guard.config import WITHOUT, Watch, fold
-from privgate.guard.transaction import PASSING, in_workspace, refusing, transaction
+from privgate.guard.transaction import UNAVAILABLE, in_workspace, refusing, transaction
 from privgate.registry.client import download
 from privgate.registry.files import all_files
 
@@ -28,8 +28,8 @@ class GuardedRows:
 
     privgate_watch: Watch
 
-    def _privgate_holders(self, name: str, session: Any, but: Collection[str] = ()) -> dict[str, str]:
-        """Return protected alias -> version, as a reader who asks for each is answered by this registry."""
+    def _privgate_find_holders(self, name: str, session: Any, but: Collection[str] = ()) -> dict[str, str]:
+        """Return protected alias -> version, as this registry answers readers."""
         from mlflow.exceptions import MlflowException
 
         holders = {}
@@ -46,8 +46,8 @@ class GuardedRows:
                     raise
         return holders
 
-    def _privgate_row(self, name: str, version: str) -> tuple[Row, Mapping[str, str]]:
-        """Return a row and its tags; public methods of an SQL store read all else too, three times as long."""
+    def _privgate_read_row(self, name: str, version: str) -> tuple[Row, Mapping[str, str]]:
+        """Return a row and its tags; an SQL store's public methods would take three times as long."""
         sessions, find = (getattr(self, n, None) for n in ("ManagedSessionMaker", "_get_sql_model_version"))
         if sessions is None or find is None:
             held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
@@ -63,30 +63,30 @@ class GuardedRows:
         """Return the workspace that this request is about; the default one where the store knows none."""
         return str(getattr(self, "_get_active_workspace", statement.workspace)())
 
-    def _privgate_before(self, name: str, version: str, target: str) -> Row | None:
-        """Check before the write where that takes long, or no transaction could take it back; return the row."""
+    def _privgate_check_before(self, name: str, version: str, target: str) -> Row | None:
+        """Check and return the row before the write, if files are checked or nothing can roll back; else None."""
         sessions = getattr(self, "ManagedSessionMaker", None)
         if sessions is not None and not self.privgate_watch.guard().check_files:
             return None
-        return self._privgate_released(name, version, target, None, files=True)
+        return self._privgate_check_release(name, version, target, None, files=True)
 
-    def _privgate_released(
+    def _privgate_check_release(
         self, name: str, version: str, target: str | None, before: Row | None, *, files: bool = False
     ) -> Row:
         """Check that a version may be released as a target, and return its row."""
-        row, tags = self._privgate_row(name, version)
+        row, tags = self._privgate_read_row(name, version)
         if before is not None and row != before:
             raise StatementError("the version was replaced while it was being released")
         self._privgate_check(row, tags.get(TAG, ""), target, files=files)
         return row
 
-    def _privgate_released_as(self, name: str, version: str, session: Any) -> list[str | None]:
+    def _privgate_list_targets(self, name: str, version: str, session: Any) -> list[str | None]:
         """Return every protected alias or stage that a version holds, and None where its model is protected."""
         guard = self.privgate_watch.guard()
         if guard.excepts(name):
             return []
         held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
-        holders = self._privgate_holders(name, session).items()
+        holders = self._privgate_find_holders(name, session).items()
         stage = str(held.current_stage or "")
         return [
             *(alias for alias, holder in holders if holder == str(held.version)),
@@ -94,11 +94,11 @@ class GuardedRows:
             *([None] if guard.protects_model(name) else []),
         ]
 
-    def _privgate_may_replace(self, name: str, version: str, text: str, claims: statement.Claims, session: Any) -> None:
-        """Check that a statement may take the place of the one that a released version rests on."""
-        row, tags = self._privgate_row(name, version)
-        targets = self._privgate_released_as(name, row.version, session)
-        present, itself = self._privgate_counting(row, tags.get(TAG, "")), claims.is_about(row)
+    def _privgate_check_newer(self, name: str, version: str, text: str, claims: statement.Claims, session: Any) -> None:
+        """Check that a statement may replace the one that the version carries."""
+        row, tags = self._privgate_read_row(name, version)
+        targets = self._privgate_list_targets(name, row.version, session)
+        present, itself = self._privgate_read_claims(row, tags.get(TAG, "")), claims.is_about(row)
         if present is not None:
             if (itself or not present.passed) and claims.signed < present.signed:
                 raise StatementError("the version carries a statement that was signed later")
@@ -113,20 +113,20 @@ class GuardedRows:
         for target in targets:
             self._privgate_check(row, text, target, files=False)
 
-    def _privgate_counting(self, row: Row, text: str) -> statement.Claims | None:
-        """Return what a statement says that is about this very row, or refuses its files; None for any other."""
+    def _privgate_read_claims(self, row: Row, text: str) -> statement.Claims | None:
+        """Return the claims of a trusted statement about this row, or of a refusal of its files; else None."""
         claims = counting(text, self.privgate_watch.guard().trust, statement.now())
         other = claims is not None and not claims.is_about(row) and (claims.passed or claims.storage != row.storage)
         return None if other else claims
 
-    def _privgate_unchanged(self, before: Row, withdraw: Callable[[], object]) -> None:
-        """Look again after the write, and withdraw it unless the row is certainly the one that was checked."""
+    def _privgate_recheck(self, before: Row, withdraw: Callable[[], object]) -> None:
+        """Read the row again after the write, and withdraw the write unless the row is the one that was checked."""
         now: Row | None = None
         for _ in range(TRIES):
             try:
-                now = self._privgate_row(before.name, before.version)[0]
+                now = self._privgate_read_row(before.name, before.version)[0]
             except Exception as exc:  # noqa: BLE001  whatever it is, an unverified row must not stay released
-                if getattr(exc, "error_code", "") == PASSING:
+                if getattr(exc, "error_code", "") == UNAVAILABLE:
                     time.sleep(0.2)
                     continue
             break
@@ -143,25 +143,25 @@ class GuardedRows:
             raise StatementError(f"there is no statement{WITHOUT}")
         claims = check(text, guard.trust, row, terms, target=target, now=statement.now())
         if is_copy(claims, row):
-            original = self._privgate_original(claims)
+            original = self._privgate_find_original(claims)
             check_original(claims, original, guard.trust, statement.now())
         if guard.check_files and files:
             _compare_files(row, claims)
 
-    def _privgate_original(self, claims: statement.Claims) -> tuple[Row, str] | None:
-        """Return the row that was signed and the statement that it carries; None where there is no such row."""
+    def _privgate_find_original(self, claims: statement.Claims) -> tuple[Row, str] | None:
+        """Return the row of the signed version and the statement that it carries; None if that row is gone."""
         from mlflow.exceptions import MlflowException
 
         try:
-            row, tags = self._privgate_row(claims.name, claims.version)
+            row, tags = self._privgate_read_row(claims.name, claims.version)
         except MlflowException as exc:
             if exc.get_http_status_code() >= 500:
                 raise
             return None
         return row, tags.get(TAG, "")
 
-    def _privgate_storage(self, source: str) -> str:
-        """Return where the files of a new version would lie, as the store itself finds out."""
+    def _privgate_find_storage(self, source: str) -> str:
+        """Return where the files of a new version would lie, resolved as MLflow's store does."""
         from mlflow import MlflowClient
         from mlflow.store.artifact.utils.models import _parse_model_uri
 
@@ -174,7 +174,7 @@ class GuardedRows:
 
 
 def _signed(text: str) -> datetime:
-    """Return when a statement was signed; long ago where it is none that counts today."""
+    """Return when a statement was signed; year 1 for an unreadable statement."""
     try:
         return statement.Claims.read(statement.Envelope.parse(text).statement).signed
     except StatementError:
@@ -182,7 +182,7 @@ def _signed(text: str) -> datetime:
 
 
 def _compare_files(row: Row, claims: statement.Claims) -> None:
-    """Recompute the digest of the stored files; only where the operator asks for it, since it reads all of them."""
+    """Raise ``StatementError`` if the stored files, all read here, differ from the signed digest."""
     location, destination = row.storage, os.environ.get("_MLFLOW_SERVER_ARTIFACT_DESTINATION")
     if location.startswith("mlflow-artifacts:") and destination:  # which clients reach through this server
         path = urllib.parse.unquote(urllib.parse.urlparse(location).path)
@@ -193,55 +193,55 @@ def _compare_files(row: Row, claims: statement.Claims) -> None:
             raise StatementError("the stored files are not those that were checked and signed")
 
 
-# Copies: a statement is about every row that serves the same files, and so is its refusal.
+# Copies: an approval and a refusal hold for every row that serves the same files.
 #
-# A copy that somebody else released rests on the version that was signed. A refusal of one of them is written to all,
-# and the version that was signed stays while something released rests on it: else a refusal would end with its row.
+# A released copy rests on the version that was signed. A refusal of one row is written to all rows with these files.
+# The signed version cannot be deleted while a released copy rests on it: the refusal would vanish with its row.
 
 #: MLflow keeps the rows of deleted versions
 DELETED = "Deleted_Internal"
 
 
 class Copies(GuardedRows):
-    """What the guard does about rows that serve the same files; a registry of another server is asked by its own."""
+    """Checks of rows that serve the same files; they do nothing for a remote registry, whose own guard decides."""
 
     def delete_model_version(self, name: str, version: str) -> Any:
-        """Delete a version; not one on whose statement a copy is released."""
+        """Delete a version, unless a released copy rests on its statement."""
         with refusing(f"deleting {name!r} version {version}"), transaction(self, name) as session:
-            self._privgate_rests_on(session, name, str(version))
+            self._privgate_refuse_removal(session, name, str(version))
             return super().delete_model_version(name, version)  # type: ignore[misc]  # mixin
 
     def delete_registered_model(self, name: str) -> Any:
-        """Delete a model; not one on whose statements copies elsewhere are released."""
+        """Delete a model, unless released copies in other models rest on its statements."""
         with refusing(f"deleting {name!r}"), transaction(self, name) as session:
-            self._privgate_rests_on(session, name, None)
+            self._privgate_refuse_removal(session, name, None)
             return super().delete_registered_model(name)  # type: ignore[misc]  # mixin
 
-    def _privgate_rests_on(self, session: Any, name: str, version: str | None) -> None:
-        """Refuse to take away what a released copy rests on; all versions of a model if none is named."""
-        for copy, tags in self._privgate_same_files(session, name, version):
+    def _privgate_refuse_removal(self, session: Any, name: str, version: str | None) -> None:
+        """Refuse to remove a version, or a model if ``version`` is None, that a released copy rests on."""
+        for copy, tags in self._privgate_list_copies(session, name, version):
             claims = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
             if claims is None or (claims.name, claims.version) != (name, version or claims.version):
                 continue
             here = claims.workspace == copy.workspace == self._privgate_workspace()
-            if here and self._privgate_released_as(copy.name, copy.version, session):
+            if here and self._privgate_list_targets(copy.name, copy.version, session):
                 raise StatementError(
                     f"models:/{copy.name}/{copy.version} is released on the statement of models:/{name}/"
                     f"{claims.version}, whose refusal would be lost; withdraw or sign that first"
                 )
 
     def _privgate_refuse_copies(self, session: Any, row: Row, tag: Any, claims: statement.Claims) -> None:
-        """Write a refusal of ``row`` to every row that serves the same files and carries nothing younger."""
+        """Write a refusal of ``row`` to every row that serves the same files and carries no later statement."""
         if claims.passed or not claims.is_about(row):
             return
-        for copy, tags in self._privgate_same_files(session, row.name, row.version):
+        for copy, tags in self._privgate_list_copies(session, row.name, row.version):
             held = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
             if held is None or held.signed <= claims.signed:
                 with in_workspace(copy.workspace):
                     super().set_model_version_tag(copy.name, copy.version, tag)  # type: ignore[misc]  # mixin
 
-    def _privgate_same_files(self, session: Any, name: str, version: str | None) -> Iterator[tuple[Row, Any]]:
-        """Give the other rows that serve the files of a version, or rows elsewhere those of any version of a model."""
+    def _privgate_list_copies(self, session: Any, name: str, version: str | None) -> Iterator[tuple[Row, Any]]:
+        """Yield the other rows, with tags, that serve the files of a version, or of any version of a model if None."""
         if session is None:
             return
         from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
@@ -257,5 +257,5 @@ class Copies(GuardedRows):
         others = set(session.query(SqlModelVersion).filter(present, storage.in_(places))) - mine if places else ()
         for kept in others:
             with in_workspace(str(getattr(kept, "workspace", ""))):
-                copy = self._privgate_row(kept.name, str(kept.version))
+                copy = self._privgate_read_row(kept.name, str(kept.version))
             yield copy

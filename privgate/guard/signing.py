@@ -25,9 +25,9 @@ from privgate.guard.config import Guard, Terms, refuse_name
 from privgate.guard.keys import AnySigner, seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.policy import Judged, Policy
-from privgate.registry.attachments import keep
+from privgate.registry.attachments import copy_to_run
 from privgate.registry.client import answering, connect, list_pages, stored_files
-from privgate.registry.load import recomputed
+from privgate.registry.load import recompute_digests
 from privgate.registry.named import join_folder, named
 from privgate.version import __version__
 
@@ -42,7 +42,7 @@ class SigningRequest:
 
     #: ``models:/name/version``; empty to take the report's word
     uri: str = ""
-    #: what the check was started with; empty if nobody says
+    #: nonce of the check; empty if not requested
     nonce: str = ""
     #: whether an approval may rest on training code that ran as the checker
     unboxed: bool = True
@@ -149,7 +149,7 @@ class Signed:
     def write(self, folder: Path) -> None:
         """Write the envelopes."""
         for name, envelope in ((EVIDENCE_FILE, self.evidence), ("verdict.dsse.json", self.verdict)):
-            (folder / name).unlink(missing_ok=True)  # a link would lead to somebody else's file
+            (folder / name).unlink(missing_ok=True)  # a link could lead to another user's file
             (folder / name).write_text(envelope.text(), encoding="utf-8")
 
 
@@ -243,7 +243,7 @@ def _sign(
         files = digest.of_manifest(table)
         if files != subject["digests"].get("files"):
             raise DigestMismatchError(f"the files of {uri} are not those that were checked; check again")
-        own = recomputed(client, uri, stored, table)
+        own = recompute_digests(client, uri, stored, table)
     compare(subject["digests"], own, uri)
     targets = words["targets"] or ((name, "production"),)
     for model, target in targets:
@@ -296,7 +296,7 @@ def refuse_unread(claims: Claims, policy: Policy, guard: Guard | None, *, unboxe
     for model, target in claims.targets:
         terms = Terms(claims.registry, policy.digest, policy.name, withheld=True)
         terms = terms if guard is None else guard.terms(target, model)
-        # an advisory statement says so, and whoever verifies may accept it by an option
+        # an advisory statement says so, and a verifier may accept it by an option
         check_terms(claims, replace(terms, accept_advisory=True, accept_unboxed=unboxed), statement.now())
 
 
@@ -309,7 +309,7 @@ def attach_statement(signed: Signed, *, tracking_uri: str | None = None) -> None
     with answering(f"attaching the statement to {uri}"), tempfile.TemporaryDirectory() as folder:
         signed.write(Path(folder))
         Path(folder, "report.json").write_bytes(signed.report)
-        keep(client, claims.model_id, Path(folder), place)
+        copy_to_run(client, claims.model_id, Path(folder), place)
         text = signed.verdict.text()
         client.set_model_version_tag(claims.name, claims.version, TAG, text)
         if client.get_model_version(claims.name, claims.version).tags.get(TAG) != text:

@@ -191,17 +191,17 @@ class Claims:
     targets: tuple[tuple[str, str], ...]
     #: properties met without waiver
     levels: tuple[str, ...] = ()
-    #: checker and signer were one user: whoever ran the training code could have signed
+    #: checker and signer were one user: the training code could have signed
     advisory: bool = True
-    #: what kept training code away from the checker: ``"none"``, or what did and its version
+    #: sandbox that kept training code from the checker, with its version; or ``"none"``
     isolation: str = "none"
     #: digests that the signer made itself from the registry's files; other data were named by digest only
     recomputed: tuple[str, ...] = ()
     #: what the model answered with: classification, regression, "not applicable", or empty in older statements
     task: str = ""
-    #: whoever ran the check stated that nobody who may ask the model can get its file
+    #: the checker stated that no user of the model can get its file
     withheld: bool = False
-    #: MLflow's, in which the row lies
+    #: MLflow workspace in which the row lies
     workspace: str = DEFAULT_WORKSPACE
 
     def role(self, usual: str) -> str:
@@ -210,7 +210,7 @@ class Claims:
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
-        """(name, version) of the rows that may serve the files; a copy's version is nobody's to know."""
+        """(name, version) of the rows that may serve the files; a copy may have any version."""
         return (self.name, self.version), *((model, "") for model, _ in self.targets if model != self.name)
 
     def is_about(self, row: Any) -> bool:

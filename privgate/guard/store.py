@@ -29,8 +29,8 @@ from privgate.guard.transaction import (
 )
 from privgate.guard.writes import GuardedWrites, RecordedWrites
 
-# MLflow's assistant lets whoever connects over loopback, everybody behind a proxy on the same host, set the address of
-# a language model and have its answers run as commands. Custom scorers are Python that clients store and the server's
+# MLflow's assistant lets every client over loopback, so every client behind a proxy on this host, set the address of a
+# language model and run its answers as commands. Custom scorers are Python that clients store and the server's
 # jobs run. Either rewrites the guard's configuration or its database; a guarded server has none of them.
 
 #: where MLflow's command line tells its workers what the registry is
@@ -66,7 +66,7 @@ def check_runs_nothing() -> None:
 
 
 def guard_workspaces() -> None:
-    """Let nobody move or delete what is guarded with its workspace: MLflow asks no registry's store for that."""
+    """Refuse to move or delete a guarded workspace: MLflow does not ask the registry's store before it does."""
     for module, name in (("sqlalchemy_store", "SqlAlchemyStore"), ("rest_store", "RestWorkspaceStore")):
         try:
             kind = getattr(importlib.import_module(f"mlflow.store.workspace.{module}"), name)

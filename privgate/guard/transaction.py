@@ -1,7 +1,7 @@
-"""One transaction for a promoting write and everything the guard asks about it, by the database's own equality.
+"""One database transaction around each promoting write and the guard's checks of it.
 
-While one of the guard's transactions lasts, all methods of MLflow's store are given its session: what is checked,
-written and looked at again is committed at once, or not at all. Such writes wait for one another.
+During the transaction all methods of MLflow's store use its session: reads, write and checks are committed together,
+or not at all. Promoting writes wait for one another. Only databases where equal names are equal bytes are supported.
 """
 
 import inspect
@@ -13,61 +13,61 @@ from typing import Any
 
 from privgate.errors import PolicyError, PrivgateError
 
-# a database that does not answer for a moment has refused nothing: clients try again after 503
-PASSING = "TEMPORARILY_UNAVAILABLE"
-#: whether this thread's reads are the guard's: a read replica may lag behind what is about to be written
-GUARDING: ContextVar[bool] = ContextVar("privgate_guarding", default=False)
-#: what is done last before a transaction of this thread is committed; where it raises, nothing is
-COMMITTING: ContextVar[Callable[[], None]] = ContextVar("privgate_committing", default=lambda: None)
+#: MLflow's error code (HTTP 503) of a database that does not answer now: clients try again
+UNAVAILABLE = "TEMPORARILY_UNAVAILABLE"
+#: whether the guard is checking in this thread: then reads avoid a read replica, which may lag behind
+_GUARDING: ContextVar[bool] = ContextVar("privgate_guarding", default=False)
+#: function that this thread calls just before a commit; an exception from it rolls the transaction back
+BEFORE_COMMIT: ContextVar[Callable[[], None]] = ContextVar("privgate_committing", default=lambda: None)
 
 
 @contextmanager
 def refusing(doing: str) -> Iterator[None]:
-    """Turn every doubt into MLflow's permission error: HTTP 403, which clients do not retry.
+    """Turn every failed check and unexpected error into MLflow's HTTP 403, which clients do not retry.
 
-    Only a database that does not answer is said as what it is, which lets nothing through either.
+    A database that does not answer gives HTTP 503, which refuses the write, too. ``doing`` names it in the message.
     """
     from mlflow.exceptions import MlflowException
 
-    guarding = GUARDING.set(True)
+    before = _GUARDING.set(True)
     try:
         yield
     except MlflowException as exc:
         if exc.get_http_status_code() < 500:  # MLflow's own words: no such version, already exists
             raise
-        if exc.error_code == PASSING:
+        if exc.error_code == UNAVAILABLE:
             why = f"privgate: {doing} was not verified: the database did not answer; try again"
-            raise permission_denied(why, PASSING) from exc
-        # MLflow gives its own reason as an error of the server's: such as a workspace whose names another has, too
+            raise permission_denied(why, UNAVAILABLE) from exc
+        # INVALID_STATE carries MLflow's own reason, such as two workspaces with the same names
         why = exc.message if exc.error_code == "INVALID_STATE" else f"it could not be verified ({exc.error_code})"
         raise permission_denied(f"privgate: {doing} refused: {why}") from exc
     except PrivgateError as exc:
         step = "To release a version: privgate check, then privgate guard sign, then try again"
         raise permission_denied(f"privgate: {doing} refused: {exc}. {step}") from exc
-    except Exception as exc:  # whatever goes wrong in here must not let a write through
+    except Exception as exc:  # no unexpected error may let a write through
         raise permission_denied(f"privgate: {doing} refused: it could not be verified ({type(exc).__name__})") from exc
     finally:
-        GUARDING.reset(guarding)
+        _GUARDING.reset(before)
 
 
 def permission_denied(message: str, code: str = "PERMISSION_DENIED") -> Any:
-    """Return MLflow's error, by default that of HTTP 403."""
+    """Return an ``MlflowException`` of an error code, by default of HTTP 403."""
     from mlflow.exceptions import MlflowException
     from mlflow.protos.databricks_pb2 import ErrorCode
 
     return MlflowException(message, ErrorCode.Value(code))
 
 
-#: what the guard can answer for: equal names are equal bytes
+#: databases in which equal names are equal bytes
 _SUPPORTED, _DIALECTS = "SQLite and PostgreSQL", ("sqlite", "postgresql")
 _TABLES = (*(f"registered_model{part}" for part in ("s", "_tags", "_aliases")), "model_versions", "model_version_tags")
-_MOVE = int.from_bytes(b"privgate", "big")  # PostgreSQL's lock that each of the guard's transactions takes
+_LOCK = int.from_bytes(b"privgate", "big")  # id of the PostgreSQL advisory lock that every guard transaction takes
 
-_HELD: ContextVar[dict[int, Any] | None] = ContextVar("privgate_held_sessions", default=None)
+_SESSION_BY_STORE_ID: ContextVar[dict[int, Any] | None] = ContextVar("privgate_held_sessions", default=None)
 
 
 def check_scheme(inner: str) -> None:
-    """Raise ``PolicyError``, before anything is opened, for a registry whose equality of names is not known."""
+    """Raise ``PolicyError``, before a connection, for a registry whose database may take different names for equal."""
     scheme = inner.partition(":")[0].partition("+")[0].lower()
     if scheme not in {*_DIALECTS, "http", "https"}:
         raise PolicyError(
@@ -105,7 +105,7 @@ def check_equality(store: Any) -> None:
 
 
 def share_sessions(store: Any) -> None:
-    """Give a store's methods the guard's session while one of its transactions lasts, and never a replica's."""
+    """Patch a store: its methods use the session of the guard's transaction, and no replica while the guard checks."""
     sessions = getattr(store, "ManagedSessionMaker", None)
     if sessions is None or "privgate_shares" in vars(store):
         return
@@ -113,60 +113,60 @@ def share_sessions(store: Any) -> None:
 
     @contextmanager
     def share(read_only: bool = True) -> Iterator[Any]:  # noqa: FBT001, FBT002  MLflow's
-        held = (_HELD.get() or {}).get(id(store))
-        if held is not None:
-            yield held
-            held.flush()  # where a session of its own would have been committed
+        open_session = (_SESSION_BY_STORE_ID.get() or {}).get(id(store))
+        if open_session is not None:
+            yield open_session
+            open_session.flush()  # the method expects its session to be committed here
             return
-        with sessions(read_only=read_only and not GUARDING.get()) if routed else sessions() as session:
+        with sessions(read_only=read_only and not _GUARDING.get()) if routed else sessions() as session:
             yield session
 
     store.ManagedSessionMaker, store.privgate_shares = share, True
 
 
 def in_workspace(name: str) -> AbstractContextManager[Any]:
-    """Let MLflow's store act in another workspace than the request's, where MLflow has workspaces."""
+    """Return a context in which MLflow's store acts in this workspace; it does nothing in an MLflow without them."""
     mlflow = sys.modules.get("mlflow.utils.workspace_context")
     return mlflow.ServerWorkspaceContext(name) if mlflow else nullcontext()
 
 
 @contextmanager
 def transaction(store: Any, model: str | None) -> Iterator[Any]:
-    """Hold one session meanwhile, the rows of ``model`` (None: all) locked; None where that is another server's."""
+    """Open a transaction that locks the rows of ``model`` (None: all); yield its session, None at a remote store."""
     sessions = getattr(store, "ManagedSessionMaker", None)
     if sessions is None:
-        COMMITTING.get()()
+        BEFORE_COMMIT.get()()
         yield None
         return
     problem: PrivgateError | None = None
     with sessions(read_only=False) as session:
-        before = _HELD.set({**(_HELD.get() or {}), id(store): session})
+        before = _SESSION_BY_STORE_ID.set({**(_SESSION_BY_STORE_ID.get() or {}), id(store): session})
         try:
             _lock(store, session, model)
             yield session
-            COMMITTING.get()()
-        except PrivgateError as exc:  # MLflow would say "internal error" instead of what it is
+            BEFORE_COMMIT.get()()
+        except PrivgateError as exc:  # raised below: MLflow would turn it into "internal error" here
             session.rollback()
             problem = exc
         finally:
-            _HELD.reset(before)
+            _SESSION_BY_STORE_ID.reset(before)
     if problem is not None:
         raise problem
 
 
 def _lock(store: Any, session: Any, model: str | None) -> None:
-    """Let nobody change this model, its versions or its aliases, nor the guard write anything else, meanwhile."""
+    """Lock a model, its versions and aliases, and every other write of the guard, until the transaction ends."""
     from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModel
     from sqlalchemy import text
 
     if session.get_bind().dialect.name == "sqlite":
         session.execute(text("BEGIN IMMEDIATE"))
         return
-    # after waiting, what others committed is read; what a copy rests on is a row of another model
+    # reads see commits made while this waited; other models' rows count, too: a copy needs the signed version
     session.connection(execution_options={"isolation_level": "READ COMMITTED"})
-    session.execute(text(f"SELECT pg_advisory_xact_lock({_MOVE})"))
+    session.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
     if model is None:  # no model is added meanwhile
         session.execute(text("LOCK TABLE registered_models IN EXCLUSIVE MODE"))
     else:
-        # a renaming waits here, or has happened: then there is no such row any more
+        # a concurrent renaming waits here; after an earlier one no row matches
         store._get_query(session, SqlRegisteredModel).filter(SqlRegisteredModel.name == model).with_for_update().all()  # noqa: SLF001  with the workspace's filter

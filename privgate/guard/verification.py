@@ -189,7 +189,7 @@ def verify_folder(
     """Verify that the files in a folder may serve, now, and return what their statement says and how many they are.
 
     What only a registry knows is not asked: whether the alias still names this version, and whether the row was deleted
-    since. Whoever revokes a release revokes the statement in the trust store that this reads.
+    since. To withdraw a release, revoke its statement in the trust store.
 
     The folder holds all files of the version and nothing else; the statement is the verdict's envelope. ``model`` is
     the registered model to serve as, the one that was signed if absent. Errors are those of `verify`.

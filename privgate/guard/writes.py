@@ -1,4 +1,4 @@
-"""The writes that can promote: each is one transaction with its check, of what a reader would now be given."""
+"""The guarded store's promoting writes: each shares a transaction with a check of what readers would then get."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -11,22 +11,22 @@ from privgate.guard.audit_log import AuditLog, RefusalLimit
 from privgate.guard.checks import Row
 from privgate.guard.config import Watch, fold, refuse_name
 from privgate.guard.rows import TAG, TRIES, Copies
-from privgate.guard.transaction import COMMITTING, permission_denied, refusing, transaction
+from privgate.guard.transaction import BEFORE_COMMIT, permission_denied, refusing, transaction
 from privgate.registry.client import list_pages
 
-#: setting an alias of this name is how anybody asks whether a registry is guarded
+#: registered model name that does not exist; a guarded registry answers its alias write with "gate active"
 PROBE = "privgate-probe"
-#: tag by which MLflow's readers take a model or version for a prompt, and find it by no other search
+#: MLflow's tag of prompts: MLflow hides a model or version with it from every other search
 HIDING = "mlflow.prompt.is_prompt"
 
 _LONGEST = 1_900  # characters of a refusal that are recorded
 
 
 class GuardedWrites(Copies):
-    """The writes that can promote; mixed in before MLflow's store."""
+    """Mixin before MLflow's store: the writes that can promote, each refused without a valid statement."""
 
     def set_registered_model_alias(self, name: str, alias: str, version: str) -> Any:
-        """Set an alias; a protected one needs a statement, and none may look like it."""
+        """Set an alias; a protected alias needs a statement, and one that only resembles it is refused."""
         if name == PROBE:
             raise permission_denied("privgate: probe: gate active")
         for more in reversed(range(TRIES)):
@@ -36,29 +36,29 @@ class GuardedWrites(Copies):
             except Exception as exc:
                 from sqlalchemy.exc import IntegrityError
 
-                # somebody else just inserted the alias; the same call then updates it
+                # another client just inserted the alias; the same call then updates it
                 if not (more and isinstance(exc.__cause__, IntegrityError)):
                     raise
         return None  # pragma: no cover  the last try returns or raises
 
     def _privgate_set_alias(self, name: str, alias: str, version: str) -> Any:
         with self.privgate_watch.held() as guard:
-            meant = guard.alias_meant(alias)
-            if meant not in {"", alias}:
-                raise StatementError(f"it may be taken for the protected alias {meant!r}; set that one, or another")
-            if meant:
+            protected = guard.alias_meant(alias)
+            if protected not in {"", alias}:
+                raise StatementError(f"it may be taken for the protected alias {protected!r}; set that one, or another")
+            if protected:
                 refuse_name(name)
-            before = self._privgate_before(name, version, alias) if meant else None
+            before = self._privgate_check_before(name, version, alias) if protected else None
         with transaction(self, name) as session, self.privgate_watch.held():
-            was = self._privgate_holders(name, session, {alias}) if session is not None else {}
-            done = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # mixin
+            was = self._privgate_find_holders(name, session, {alias}) if session is not None else {}
+            result = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # mixin
             if session is not None:
-                for target, holder in self._privgate_holders(name, session).items():
+                for target, holder in self._privgate_find_holders(name, session).items():
                     if target == alias or was.get(target) != holder:
-                        self._privgate_released(name, holder, target, before)
+                        self._privgate_check_release(name, holder, target, before)
         if before is not None and session is None:
-            self._privgate_unchanged(before, functools.partial(super().delete_registered_model_alias, name, alias))  # type: ignore[misc]  # mixin
-        return done
+            self._privgate_recheck(before, functools.partial(super().delete_registered_model_alias, name, alias))  # type: ignore[misc]  # mixin
+        return result
 
     def transition_model_version_stage(
         self,
@@ -67,24 +67,24 @@ class GuardedWrites(Copies):
         stage: str,
         archive_existing_versions: bool,  # noqa: FBT001  MLflow's
     ) -> Any:
-        """Move to a stage; a protected one needs a statement."""
+        """Move a version to a stage; a protected stage needs a statement."""
         move = super().transition_model_version_stage  # type: ignore[misc]  # mixin
         if fold(stage) not in self.privgate_watch.guard().stages:
             return move(name, version, stage, archive_existing_versions)
         with refusing(f"stage {stage!r} of {name!r} version {version}"):
             refuse_name(name)
             known = stage.strip().capitalize()  # as MLflow writes its four
-            before = self._privgate_before(name, str(version), known)
+            before = self._privgate_check_before(name, str(version), known)
             with transaction(self, name) as session:
-                done = move(name, version, stage, archive_existing_versions)
+                result = move(name, version, stage, archive_existing_versions)
                 if session is not None:
-                    self._privgate_released(name, str(version), str(done.current_stage), before)
+                    self._privgate_check_release(name, str(version), str(result.current_stage), before)
             if before is not None and session is None:
-                self._privgate_unchanged(before, functools.partial(move, name, version, "None", False))  # noqa: FBT003  MLflow's
-        return done
+                self._privgate_recheck(before, functools.partial(move, name, version, "None", False))  # noqa: FBT003  MLflow's
+        return result
 
     def create_model_version(self, name: str, source: str, *args: Any, **kwargs: Any) -> Any:
-        """Add a version; entering a protected model needs the statement of the version that is copied."""
+        """Add a version; in a protected model it must be a copy that carries its original's statement."""
         create = super().create_model_version  # type: ignore[misc]  # mixin
         with refusing(f"a new version of {name!r}"):
             protected = self.privgate_watch.guard().protects_model(name)
@@ -93,16 +93,16 @@ class GuardedWrites(Copies):
         with refusing(f"a new version of {name!r}"):
             refuse_name(name)
             tags = {t.key: str(t.value) for t in kwargs.get("tags") or (args[1] if len(args) > 1 else None) or []}
-            row = Row(name, "", source, self._privgate_storage(source), workspace=self._privgate_workspace())
+            row = Row(name, "", source, self._privgate_find_storage(source), workspace=self._privgate_workspace())
             self._privgate_check(row, tags.get(TAG, ""), None)  # before the transaction, because files take long
             with transaction(self, name) as session:
-                done = create(name, source, *args, **kwargs)
+                result = create(name, source, *args, **kwargs)
                 if session is not None:
-                    self._privgate_released(name, str(done.version), None, None)
-                return done
+                    self._privgate_check_release(name, str(result.version), None, None)
+                return result
 
     def rename_registered_model(self, name: str, new_name: str) -> Any:
-        """Rename; never onto a protected name, and never what is in production: aliases move with the name."""
+        """Rename a model, unless it is protected, in production or has released copies: aliases move with the name."""
         with refusing(f"renaming {name!r} to {new_name!r}"), transaction(self, name) as session:
             guard = self.privgate_watch.guard()
             if guard.protects_model(name) or guard.protects_model(new_name):
@@ -112,30 +112,30 @@ class GuardedWrites(Copies):
                 raise StatementError(
                     f"it holds protected alias {in_use[0]!r}, which would move with it; delete that first"
                 )
-            self._privgate_rests_on(session, name, None)
+            self._privgate_refuse_removal(session, name, None)
             quoted = name.replace("'", "''")
             for version in list_pages(super().search_model_versions, f"name='{quoted}'"):  # type: ignore[misc]  # mixin
                 if fold(version.current_stage or "") in guard.stages:
                     raise StatementError(
                         f"version {version.version} is in stage {version.current_stage}; move it first"
                     )
-            done = super().rename_registered_model(name, new_name)  # type: ignore[misc]  # mixin
-            # where nothing locks the model, an alias may have come in between: it is not this name's
-            for alias in self._privgate_holders(new_name, session):
+            result = super().rename_registered_model(name, new_name)  # type: ignore[misc]  # mixin
+            # a store without locks may have set an alias in between: withdraw the alias
+            for alias in self._privgate_find_holders(new_name, session):
                 super().delete_registered_model_alias(new_name, alias)  # type: ignore[misc]  # mixin
                 raise StatementError(f"it was given the protected alias {alias!r} meanwhile, which was withdrawn")
-        return done
+        return result
 
     def set_registered_model_tag(self, name: str, tag: Any) -> Any:
-        """Set a tag of a model; not the one that hides what is released from MLflow's readers."""
+        """Set a tag of a model, unless the tag would hide released versions from MLflow's readers."""
         write = functools.partial(super().set_registered_model_tag, name, tag)  # type: ignore[misc]  # mixin
-        return self._privgate_hide(name, f"of {name!r}", write) if tag.key == HIDING else write()
+        return self._privgate_set_hiding_tag(name, f"of {name!r}", write) if tag.key == HIDING else write()
 
     def set_model_version_tag(self, name: str, version: str, tag: Any) -> Any:
-        """Set a tag; one that claims to be a statement must be signed by a key that counts."""
+        """Set a tag of a version; a statement must be signed by a trusted key."""
         write = functools.partial(super().set_model_version_tag, name, version, tag)  # type: ignore[misc]  # mixin
-        if tag.key == HIDING:  # one version hides all others
-            return self._privgate_hide(name, f"of {name!r} version {version}", write)
+        if tag.key == HIDING:  # a hidden version hides all versions of its model
+            return self._privgate_set_hiding_tag(name, f"of {name!r} version {version}", write)
         if tag.key != TAG:
             return write()
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
@@ -143,33 +143,33 @@ class GuardedWrites(Copies):
             claims = statement.Claims.read(envelope.statement)
             moments, role = (claims.signed, statement.now()), claims.role("verdict")
             self.privgate_watch.guard().trust.verify(envelope, role, model=claims.name, moments=moments)
-            self._privgate_may_replace(name, str(version), tag.value, claims, session)
-            self._privgate_refuse_copies(session, self._privgate_row(name, str(version))[0], tag, claims)
+            self._privgate_check_newer(name, str(version), tag.value, claims, session)
+            self._privgate_refuse_copies(session, self._privgate_read_row(name, str(version))[0], tag, claims)
             return write()
 
-    def _privgate_hide(self, name: str, what: str, write: Callable[[], Any]) -> Any:
+    def _privgate_set_hiding_tag(self, name: str, what: str, write: Callable[[], Any]) -> Any:
         with refusing(f"tag {HIDING} {what}"), transaction(self, name) as session:
             guard = self.privgate_watch.guard()
-            if not guard.excepts(name) and (guard.protects_model(name) or self._privgate_holders(name, session)):
+            if not guard.excepts(name) and (guard.protects_model(name) or self._privgate_find_holders(name, session)):
                 raise StatementError("readers would find no released version of it any more; withdraw that first")
             return write()
 
     def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:
-        """Delete a tag; not the statement of a version that is released."""
+        """Delete a tag of a version, unless a release or a refusal rests on it."""
         write = functools.partial(super().delete_model_version_tag, name, version, key)  # type: ignore[misc]  # mixin
         if key != TAG:
             return write()
         with refusing(f"deleting the statement of {name!r} version {version}"), transaction(self, name) as session:
-            if self._privgate_released_as(name, str(version), session):
+            if self._privgate_list_targets(name, str(version), session):
                 raise StatementError("the version is released on it; withdraw the version first")
-            row, tags = self._privgate_row(name, str(version))
-            held = self._privgate_counting(row, tags.get(TAG, ""))
+            row, tags = self._privgate_read_row(name, str(version))
+            held = self._privgate_read_claims(row, tags.get(TAG, ""))
             if held is not None and not held.passed:
                 raise StatementError("it takes an approval back; only a later statement replaces it")
             return write()
 
 
-#: write -> what it did, and its arguments behind the model's name that are recorded
+#: store method -> event in the audit log, then the names of its arguments after the model's name
 _RECORDED: dict[str, tuple[str, ...]] = {
     "set_registered_model_alias": ("released", "alias", "version"),
     "delete_registered_model_alias": ("withdrawn", "alias"),
@@ -181,46 +181,46 @@ _RECORDED: dict[str, tuple[str, ...]] = {
 
 
 class RecordedWrites:
-    """What the audit log says of a guarded store, before a protected target is moved, too; nothing without a log."""
+    """Mixin that writes promoting calls to the audit log, if there is one: before the write and after it."""
 
     privgate_watch: Watch
     privgate_refusals = RefusalLimit()
 
     @contextmanager
-    def _privgate_recorded(self, doing: str, name: str, version: str, target: str) -> Iterator[None]:
+    def _privgate_record(self, doing: str, name: str, version: str, target: str) -> Iterator[None]:
         guard = log = None
-        with suppress(PrivgateError):  # nothing can be released then, and withdrawing must not need a configuration
+        with suppress(PrivgateError):  # without a configuration the store releases nothing and may withdraw
             guard = self.privgate_watch.guard()
             log = guard.audit_log
         if guard is None or log is None or name == PROBE:
             yield
             return
-        said = {"doing": doing, "model": name, "version": version, "target": target, "by": _asker()}
-        # what merely looks like something protected is recorded, too
+        entry = {"doing": doing, "model": name, "version": version, "target": target, "by": _name_client()}
+        # fold: a name that only resembles a protected one is recorded, too
         targets = {fold(t) for t in (*guard.aliases, *guard.stages)}
         protected = guard.protects_model(name) or fold(target) in targets
-        asks = functools.partial(_write, log, "asked", said, otherwise="refused")
-        if protected and doing == "withdrawn":  # which is refused by nothing that a transaction looks at
-            asks()
-        last = COMMITTING.set(asks if protected and doing != "withdrawn" else COMMITTING.get())
+        record_request = functools.partial(_write, log, "asked", entry, otherwise="refused")
+        if protected and doing == "withdrawn":  # no transaction checks a withdrawal
+            record_request()
+        token = BEFORE_COMMIT.set(record_request if protected and doing != "withdrawn" else BEFORE_COMMIT.get())
         try:
             yield
         except Exception as exc:
             why = str(getattr(exc, "message", None) or exc)
             if (protected or why.startswith("privgate:")) and (note := self.privgate_refusals.note()) is not None:
-                _write(log, "refused", {**said, "why": why[:_LONGEST] + note}, otherwise="refused")
+                _write(log, "refused", {**entry, "why": why[:_LONGEST] + note}, otherwise="refused")
             raise
         finally:
-            COMMITTING.reset(last)
+            BEFORE_COMMIT.reset(token)
         if protected:
-            _write(log, doing, said, otherwise="was done, but not recorded")
+            _write(log, doing, entry, otherwise="was done, but not recorded")
 
 
 def _record_write(method: str, doing: str, *order: str) -> Callable[..., Any]:
     def write(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(order, args, strict=False)), **kwargs}
         version, target = str(given.get("version", "")), given.get("alias") or given.get("stage") or ""
-        with self._privgate_recorded(doing, name, version, target):
+        with self._privgate_record(doing, name, version, target):
             return getattr(super(RecordedWrites, self), method)(name, *args, **kwargs)
 
     return write
@@ -230,15 +230,15 @@ for _method, _how in _RECORDED.items():
     setattr(RecordedWrites, _method, _record_write(_method, *_how))
 
 
-def _write(log: AuditLog, event: str, said: dict[str, str], *, otherwise: str) -> None:
+def _write(log: AuditLog, event: str, entry: dict[str, str], *, otherwise: str) -> None:
     try:
-        log.record(event, **said)
+        log.record(event, **entry)
     except StatementError as exc:
-        raise permission_denied(f"privgate: {said['doing']} {said['model']!r}: {otherwise}: {exc}") from exc
+        raise permission_denied(f"privgate: {entry['doing']} {entry['model']!r}: {otherwise}: {exc}") from exc
 
 
-def _asker() -> str:
-    """Return who asks, as far as MLflow's server knows: the user that it authenticated, and the address."""
+def _name_client() -> str:
+    """Return "user@address" of the request, as MLflow's server authenticated the user; "" outside a request."""
     try:
         from flask import has_request_context, request
     except ImportError:

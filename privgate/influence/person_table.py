@@ -37,7 +37,7 @@ def list_people(run: Run) -> Mapping[str, NDArray[Any]]:
     refits, direct = run.compute(left_out.retrained), run.compute(measure_direct)
     lower, upper, _ = run.compute(limit_every_question)
     return {
-        "unit": run.subject.data.unit_names[refits.units],
+        "unit": run.subject.data.person_names[refits.units],
         "label": list_labels(run, refits.units),
         "pdtp": np.where(refits.lost, np.inf, direct["pdtp"]),
         "dtp_lower": lower,

@@ -89,7 +89,7 @@ def list_people(run: Run) -> Mapping[str, NDArray[Any]]:
     noised = {} if run.subject.release.noise is None else run.compute(limit_noised)
     unknown = np.inf if left_out.count_missing(run) else 0.0  # the unit may be smaller
     return {
-        "unit": run.subject.data.unit_names[refits.units],
+        "unit": run.subject.data.person_names[refits.units],
         "moved": own.value / scale,
         "moved_low": run.compute(confirm_lower) / scale,
         "moved_high": own.high / scale + unknown,

@@ -1,11 +1,11 @@
-"""The questions that an endpoint accepts, as a set of vectors: how large a linear function of them can be.
+"""The set of question vectors that an endpoint accepts, and upper limits of linear functions over that set.
 
-Claim.  ``most(w)`` is at least ``w . x`` for every accepted x, and ``farthest(A, b)`` at least ``||A x + b||``.
+Claim.  ``bound_dot(w)`` >= ``w . x`` and ``bound_norm(A, b)`` >= ``||A x + b||`` for every accepted x.
 
-Why it is enough.  Accepted is the intersection of what is stated: a box; vectors of at most some length or Euclidean
-norm, whose entries are then not negative; blocks of a box, of which at most one entry is 1 and the others are 0. The
-maximum over an intersection is at most the smallest of the single maxima. A norm is convex, so the norm at a centre and
-those of the half widths bound it. Whole numbers are some of the real ones. Rounding is added: ``gamma`` of sizes.
+Why it is enough.  The set is an intersection: of a box; of non-negative vectors whose sum or Euclidean norm is limited;
+of one-hot blocks of the box, where at most one entry is 1 and the others are 0. The maximum over an intersection is at
+most the smallest of the single maxima. A norm is convex, so the norm at a centre plus those of the half widths bounds
+it. Limits over real numbers hold for whole numbers. ``gamma`` times the terms' sizes is added for rounding.
 
 Axioms.  The endpoint refuses everything else.
 """
@@ -22,16 +22,16 @@ from privgate.kernel.rounding import EPS, LARGE, gamma, up
 
 @dataclass(frozen=True, eq=False)
 class Accepted:
-    """Vectors of d numbers."""
+    """A set of vectors of d features: box, one-hot blocks, largest sum and norm."""
 
-    #: shape (d,): sides of the box; from 0 to 1 in blocks
+    #: shape (d,): lower and upper ends of the box, 0 and 1 in blocks; None without a box
     low: Float | None
     high: Float | None
     #: shape (d,): which features are in no block
     single: NDArray[np.bool_]
     #: the features of each one-hot block
     blocks: tuple[Index, ...]
-    #: largest sum of entries, largest Euclidean norm; infinite where none is stated
+    #: largest sum of entries, largest Euclidean norm; infinite without such a limit
     length: float
     norm: float
     #: whether only whole numbers are accepted
@@ -39,9 +39,9 @@ class Accepted:
 
     @classmethod
     def from_case(cls, case: Case, d: int) -> "Accepted":
-        """Return what a case says of its questions.
+        """Return the set of questions that a case declares.
 
-        ``Refused``: nothing limits them, or nothing can be accepted.
+        ``Refused``: the case sets no limit, or one that no question keeps.
         """
         length, norm = (case.setting(k, float) if k in case.settings else np.inf for k in ("length", "norm"))
         block = case.array("blocks", 1, "i") if "blocks" in case.arrays else np.full(d, -1)
@@ -63,31 +63,31 @@ class Accepted:
         return cls(low, high, block < 0, blocks, length, norm, case.setting("whole", bool, default=False))
 
     @cached_property
-    def sizes(self) -> "Accepted":
-        """The sizes of the entries of accepted vectors, or more."""
+    def absolutes(self) -> "Accepted":
+        """A set that holds |x| of every accepted x, entry by entry, and perhaps more vectors."""
         if self.low is None or self.high is None:
             return self
         top = np.maximum(np.abs(self.low), np.abs(self.high))
         return Accepted(np.zeros(len(top)), top, self.single, self.blocks, self.length, self.norm, self.whole)
 
-    def most(self, w: Float) -> Float:
-        """Return an upper bound of ``w . x`` over the accepted x, shape of ``w`` without its last axis."""
-        limits, share = [], gamma(w.shape[-1] + 8)
+    def bound_dot(self, w: Float) -> Float:
+        """Return upper limits of ``w . x`` over the accepted x, in the shape of ``w`` without its last axis."""
+        limits, error = [], gamma(w.shape[-1] + 8)
         if self.low is not None and self.high is not None:
             sides = np.maximum(w * self.low, w * self.high)
-            lost = share * (np.abs(w) @ np.maximum(np.abs(self.low), np.abs(self.high)))
+            rounding = error * (np.abs(w) @ np.maximum(np.abs(self.low), np.abs(self.high)))
             if self.blocks:
                 chosen = [sides[..., block].max(axis=-1) for block in self.blocks]
                 sides = np.concatenate([sides[..., self.single], np.stack(chosen, axis=-1)], axis=-1)
-            limits.append(sides.sum(axis=-1) + lost + 2 * EPS * np.abs(lost))
+            limits.append(sides.sum(axis=-1) + rounding + 2 * EPS * np.abs(rounding))
         if np.isfinite(self.length):
             limits.append(up(self.length * w.max(axis=-1, initial=0.0)))
         if np.isfinite(self.norm):
             limits.append(up(self.norm * np.linalg.norm(np.maximum(w, 0.0), axis=-1) + 1e-150, w.shape[-1] + 8))
         return np.asarray(np.minimum.reduce(limits))
 
-    def farthest(self, A: Float, b: Float) -> float:
-        """Return an upper bound of ``||A x + b||`` over the accepted x; A (q, d), b (q,)."""
+    def bound_norm(self, A: Float, b: Float) -> float:
+        """Return an upper limit of the Euclidean norm ``||A x + b||`` over the accepted x; A (q, d), b (q,)."""
         q, d = A.shape
         axis, rest, limits = np.linalg.norm(A, axis=0), float(np.linalg.norm(b)), []
         if self.low is not None and self.high is not None:
@@ -102,25 +102,25 @@ class Accepted:
             limits.append(rest + self.norm * float(np.linalg.norm(axis)))
         return float(up(np.array(min(limits) + gamma(4) * rest + 1e-150), q + d + 16))
 
-    def questions(self, case: Case, people: int, p: int) -> tuple[Float, NDArray[np.bool_]]:
-        """Return array ``question`` (people, d) as rows (people, p), 1 behind it, and which of them are accepted."""
+    def read_questions(self, case: Case, people: int, p: int) -> tuple[Float, NDArray[np.bool_]]:
+        """Return a case's array ``question`` (people, d), padded by ones to (people, p), and which are accepted."""
         question = case.certificate("question", (people, len(self.single)))
-        good = np.asarray((np.abs(question) < LARGE).all(axis=1))
-        x = np.where(good[:, None], question, 0.0)
-        return np.concatenate([x, np.ones((people, p - x.shape[1]))], axis=1), good & self.inside(x)
+        accepted = np.asarray((np.abs(question) < LARGE).all(axis=1))
+        x = np.where(accepted[:, None], question, 0.0)
+        return np.concatenate([x, np.ones((people, p - x.shape[1]))], axis=1), accepted & self.inside(x)
 
     def inside(self, X: Float) -> NDArray[np.bool_]:
-        """Return which rows of X are accepted for sure; of shape (n,)."""
-        good = np.isfinite(X).all(axis=1)
+        """Return which rows of X, shape (n,), are certainly accepted, rounding of the endpoint's sums included."""
+        accepted = np.isfinite(X).all(axis=1)
         if self.low is not None and self.high is not None:
-            good &= (np.clip(X, self.low, self.high) == X).all(axis=1)
+            accepted &= (np.clip(X, self.low, self.high) == X).all(axis=1)
         for block in self.blocks:
-            good &= ((X[:, block] == 0) | (X[:, block] == 1)).all(axis=1) & (X[:, block].sum(axis=1) <= 1)
+            accepted &= ((X[:, block] == 0) | (X[:, block] == 1)).all(axis=1) & (X[:, block].sum(axis=1) <= 1)
         if np.isfinite([self.length, self.norm]).any():
-            good &= (X >= 0).all(axis=1)
+            accepted &= (X >= 0).all(axis=1)
             total, exact = X.sum(axis=1), (np.floor(X) == X).all(axis=1) & (X.sum(axis=1) < 2.0**52)
-            good &= np.where(exact, total, up(total, X.shape[1])) <= self.length
-            good &= up(np.linalg.norm(X, axis=1), 2 * X.shape[1]) <= self.norm
+            accepted &= np.where(exact, total, up(total, X.shape[1])) <= self.length
+            accepted &= up(np.linalg.norm(X, axis=1), 2 * X.shape[1]) <= self.norm
         if self.whole:
-            good &= (np.floor(X) == X).all(axis=1)
-        return np.asarray(good)
+            accepted &= (np.floor(X) == X).all(axis=1)
+        return np.asarray(accepted)

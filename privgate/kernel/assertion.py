@@ -76,7 +76,7 @@ class Case:
     def person(self, n: int) -> tuple[Index, int]:
         """Return whose each of ``n`` records is, int64 from 0, and how many people there are.
 
-        ``Refused``: somebody between the first and the last person holds no record.
+        ``Refused``: a person between the first and the last holds no record.
         """
         if "person" not in self.arrays:
             return np.arange(n, dtype=np.int64), n

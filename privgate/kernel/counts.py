@@ -108,7 +108,7 @@ class _Model:
 
     @cached_property
     def off(self) -> float:
-        """How far a score is off with or without anybody, in the library and here."""
+        """Largest error of a score, with or without any person, in the library and here."""
         d, V = len(self.start), int(self.sizes.max())
         top = float(self.N.sum()) + self.alpha * V
         one = 2 * max(abs(np.log(self.alpha)), abs(np.log(top)), 1.0)
@@ -297,7 +297,7 @@ def _shares_off(model: _Model) -> float:
 
 
 def _table(case: Case, model: _Model) -> Limits:
-    """Return limits of one table of shares: nobody's absence changes other cells than their own."""
+    """Return limits of one table of shares: a person's absence changes only that person's cells."""
     (person, people), (cells, K), a = case.person(len(model.label)), model.T.shape, model.alpha
     key, where = np.unique(person * cells + model.cells[:, 0], return_inverse=True)
     R, m = np.zeros((len(key), K)), np.zeros((people, K))

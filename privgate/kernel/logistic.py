@@ -53,7 +53,7 @@ from privgate.kernel.softmax_minimum import BLOCK, Metric, Problem, ends, radius
 def bound(case: Case) -> Limits:
     """Return the limits of each person; infinite for whom the certificate shows nothing.
 
-    ``Refused``: the case is no such problem, or ``at`` and ``factor`` show nothing about anybody.
+    ``Refused``: the case is no such problem, or ``at`` and ``factor`` give no person a limit.
     """
     pair, person, gone = _compared(case)
     problem, people = pair.M.problem, len(gone)
@@ -70,7 +70,7 @@ def bound(case: Case) -> Limits:
 
 
 def everybody(case: Case) -> Metric:
-    """Return the metric of a case without its people, of copies that nobody else holds; refuses as ``bound``."""
+    """Return the metric of a case without its people, of copies that no other person holds; refuses as ``bound``."""
     names = case.arrays.keys() & {"X", "label", "weight", "penalty", "allowed", "at", "factor"}
     own = replace(case, arrays={name: case.arrays[name].copy() for name in names})
     with np.errstate(all="ignore"):
@@ -133,7 +133,7 @@ def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(pair.far))
-    x, good = accepted.questions(case, len(pair.far), pair.M.problem.X.shape[1])
+    x, good = accepted.read_questions(case, len(pair.far), pair.M.problem.X.shape[1])
     return np.where(good, np.nan_to_num(pair.at(x, np.arange(len(x)))[0], nan=0.0), 0.0)
 
 
@@ -213,9 +213,9 @@ class _Pair:
         M, problem, d = self.M, self.M.problem, len(accepted.single)
 
         def most(size: Float) -> Float:
-            return np.asarray(accepted.sizes.most(size[..., :d]) + size[..., d:].sum(axis=-1))
+            return np.asarray(accepted.absolutes.bound_dot(size[..., :d]) + size[..., d:].sum(axis=-1))
 
-        used = problem.used  # by anybody: a person's own column is idle without them, and moves when they leave
+        used = problem.used  # by any person: a person's own column is idle without them, and moves when they leave
         u, moves, whole = M.u * used, self.moves * used, M.farthest(accepted, used)
         farthest = np.full(len(self.far), whole)
         axis = np.full(len(self.far), most(M.axis))

@@ -1,6 +1,6 @@
 """What float64 adds: how far a computed number may be from the exact one, always outward.
 
-Axioms, each compared with the real library by ``tests/kernel/test_axioms.py``:
+Axioms; tests hold every certificate that rests on them against models of the real libraries:
 
 - one operation of numpy errs by at most the share ``EPS`` of its result;
 - sums and products of k terms err by at most ``gamma(k)`` times the sum of the terms' sizes, in any order;
@@ -20,7 +20,7 @@ Float = NDArray[np.float64]
 EPS = 2.0**-53
 #: share by which an elementary function may err
 ELEMENTARY = 8 * EPS
-#: an error of a larger share of a number says nothing about its logarithm any more
+#: largest relative error of a number for which its logarithm still has a limit
 SHARE = 0.25
 #: sizes of numbers beyond which products may underflow or overflow
 LARGE = 1e50
@@ -29,24 +29,24 @@ DEEPEST = 700.0
 
 
 def gamma(terms: float) -> float:
-    """Return the share by which a sum of so many terms may err of the sum of their sizes."""
+    """Return the largest error of a sum of this many terms, as a share of the sum of the terms' sizes."""
     return terms * EPS / (1 - terms * EPS)
 
 
 def up(x: Float | float, terms: float = 64) -> Float:
-    """Return non-negative numbers that so many operations made, rounded upward."""
+    """Return upper limits of non-negative numbers that this many operations computed."""
     return np.asarray(x * (1 + 2 * gamma(terms)) + 1e-300)
 
 
 def of_logarithm(share: Float | float) -> Float:
-    """Return how far the logarithm of a number is off that errs by ``share`` of itself; infinite from ``SHARE`` on."""
+    """Return the error of ln x, nats, where x errs by the share ``share`` of itself; infinite from ``SHARE`` on."""
     share = np.asarray(share, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         return np.where(share < SHARE, -np.log1p(-np.minimum(share, SHARE)), np.inf)
 
 
 def of_softmax(scores_off: Float, span: Float, classes: int) -> Float:
-    """Return how far released log-probabilities of a softmax of so many classes in float64 are off, nats.
+    """Return the largest error of log-probabilities that a float64 softmax of this many classes releases, nats.
 
     Each of two scores is off by at most ``scores_off``; no two differ by more than ``span``. From ``DEEPEST`` on a
     probability may be released as 0.
@@ -56,7 +56,7 @@ def of_softmax(scores_off: Float, span: Float, classes: int) -> Float:
 
 
 def of_complement(logit: Float) -> Float:
-    """Return how far ``ln(1 - p)`` is off where ``p`` is computed and ``1 - p`` released, nats.
+    """Return the largest error of ``ln(1 - p)``, nats, where ``p`` is computed and ``1 - p`` released.
 
     ``logit`` bounds the size of the log-odds. 1 - p errs by half a unit in the last place of 1 and by the error of p,
     which is a share of 1 / (1 + e^logit): docs/mathematics.md, section 16, and math.md §17.6.

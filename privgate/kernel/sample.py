@@ -2,10 +2,9 @@
 
 Claim.  With probability at least 1 - alpha over the draw, the true number lies within the limits.
 
-Certificate.  Counts. They count only if the sample was drawn uniformly without replacement before anybody was looked
-at, by a secret that nobody could vary, if its size, or both of ``Looks``, were fixed beforehand, and if each person's
-outcome is fixed beforehand too (docs/mathematics.md, section 9.1). Whoever could not be trained without counts as
-exceeding.
+Certificate.  Counts. They count only if the sample was drawn uniformly without replacement, by a secret that no user
+could vary, and if its size, or both of ``Looks``, and each person's outcome were fixed before the first measurement
+(docs/mathematics.md, section 9.1). A person without whom no model could be trained counts as exceeding.
 
 Why it is enough.  The limits invert exact tests: the hypergeometric for people of a finite population, Clopper and
 Pearson (1934) for probabilities.
@@ -25,7 +24,7 @@ from privgate.kernel.rounding import ELEMENTARY, gamma
 
 
 def _log_steps(up: Float, down: Float) -> tuple[Float, float]:
-    """Return the running sums of ``ln up - ln down`` from 0, and how far any of them may be off."""
+    """Return the running sums of ``ln up - ln down`` from 0, and the largest error of any of them."""
     more, less = np.log(up), np.log(down)
     size = float(np.abs(more).sum() + np.abs(less).sum())
     return np.append(0.0, np.cumsum(more - less)), (ELEMENTARY + gamma(len(more) + 2)) * size
@@ -66,18 +65,18 @@ def exceeding_limit(k: int, m: int, n: int, *, alpha: float) -> int:
     return _least(k + 1, n - (m - k) + 1, lambda marked: hypergeometric(k, n, marked, m)[1] <= alpha) - 1
 
 
-#: what of the level a first look may spend that approves if nobody exceeds, and the level of both looks together
+#: error probability of a first look that approves if no person exceeds; error probability of both looks together
 FIRST, LEVEL = 0.04, 0.05
-#: how many may exceed in the second look
+#: how many people of the second look may exceed
 PARDONED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Two looks at one random order of people, planned before anybody is looked at.
+    """Two looks at one random order of people, planned before the first measurement.
 
-    Whoever approves where nobody of the first look exceeds, or at most two of the second, errs with probability
-    ``LEVEL`` at most, in whatever order people are looked at, and whatever ends it early (docs/mathematics.md, 9.1).
+    Approving if no person of the first look exceeds, or at most two of the second, is wrong with probability ``LEVEL``
+    at most, in any order of measurement and with any early end (docs/mathematics.md, 9.1).
     """
 
     #: people of each look; the second holds the first. Where fewer than two may exceed, the second is everybody

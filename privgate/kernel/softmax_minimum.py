@@ -224,7 +224,7 @@ class Metric:
         C, d, none = self.problem.vectors, len(accepted.single), np.zeros(len(self.W))
         parts = self.parts * used
         pairs = list(parts) if C == 1 else [parts[a] - parts[b] for a, b in combinations(range(C), 2)]
-        ends = [accepted.farthest(A[:, :d], A[:, d] if A.shape[1] > d else none) for A in pairs]
+        ends = [accepted.bound_norm(A[:, :d], A[:, d] if A.shape[1] > d else none) for A in pairs]
         return above(self.grown * max(ends))
 
     @cached_property

@@ -79,7 +79,7 @@ def over_questions(
     K, (e0, e1) = len(with_), errors
 
     def most(w: Float) -> Float:
-        top = accepted.most(w[..., :-1])
+        top = accepted.bound_dot(w[..., :-1])
         return top + w[..., -1] + 4 * EPS * (np.abs(top) + np.abs(w[..., -1]))
 
     tops = [np.zeros((K, K)), np.zeros((len(moves), K, K)), np.zeros((len(moves), K, K))]  # of score a less score b

@@ -112,7 +112,7 @@ def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted, apart: Float
     """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
     if "question" not in case.arrays:
         return np.zeros(len(apart))
-    x, good = accepted.questions(case, len(apart), len(pair.u))
+    x, good = accepted.read_questions(case, len(apart), len(pair.u))
     low = pair.at(x, np.arange(len(x)), pair.M.reach(x), apart)[0]
     return np.where(good, np.nan_to_num(low, nan=0.0), 0.0)
 
@@ -187,12 +187,12 @@ class _Pair:
         """Return the largest change of the answer to any accepted question, (people,)."""
         d, p, W = len(accepted.single), len(self.u), self.M.W
         const = self.moves[:, d:].sum(axis=1)
-        change = np.maximum(accepted.most(self.moves[:, :d]) + const, accepted.most(-self.moves[:, :d]) - const)
-        farthest = self.M.grown * accepted.farthest(W[:, :d], W[:, d] if p > d else np.zeros(p))
+        rise, fall = accepted.bound_dot(self.moves[:, :d]) + const, accepted.bound_dot(-self.moves[:, :d]) - const
+        farthest = self.M.grown * accepted.bound_norm(W[:, :d], W[:, d] if p > d else np.zeros(p))
         distance = up(farthest * (self.whole + apart))
         sizes = 2 * np.abs(self.u) + 2 * np.abs(self.moves)
-        size = accepted.sizes.most(sizes[:, :d]) + sizes[:, d:].sum(axis=1) + 2 * distance
-        return np.asarray(np.maximum(change, 0.0) + up(distance + 2 * gamma(p + 8) * size))
+        size = accepted.absolutes.bound_dot(sizes[:, :d]) + sizes[:, d:].sum(axis=1) + 2 * distance
+        return np.asarray(np.maximum(np.maximum(rise, fall), 0.0) + up(distance + 2 * gamma(p + 8) * size))
 
 
 def _deviation(y: Float) -> tuple[float, float]:

@@ -1,6 +1,6 @@
-"""Verdicts attached to model versions: files, headline metrics, tags and a short description; and read back.
+"""Attach verdicts to model versions as files, metrics, tags and a description, read them back, and set aliases.
 
-None of it is evidence: it is for people. What a guarded store believes is a signed statement. Reports lie with the
+Attached reports inform people; a guarded store trusts signed statements only. Reports lie with the artifacts of the
 model's run and never in the folder that is served.
 """
 
@@ -25,8 +25,8 @@ from privgate.registry.named import RUN_TAG, find_run, join_folder, locate_repor
 from privgate.subject.subject import Subject
 
 _FILES = ("report.json", "report.html", "summary.md", "junit.xml")
-_MARK = "privgate: "
-#: what stands for infinity where a dashboard sorts: no change of a probability in floating point is as large
+_MARK = "privgate: "  # first word of a description that privgate wrote
+#: nats that replace infinity in metrics that dashboards sort by; changes of float64 log-probabilities are smaller
 LARGEST_NATS = 1000.0
 #: characters of a version's description that MLflow's store keeps
 _DESCRIPTION = 5000
@@ -37,10 +37,10 @@ def attach(
 ) -> str:
     """Attach a verdict's files, metrics and tags, and return their folder within the artifacts of the model's run.
 
-    Doing it again changes nothing. ``out_dir`` holds the written report and stays as it is, whatever the registry does.
+    Attaching twice equals attaching it one time. ``out_dir`` holds the written report and is only read.
     ``include_records`` attaches the per-person table too, which is personal data about the training set.
 
-    ``RegistryError``: the subject has no registry, or that refused or vanished midway; attach again to complete it.
+    ``RegistryError``: the subject has no registry, or the registry refused or broke off; then attach again.
     """
     model_id = str(subject.detail.get("model_id") or "")
     if not model_id:
@@ -53,9 +53,9 @@ def attach(
         for name in (*_FILES, *suites, *(["records.parquet"] if include_records else [])):
             if (out_dir / name).is_file():
                 shutil.copy(out_dir / name, t)
-        run_id = keep(client, model_id, Path(t), place)
+        run_id = copy_to_run(client, model_id, Path(t), place)
         if own_run := client.get_logged_model(model_id).source_run_id:
-            log_to(client, own_run, subject, verdict)
+            log_metrics(client, own_run, subject, verdict)
         tags = _tags(verdict, policy, f"runs:/{run_id}/{place}", out_dir)
         client.set_logged_model_tags(model_id, tags)
         if subject.version:
@@ -64,7 +64,7 @@ def attach(
             experiment = client.get_run(run_id).info.experiment_id
             link = f"#/experiments/{experiment}/runs/{run_id}/artifacts/{quote(place)}/report.html"
             day = _decided_at(verdict).date().isoformat()
-            head = f"{_MARK}{verdict.decision.text}, by policy {_plain(policy)}, on {day}; [report]({link})"
+            head = f"{_MARK}{verdict.decision.text}, by policy {_escape(policy)}, on {day}; [report]({link})"
             _describe(client, subject, head, out_dir)
     return place
 
@@ -74,14 +74,14 @@ def _connect(subject: Subject, tracking_uri: str | None) -> Any:
 
 
 def refuse_unattachable(subject: Subject, *, tracking_uri: str | None = None) -> None:
-    """Refuse, before anything is trained, a subject whose report would lie neither with the registry nor as listed."""
+    """Refuse, before training, a subject whose report would lie where the gate may not write."""
     model_id = str(subject.detail.get("model_id", ""))
     with answering(f"finding the place of reports about {model_id}"):
         refuse_elsewhere(_connect(subject, tracking_uri), model_id)
 
 
 def refuse_elsewhere(client: Any, model_id: str) -> str:
-    """Refuse reports where only the maker of an experiment says; return the run looked at, empty for none yet."""
+    """Return the run that keeps a model's reports, "" for none yet; refuse a place that the gate may not write."""
     if run_id := find_run(client, model_id):
         place = client.get_run(run_id).info.artifact_uri
     else:
@@ -91,12 +91,12 @@ def refuse_elsewhere(client: Any, model_id: str) -> str:
 
 
 def refuse_place(client: Any, place: str) -> None:
-    """Refuse to write at a place of artifacts that is neither the registry's own nor listed."""
+    """Refuse an artifact location that is neither the registry's own nor listed by the operator."""
     refuse_written(place, tracking_uri=str(client.tracking_uri))
 
 
-def keep(client: Any, model_id: str, files: Path, place: str) -> str:
-    """Copy a folder to ``place`` within the artifacts of the model's run, and return the run; not where others say."""
+def copy_to_run(client: Any, model_id: str, files: Path, place: str) -> str:
+    """Copy a folder to ``place`` within the artifacts of the run that keeps the model's reports; return that run."""
     if not (run_id := refuse_elsewhere(client, model_id)):
         fresh = client.create_run(client.get_logged_model(model_id).experiment_id, run_name="privgate reports")
         run_id = str(fresh.info.run_id)
@@ -106,33 +106,33 @@ def keep(client: Any, model_id: str, files: Path, place: str) -> str:
     return run_id
 
 
-def log_to(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
-    """Log the figures for this model and the data it was trained on, which the run then names, and return them."""
+def log_metrics(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
+    """Log a verdict's metrics to a run, for the model and its training data, and return the metrics."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    held = subject.digests.get("data", "")
-    source = json.dumps({"digest": held, "kind": str(subject.detail.get("data_kind", ""))})
+    data_digest = subject.digests.get("data", "")
+    source = json.dumps({"digest": data_digest, "kind": str(subject.detail.get("data_kind", ""))})
     # MLflow keeps 36 characters of a digest; all of it is in the source
-    data = Dataset(f"{subject.name or 'model'} training data", held.rpartition(":")[2][:36], "privgate", source)
+    data = Dataset(f"{subject.name or 'model'} training data", data_digest.rpartition(":")[2][:36], "privgate", source)
     client.log_inputs(run_id, datasets=[DatasetInput(data, [InputTag("mlflow.data.context", "training")])])
-    metrics = headline(verdict)
+    metrics = collect_metrics(verdict)
     when = int(_decided_at(verdict).timestamp() * 1000)
     about = {"dataset_name": data.name, "dataset_digest": data.digest, "model_id": str(subject.detail["model_id"])}
     for key, value in metrics.items():
-        # the same time and step twice is one point, so attaching again adds none
+        # MLflow keeps one point a time and step, so attaching again adds none
         client.log_metric(run_id, key, value, timestamp=when, step=0, **about)
     return metrics
 
 
-def headline(verdict: Verdict) -> Mapping[str, float]:
-    """Return the metrics of a verdict, such that a dashboard which sorts by any of them puts the worst model last.
+def collect_metrics(verdict: Verdict) -> Mapping[str, float]:
+    """Return the metrics of a verdict; a dashboard that sorts by any of them puts the worst model last.
 
     ``privgate/<rule>`` is the measured value, infinity included, as MLflow stores it (a database keeps the largest
-    float). A share or a quantile is no largest value and has a name of its own, as ``privgate/<rule>_share_above``.
-    Beside every figure in nats stand ``privgate/<rule>_is_infinite`` (0 or 1: no limit is known) and
-    ``privgate/<rule>_capped``: the end of its interval that a limit is compared with, at most ``LARGEST_NATS``. What
-    was not measured is as bad as infinite. ``privgate/outcome`` is 0 (passed) to 3 (failed); ``privgate/scope`` is 0
-    where an approval speaks of all questions that rules ask, 1 of those near people's own records, 2 of those at them.
+    float). A share or a quantile has a name of its own, as ``privgate/<rule>_share_above``. Rules in nats add
+    ``privgate/<rule>_is_infinite`` (0 or 1: no limit is known) and ``privgate/<rule>_capped``: the end of the interval
+    that the policy's limit is compared with, at most ``LARGEST_NATS``, also for a rule that was not measured.
+    ``privgate/outcome`` is 0 (passed) to 3 (failed). ``privgate/scope`` tells about which questions a verdict speaks: 0
+    all that rules ask, 1 those near people's own records, 2 only people's own records.
     """
     d = verdict.decision
     facts = {"outcome": d.outcome.rank, "scope": SCOPES.index(d.scope), "warnings": d.warnings, "observed": d.observed}
@@ -148,12 +148,12 @@ def headline(verdict: Verdict) -> Mapping[str, float]:
     return metrics
 
 
-#: tags of the logged model that would only be cut on a version's page: its description says the same
+#: tags that only the logged model gets: a version's page would cut them, and its description says the same
 _NOT_ON_VERSIONS = frozenset({"privgate.policy", "privgate.report"})
 
 
 def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str, str]:
-    written = out_dir / "report.json"  # there the assertions name nobody
+    written = out_dir / "report.json"  # this file holds messages without names of people
     findings = json.loads(written.read_text(encoding="utf-8"))["findings"] if written.is_file() else ()
     messages = {f["rule"]: f["message"] for f in findings}
     blocking = [f for f in verdict.findings if f.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)]
@@ -161,25 +161,25 @@ def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str,
     more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
     moment = _decided_at(verdict)
     return {
-        "privgate": f"{verdict.decision.text}, {_plain(policy)[:40]}, {moment.date().isoformat()}",
+        "privgate": f"{verdict.decision.text}, {_escape(policy)[:40]}, {moment.date().isoformat()}",
         "privgate.outcome": ("observed: " if verdict.observed else "") + verdict.outcome.value,
         "privgate.policy": policy,
         "privgate.policy_digest": str(verdict.policy.get("digest", "")),
         "privgate.decided_at": moment.isoformat(timespec="seconds"),
         "privgate.report": f"{place}/report.html",
-        # last: whoever waits for a check to be attached waits for this one
+        # last, because clients that wait for an attached check wait for this tag
         "privgate.findings": f"{first.title[:200]}: {messages.get(first.rule, '')[:4000]}{more}" if first else "none",
     }
 
 
 def _describe(client: Any, subject: Subject, head: str, out_dir: Path) -> None:
-    """Write the summary as the version's description, unless somebody wrote one of their own."""
+    """Write the summary as the version's description, unless a person wrote the present one."""
     present = client.get_model_version(subject.name, subject.version).description or ""
     if present and not present.startswith(_MARK):
         return
     summary = out_dir / "summary.md"
     text = f"{head}\n\n{summary.read_text(encoding='utf-8') if summary.is_file() else ''}"
-    # what is folded there is in the report; a page's description neither folds nor holds more
+    # MLflow shows no folded parts; the report has them
     shown = text.partition("<details>")[0].rstrip()
     while len(shown) > _DESCRIPTION:
         shown = shown[: _DESCRIPTION - 1].rpartition("\n")[0]
@@ -191,7 +191,7 @@ def _decided_at(verdict: Verdict) -> datetime:
     return datetime.fromisoformat(str(stated)) if stated else datetime.now(UTC)
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     return re.sub(r"[^\w .,:/+-]", "?", text)[:200]
 
 
@@ -208,25 +208,25 @@ def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None, fo
     with stored_files(client, named(client, uri).storage) as stored:
         if digest.of_manifest(stored.digests()) != subject.digests["files"]:
             raise DigestMismatchError(f"the files of {uri} changed while it was being checked; check it again")
-    return move(client, subject.name, subject.version, alias, forward_only=forward_only)
+    return move_alias(client, subject.name, subject.version, alias, forward_only=forward_only)
 
 
-def move(client: Any, name: str, version: str, alias: str, *, forward_only: bool) -> str:
+def move_alias(client: Any, name: str, version: str, alias: str, *, forward_only: bool) -> str:
     """Set ``alias`` and return the version that has it now: with ``forward_only`` a later one keeps it."""
     with answering(f"setting alias {alias!r} of {name} to version {version}"):
-        held = dict(client.get_registered_model(name).aliases).get(alias) if forward_only else None
-        if held is not None and int(held) > int(version):
-            return str(held)
+        holder = dict(client.get_registered_model(name).aliases).get(alias) if forward_only else None
+        if holder is not None and int(holder) > int(version):
+            return str(holder)
         client.set_registered_model_alias(name, alias, version)
     return version
 
 
 def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
-    """Return the report attached to ``models:/…``, the last or that by a policy; ``SubjectError``: there is none."""
+    """Return the newest report attached to ``models:/…``, of one policy if given; ``SubjectError``: there is none."""
     client = connect(tracking_uri)
     present = named(client, uri)
-    # artifacts written by other tools are not ours to trust: a report is display, a signed statement is evidence
-    with stored_files(client, _place(client, present.model_id, uri)) as stored:
+    # other tools may have written artifacts: only a signed statement is evidence
+    with stored_files(client, _locate_readable_reports(client, present.model_id, uri)) as stored:
         wanted = [p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")]
         if policy is not None:
             wanted = [p for p in wanted if p.partition("/")[0] == path_part(policy)]
@@ -243,7 +243,7 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
     return max(documents, key=lambda d: str(d.get("decided_at", "")))
 
 
-def _place(client: Any, model_id: str, uri: str) -> str:
+def _locate_readable_reports(client: Any, model_id: str, uri: str) -> str:
     """Return where the reports about a model lie; refuse those that lie in the served folder."""
     with answering(f"reading the reports of {uri}"):
         if run_id := find_run(client, model_id):  # listing sends credentials, too
@@ -260,7 +260,7 @@ def _place(client: Any, model_id: str, uri: str) -> str:
 
 
 def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield one row a registered model that ``alias`` names: name, version, alias, document or problem."""
+    """Yield a row for each registered model with ``alias``: name, version, alias, and the report or a problem."""
     client = connect(tracking_uri)
     with answering("listing registered models"):
         models = list(list_pages(client.search_registered_models))
@@ -270,7 +270,7 @@ def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str,
         row: dict[str, Any] = {"name": model.name, "version": str(version), "alias": alias}
         try:
             row["document"] = attached(f"models:/{model.name}/{version}", tracking_uri=tracking_uri)
-        except PrivgateError as exc:  # whoever was never checked has no problem to tell
+        except PrivgateError as exc:  # a version without a check is no problem
             never = isinstance(exc, SubjectError) and str(exc).startswith("no report")
             row |= {"document": None} if never else {"problem": str(exc)}
         yield row

@@ -70,7 +70,7 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
 
 
 def _present(tracking_uri: str | None) -> None:
-    """Refuse a database or folder that does not exist: whoever mistypes an address wants no empty registry there."""
+    """Refuse a database or folder that does not exist: MLflow would create an empty registry at a mistyped address."""
     import mlflow
 
     address = str(tracking_uri or mlflow.get_tracking_uri())
@@ -143,7 +143,7 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
                 repository.download_artifacts(f"{path}/{path.name}", place)
             except Exception:  # noqa: BLE001, S112  whatever a repository raises: as a rule, there is no such file
                 continue
-        # whoever has the folder itself may load it
+        # a user of the folder itself can still load it
         raise SubjectError(
             f"the model's folder {str(path)!r} holds one file of its own name, which MLflow skips; rename it"
         )

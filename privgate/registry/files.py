@@ -40,7 +40,7 @@ _NAMELESS = "model_name: null\nmodel_version: null\n"  # of a model that was loa
 #: where readers of YAML 1.1 or 1.2 end a line, or a shell or an eye is led astray
 UNPLAIN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
-#: (name, version) of rows that serve the files; an empty version is any, and no row at all is one nobody knows
+#: (name, version) of rows that serve the files; an empty version is any, and no rows mean that none is known
 Rows = Collection[tuple[str, str]]
 
 
@@ -60,7 +60,7 @@ def all_files(root: Path, *, mapped: Callable[..., Iterable[str]] = map, rows: R
     except ValueError as exc:
         raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
     seen = dict[str, str]()
-    for path in digests:  # where case and accents are not told apart, nobody knows which of two is served
+    for path in digests:  # a file system that ignores case or accents would serve either of two
         twin = seen.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
         if twin != path:
             raise SubjectError(
@@ -137,8 +137,8 @@ def _hash_at_once(hashed: Callable[[Any], str], items: Iterable[Any]) -> list[st
         return list(pool.map(hashed, items))
 
 
-# Whoever logs a model says where its data and files lie; checker, signer and verifier read them outside any box, with
-# their own credentials. Read are the registry's own artifacts, files of this machine, and object stores at their
+# The author of a model names the addresses of its data and files; checker, signer and verifier read them outside any
+# box, with their own credentials: the registry's own artifacts, files of this machine, and object stores at their
 # providers' addresses; anything else only if ``PRIVGATE_DATA_SOURCES`` lists what it begins with, separated by spaces.
 # Where that is set it is the whole list for training data; ``guard serve`` sets an empty one. Reports are written to
 # the registry's own artifacts alone, or to what ``PRIVGATE_ARTIFACT_PLACES`` lists. Whatever opens an address here asks
@@ -151,12 +151,12 @@ PLACES = "PRIVGATE_ARTIFACT_PLACES"
 _STORES = frozenset({"s3", "gs", "dbfs"})
 _AZURE = frozenset({"wasb", "wasbs", "abfs", "abfss"})
 _AZURE_HOST = re.compile(r"[a-z0-9-]+@[a-z0-9]+\.(blob|dfs)\.core\.(windows\.net|chinacloudapi\.cn|usgovcloudapi\.net)")
-#: no folder holds anybody's data there, and reading some of its files waits for ever
+#: system folders without training data, where reading some files blocks for ever
 _SPECIAL = ("/proc", "/sys", "/dev")
 
 
 def refuse_data(uri: str) -> None:
-    """Refuse an address of training data that nobody allowed to be read. ``SubjectError``: says what to set."""
+    """Raise ``SubjectError`` for an address of training data that is not allowed; the message names the setting."""
     scheme, plain = _plain(uri)
     stored = VARIABLE not in os.environ and (scheme in {"", "file"} or _is_store(uri))
     if plain and (stored or _is_listed(uri)):
@@ -188,7 +188,7 @@ def refuse_files(uri: str, *, tracking_uri: str | None) -> None:
 
 def refuse_written(uri: str, *, tracking_uri: str) -> None:
     """Raise ``RegistryError`` before anything is written where neither the registry nor the operator says."""
-    with contextlib.suppress(ValueError, RuntimeError):  # no address, or nobody's home
+    with contextlib.suppress(ValueError, RuntimeError):  # no address, or a home folder of an unknown user
         if _plain(uri)[1] and (_is_own(uri, tracking_uri) or _is_place(uri)):
             return
     raise RegistryError(
@@ -209,7 +209,7 @@ def _is_own(uri: str, tracking_uri: str) -> bool:
     here = _folder(uri) if place.scheme in {"", "file"} else None
     if here is None:
         return False
-    # MLflow's own choice where nobody makes one: mlruns/<experiment>, below the folder in which that was made
+    # MLflow's default: mlruns/<experiment>, below the folder in which the experiment was created
     if re.search(r"/mlruns/[0-9]+(/|$)", str(here)):
         return True
     if registry.scheme == "sqlite":

@@ -1,4 +1,4 @@
-"""Loading a subject from the registry alone: everything checked and verified by digest, nothing executed."""
+"""Load a subject from the registry: every file is verified by digest, and no code of the recipe runs."""
 
 import ast
 import mmap
@@ -28,7 +28,7 @@ from privgate.subject.release import Release
 from privgate.subject.sources import check_path
 from privgate.subject.subject import Subject
 
-# What ``privgate/recipe.json`` may say, checked before anything is made of it: whoever logs a model wrote it.
+# The shape of ``privgate/recipe.json``, which an untrusted author may have written; pydantic checks it before use.
 
 
 class _Part(BaseModel):
@@ -82,8 +82,8 @@ class _Document(_Part):
     logged_at: str
 
 
-def check(document: Mapping[str, Any], sentence: str) -> None:
-    """Refuse a recipe.json that lacks what reading it takes for granted; ``sentence`` begins the ``SubjectError``."""
+def check_document(document: Mapping[str, Any], sentence: str) -> None:
+    """Raise ``SubjectError`` for a recipe.json with a missing or wrong field; ``sentence`` begins the message."""
     try:
         _Document.model_validate(document)
     except ValidationError as exc:
@@ -95,8 +95,8 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
     if recipe["kind"] == "function" and not recipe.get("fit"):
         why = "recipe.fit: names no function"
     if recipe["kind"] == "estimator":
-        whole = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
-        why = "" if whole and isinstance(estimator.get("class"), str) else "recipe.estimator: names no class"
+        encoded = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
+        why = "" if encoded and isinstance(estimator.get("class"), str) else "recipe.estimator: names no class"
     if not why:
         with strict_json.reading(sentence, SubjectError):
             references = estimators.references([estimator, *recipe["params"].values()])
@@ -110,31 +110,30 @@ def check(document: Mapping[str, Any], sentence: str) -> None:
 
 
 _CHANGED = f"model file {RECIPE!r} was changed after the recipe was recorded"
-# the copies live as long as this process: workers open models and import sources from them
-_copies: list[tempfile.TemporaryDirectory[str]] = []
+# downloaded copies of models, kept until this process ends: workers open models and import sources from them
+_downloads: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
-    """Return the subject that a registry names.
+    """Return the subject that ``uri`` names in a registry, downloaded and verified.
 
     ``uri`` is ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a
-    run id; copied versions too. ``DigestMismatchError``: a file is not what was recorded; the sentence names it.
-    ``SubjectError``: there is no recipe, or it cannot be read.
+    run id; a copied version, too. ``DigestMismatchError``: a file differs from the recorded one; the message names it.
+    ``SubjectError``: the version has no recipe, or an unreadable one.
     """
     client = connect(tracking_uri)
     target = named(client, uri)
     ADDRESSES[target.model_id] = str(client.tracking_uri)
-    copy = tempfile.TemporaryDirectory(prefix="privgate-")
-    _copies.append(copy)
+    _downloads.append(copy := tempfile.TemporaryDirectory(prefix="privgate-"))
     place = Path(copy.name)
     folder = download(target.storage, place / "model", tracking_uri=client.tracking_uri)
     document = read_recipe(folder, uri)
     every = all_files(folder)
-    files = {path: held for path, held in every.items() if not path.startswith(f"{FOLDER}/")}
+    files = {path: sha for path, sha in every.items() if not path.startswith(f"{FOLDER}/")}
     recipe, root = _read_sources(folder, document)
     flavor = flavor_of(folder)
     compare(dict(document["model"]["files"]), files, "model")
-    if why := name_removed_class(_pickled(folder / name for name in files)):
+    if why := name_removed_class(_list_pickled_classes(folder / name for name in files)):
         raise SubjectError(f"the stored model names {why}")
     data = training_data.read(client, document["data"], place / "data")
     data = training_data.declare_people(data, document.get("people"))
@@ -152,11 +151,11 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
             "data": data.digest,
             "files": digest.of_manifest(every),
         },
-        detail=_detail(target, document, flavor, check_requirements(folder)),
+        detail=_describe(target, document, flavor, check_requirements(folder)),
     )
 
 
-#: (module, class) as pickles of any protocol name them, and skops; a module that was named before is a number
+#: (module, class) names in pickles of each protocol and in skops files; h. and j.... refer to a memoised module
 _PICKLED = re.compile(
     rb"c(privgate[\w.]+)\n(\w+)\n"
     rb"|(?:\x8c.(privgate[\w.]+)\x94?|h.|j....)\x8c.(\w+)\x94?\x93"
@@ -165,24 +164,25 @@ _PICKLED = re.compile(
 )
 
 
-def _pickled(files: Iterable[Path]) -> Iterator[str]:
-    """Yield the classes of privgate's that files name, none of which is opened."""
+def _list_pickled_classes(files: Iterable[Path]) -> Iterator[str]:
+    """Yield the names of privgate's classes in pickle and skops files, read as bytes: no file is unpickled."""
     for path in files:
         if path.stat().st_size:
-            with path.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as held:
-                if held.find(b"privgate.") < 0:
+            with path.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                if content.find(b"privgate.") < 0:
                     continue
-                for a, b, c, d, e, g in (m.groups(b"") for m in _PICKLED.finditer(held)):
-                    yield f"{(a or c or g or b'privgate.models').decode()}.{(b or d or e).decode()}"
+                for m in _PICKLED.finditer(content):
+                    module, name = m[1] or m[3] or m[6] or b"privgate.models", m[2] or m[4] or m[5]
+                    yield f"{module.decode()}.{name.decode()}"
 
 
-def _detail(target: Named, document: dict[str, Any], flavor: str, packages: Precondition) -> dict[str, Any]:
+def _describe(target: Named, document: dict[str, Any], flavor: str, packages: Precondition) -> dict[str, Any]:
     recorded = document["environment"]
-    same = Precondition("environment", "passed", "the recorded environment is the present one")
+    environment = Precondition("environment", "passed", "the recorded environment is the present one")
     if differences := native.differences(recorded):
         more = f" and {len(differences) - 5} more" if len(differences) > 5 else ""
         sentence = f"the environment is not the recorded one: {'; '.join(differences[:5])}{more}"
-        same = Precondition("environment", "warned", sentence, {"differences": differences})
+        environment = Precondition("environment", "warned", sentence, {"differences": differences})
     return {
         "model_id": target.model_id,
         "source": target.source,
@@ -191,12 +191,12 @@ def _detail(target: Named, document: dict[str, Any], flavor: str, packages: Prec
         "logged_at": document["logged_at"],
         "data_kind": document["data"]["kind"],
         "environment": {"recorded": recorded, "differences": differences},
-        "preconditions": [same, packages],
+        "preconditions": [environment, packages],
     }
 
 
 def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
-    """Return the checked content of ``privgate/recipe.json`` below ``folder``."""
+    """Return the content of ``privgate/recipe.json`` below ``folder``, checked by shape and digest."""
     path = folder / RECIPE
     if not path.is_file():
         raise SubjectError(
@@ -214,39 +214,39 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
         raise SubjectError(f"{RECIPE} of {uri} has schema {schema!r}; this privgate reads {SCHEMA}")
     if digest.of_json(document) != recorded:
         raise DigestMismatchError(_CHANGED)
-    check(document, f"{RECIPE} of {uri} cannot be read")
+    check_document(document, f"{RECIPE} of {uri} cannot be read")
     return dict(document)
 
 
 def _read_sources(folder: Path, document: dict[str, Any]) -> tuple[Recipe, Path | None]:
-    root = sources_of(folder, document)
+    root = verify_sources(folder, document)
     recipe = Recipe.read(document["recipe"], root)
     if recipe.digest != document["recipe_digest"]:
         raise DigestMismatchError(_CHANGED)
     return recipe, root
 
 
-def sources_of(folder: Path, document: dict[str, Any]) -> Path | None:
-    """Return the verified source folder, or None where the recipe has no sources of its own."""
-    recorded = {check_path(path): held for path, held in document["sources"]["files"].items()}
+def verify_sources(folder: Path, document: dict[str, Any]) -> Path | None:
+    """Return the folder of the recipe's sources, verified by digest; None for a recipe without sources."""
+    recorded = {check_path(path): sha for path, sha in document["sources"]["files"].items()}
     if not recorded:
         return None
     root = folder / check_path(document["sources"]["folder"])
     if not root.is_relative_to(folder / SOURCES):
         raise SubjectError(f"{RECIPE} keeps its sources outside {SOURCES}; log the recipe again")
     compare(recorded, digest.of_files(root), "source")
-    limited.apart(lambda: _parsed(root), "the recipe's sources")  # whoever parses them again knows what that costs
+    limited.apart(lambda: _parse_sources(root), "the recipe's sources")  # in a child: a parser may exhaust memory
     return root
 
 
-def _parsed(root: Path) -> None:
+def _parse_sources(root: Path) -> None:
     for path in root.rglob("*.py"):
         with suppress(SyntaxError, ValueError, RecursionError):
             ast.parse(path.read_bytes())
 
 
-def recomputed(client: Any, uri: str, files: FolderFiles, table: Mapping[str, str]) -> dict[str, str]:
-    """Return digests of model, recipe and, where they may be read, data; runs nobody's code, believes no report."""
+def recompute_digests(client: Any, uri: str, files: FolderFiles, table: Mapping[str, str]) -> dict[str, str]:
+    """Return the digests of model, recipe and readable data, computed from the files; no code of theirs runs."""
     own = sorted(path for path in table if path.startswith(f"{FOLDER}/"))
     digests = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}
     with tempfile.TemporaryDirectory(prefix="privgate-") as place:
@@ -257,11 +257,11 @@ def recomputed(client: Any, uri: str, files: FolderFiles, table: Mapping[str, st
             target.write_bytes(files.read(path))
         document = read_recipe(folder, uri)
         digests["recipe"] = _read_sources(folder, document)[0].digest
-        if document["data"]["kind"] in {"run", "uri", "file"}:  # a loader is somebody's code
+        if document["data"]["kind"] in {"run", "uri", "file"}:  # a loader would run the recipe author's code
             try:
                 digests["data"] = training_data.read(client, document["data"], Path(place, "data")).digest
             except DigestMismatchError:
                 raise
-            except (RegistryError, SubjectError, OSError):  # no right to read them: then they are named by digest only
+            except (RegistryError, SubjectError, OSError):  # this user may not read the data: no digest of them
                 return digests
     return digests

@@ -62,7 +62,7 @@ def log_model(
         MLflow server or store; the environment's if absent.
     store : str or Path, optional
         Folder or URI that the gate may read, for data without a source or ``data_uri``. ``"artifacts"`` uploads them
-        with the run: whoever may read the artifacts of its experiment then reads them in clear.
+        with the run: every reader of its experiment's artifacts then reads them in clear.
     data_uri : str, optional
         Folder written by ``data.save`` that MLflow can download from; nothing is stored then.
     tags : mapping, optional
@@ -78,7 +78,7 @@ def log_model(
     Raises
     ------
     UsageError, SubjectError, RegistryError
-        Nobody said where the data may be kept; recipe, data or model cannot be stored; MLflow refused.
+        No ``store`` or ``data_uri`` for data in memory; recipe, data or model cannot be stored; MLflow refused.
     """
     import mlflow
 

@@ -33,7 +33,7 @@ def flavor_of(folder: Path) -> str:
     """Return the flavor that gives back the native model, from the MLmodel file.
 
     What MLflow serves (``python_function``) and what that flavor opens must be one model, of the same files. Any other
-    flavor would be a second one, which nobody has checked. ``SubjectError``: it is not so, or a path leaves the files.
+    flavor would be a second one, which no check covers. ``SubjectError``: the two differ, or a path leaves the files.
     """
     flavors, content = read(folder)
     if not flavors:

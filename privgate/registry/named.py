@@ -169,7 +169,7 @@ def join_folder(model_id: str, policy: str = "") -> str:
 
 
 def find_run(client: Any, model_id: str) -> str:
-    """Return the run that keeps the reports about a logged model; empty while nobody has made one."""
+    """Return the run that keeps the reports about a logged model; empty if it has none yet."""
     held = client.get_logged_model(model_id)
     return str(held.source_run_id or dict(held.tags).get(RUN_TAG, ""))
 

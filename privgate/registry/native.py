@@ -106,7 +106,7 @@ def _log_sklearn(
     by_name = _by_name()
     trusted = [*trusted, *(f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing"))]
     with tempfile.TemporaryDirectory() as place:
-        # whoever loads the model would write compiled code there, and what is verified would not be what was checked
+        # a process that loads the model would write compiled code there: the files would differ from the checked ones
         (note := Path(place, "__pycache__")).write_text(
             "No compiled code: what is loaded was checked.\n", encoding="utf-8"
         )

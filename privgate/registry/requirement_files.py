@@ -14,8 +14,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from privgate.documents import DocumentError, strict_json, strict_yaml
 from privgate.evidence import Precondition
 
-# ``mlflow models serve`` installs what these files name before it loads the model: whoever may write one line of them
-# chooses code that runs beside the model, which no check of the model sees.
+# ``mlflow models serve`` installs the packages in these files before it loads the model: an author of one line chooses
+# code that runs beside the model, which no check of the model sees.
 
 #: beginnings of addresses from which packages may be installed, besides the usual ones; separated by spaces
 VARIABLE = "PRIVGATE_PACKAGE_SOURCES"

@@ -156,7 +156,7 @@ def _served(folder: Path) -> Any:
 
     if not hasattr(provider, "_trace_disabled_lock"):  # newer ones make none, and where tracing is off they hang
         provider.disable()
-    # its warnings are about versions, for nobody, and it looks at every file of every library for them
+    # the suppressed warnings are about versions of libraries, and MLflow reads every library's files for them
     return mlflow.pyfunc.load_model(str(folder), suppress_warnings=True)
 
 

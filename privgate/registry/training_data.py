@@ -162,10 +162,10 @@ class Kept:
 
 @contextmanager
 def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, tracking_uri: str | None) -> Iterator[Kept]:
-    """Store the data, or find them where they are, and give what is read back: that is to be trained on.
+    """Yield the data as read back from their store, file or loader: training uses these, not the argument.
 
-    Of data with a source or a loader only a reference and their digest leave. ``UsageError``: nobody said where they
-    may be kept. ``DigestMismatchError``: what lies at ``uri`` is not the data given.
+    Of data with a source or a loader only a reference and a digest are logged. ``UsageError``: data in memory without
+    ``store`` or ``uri``. ``DigestMismatchError``: the data at ``uri`` differ from ``data``.
     """
     if data.loader is not None:
         yield Kept(data, {"kind": "loader", **json.loads(data.loader), "digest": data.digest})
@@ -196,7 +196,7 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
 
 
 def refuse_without_place(data: TrainingData, store: str | Path | None, uri: str | None) -> None:
-    """Refuse data in memory of which nobody has said where they may be kept. ``UsageError``: says what can be given."""
+    """Raise ``UsageError`` for data in memory without ``store`` or ``uri``; the message lists the choices."""
     if data.loader is None and data.source is None and store is None and uri is None:
         raise UsageError(
             "nobody said where the training data may be kept; give store='a folder or URI that the gate may read'; or "
@@ -243,7 +243,7 @@ def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
 
 
 def refuse_new_labels(data: TrainingData) -> None:
-    """Refuse candidates with labels that nobody in the training data has: no model could give them a probability."""
+    """Refuse candidates with labels that no training record has: no model could give them a probability."""
     if data.candidates is None or data.y.dtype.kind == "f":
         return
     if (new := ~np.isin(data.candidates[1], data.classes())).any():

@@ -127,7 +127,7 @@ def _build(data: TrainingData) -> AttackPool:
     n, size = data.n, len(y)
     classes = data.classes()
     labels = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int64)
-    unknown = np.zeros(size, dtype=bool) if data.numbers else classes[labels] != y  # numbers need not repeat
+    unknown = np.zeros(size, dtype=bool) if data.predicts_numbers else classes[labels] != y  # numbers need not repeat
     name = fingerprint_with_label(X, y)
     del X
     inside, outside = name[:n], name[n:]

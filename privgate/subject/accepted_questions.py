@@ -136,7 +136,7 @@ def _fits(column: dict[str, Any], value: Any) -> bool:
 class Refusing:
     """A model that answers accepted questions as it did, and refuses all others; any other attribute is the model's.
 
-    Whoever holds the file is not bound by it: the model itself is ``.model``.
+    It does not bind a user who has the file: the model itself is ``.model``.
 
     Parameters
     ----------

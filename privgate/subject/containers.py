@@ -251,7 +251,7 @@ def content_digest(X: Any) -> str:
         return digest.of_json(["series", *_column(X)])
     if is_sparse(X):
         sparse = X if X.format == "csc" else X.tocsr()
-        # how wide an index is stored is no value of anybody: libraries narrow it where they can
+        # the width of an index type is no part of the content: libraries narrow it
         wide = np.int32 if max(sparse.nnz, *sparse.shape) <= np.iinfo(np.int32).max else np.int64
         places = (sparse.indptr.astype(wide), sparse.indices.astype(wide))
         parts = [digest.of_array(a) for a in (*places, sparse.data)]

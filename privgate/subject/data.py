@@ -1,6 +1,6 @@
-"""Training data: records, labels, whose they are, and people who were not in it.
+"""Training data: records, labels, the person of each record, and candidates whom training does not use.
 
-Records are written to files and read back, or stay in a file, a data set or a loader.
+``save`` writes the records to files; a file, an MLflow dataset or a loader function may hold them instead.
 """
 
 import copy
@@ -25,15 +25,15 @@ from privgate.subject import storing as files
 from privgate.subject.containers import content_digest, length, stack, take
 from privgate.subject.domain import Domain
 
-#: how a field of frozen data is set
+#: sets a field of the frozen dataclass
 _set = object.__setattr__
 
 
-class Units(Sequence[Index]):
-    """Rows of each person, without an object each: a million of them would take more memory than most data.
+class PersonRows(Sequence[Index]):
+    """The row numbers of each person, in two arrays: a million small arrays would take more memory than most data.
 
-    ``order`` of shape (n,) holds all rows, those of a person side by side; ``bounds`` of shape (U + 1,) where each
-    begins in it, and the end.
+    ``order`` of shape (n,) holds all rows, sorted by person; person k has ``order[bounds[k] : bounds[k + 1]]``, with
+    ``bounds`` of shape (U + 1,).
     """
 
     def __init__(self, order: Index, bounds: Index) -> None:
@@ -65,7 +65,7 @@ class Units(Sequence[Index]):
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Everything the training function saw, and who it belongs to.
+    """All data that the training function gets, and the person of each record.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ class TrainingData:
     one_record_each : bool
         Each record is a person of its own. Policies may ask for this or ``groups``: nothing guesses it.
     candidates : (X, y) or (X, y, people), optional
-        Candidates: people like them whom training does not use; attack rules need them. ``people`` are named as
-        ``groups`` names members: who is a member is dropped, several records of one person are one trial.
+        Records of similar people whom training does not use; attack rules need them. ``people`` names the person of
+        each as ``groups`` does. Records of members are dropped; several records of one person are one trial.
     domain : Domain, mapping or sequence, optional
-        What the endpoint accepts, also in the short forms of ``Domain.read``; inferred, and marked so, if absent.
+        Questions that the endpoint accepts, also in a form of ``Domain.read``; inferred, and marked so, if absent.
     sensitive : tuple of str or int, optional
         Columns whose values form the groups of group-wise rules.
     """
@@ -97,11 +97,11 @@ class TrainingData:
     domain: Domain | None = None
     sensitive: tuple[str | int, ...] = ()
     loader: str | None = field(default=None, repr=False)
-    #: where the data lie and how they are read, as JSON; set by ``from_file`` and ``from_dataset``
+    #: address and read options of the data, as JSON; set by ``from_file`` and ``from_dataset``
     source: Mapping[str, Any] | None = field(default=None, repr=False)
-    #: whether ``y`` are numbers to predict, not labels; the recipe says so, see ``as_targets``
-    numbers: bool = field(default=False, repr=False, init=False)
-    #: who declared whose the records are, as ``declare_people`` was told
+    #: whether ``y`` holds numbers to predict, not labels: the recipe's task decides, see ``as_targets``
+    predicts_numbers: bool = field(default=False, repr=False, init=False)
+    #: name of the user who declared the person of each record, by ``declare_people``
     declared_by: str = field(default="", repr=False, init=False)
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class TrainingData:
             if self.groups is None:
                 raise SubjectError("candidates: people are named as groups= names members; pass groups= too")
             people = containers.like(people, self.groups, "names of people", "groups=")
-            others = np.flatnonzero(~np.isin(people.astype(str), self.groups.astype(str)))  # who is no member
+            others = np.flatnonzero(~np.isin(people.astype(str), self.groups.astype(str)))  # no members
             theirs, y_out, names = take(theirs, others), y_out[others], [people[others]]
         _set(self, "candidates", (theirs, y_out, *names))
 
@@ -156,28 +156,28 @@ class TrainingData:
         return length(self.X)
 
     @cached_property
-    def units(self) -> Units:
-        """Rows of each person, in the order in which people first appear; without groups each record is a person."""
+    def units(self) -> PersonRows:
+        """The rows of each person, people in order of first appearance; without groups each record is a person."""
         if self.groups is None:
-            return Units(np.arange(self.n, dtype=np.int64), np.arange(self.n + 1, dtype=np.int64))
+            return PersonRows(np.arange(self.n, dtype=np.int64), np.arange(self.n + 1, dtype=np.int64))
         _, first, inverse = np.unique(self.groups, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(first))[inverse]
         order = np.argsort(rank, kind="stable").astype(np.int64)
-        return Units(order, np.concatenate([[0], np.cumsum(np.bincount(rank))]).astype(np.int64))
+        return PersonRows(order, np.concatenate([[0], np.cumsum(np.bincount(rank))]).astype(np.int64))
 
     @property
     def people_declared(self) -> str:
-        """What was declared about whose the records are; empty where nobody did."""
+        """The declared relation of records to people: "groups", "one record each", or "" if undeclared."""
         return "groups" if self.groups is not None else "one record each" if self.one_record_each else ""
 
     def declare_people(self, declared: str, by: str = "", groups: Any = None) -> Self:
-        """Return the same data with whose the records are declared beside them: their digest stays.
+        """Return a copy that declares the person of each record; its digest stays.
 
-        Declared is "one record each", "groups" of the data themselves, or "groups <column>" with the person of each
-        record, shape (n,).
+        ``declared`` is "one record each", "groups", or "groups <column>" with ``groups`` of shape (n,). ``by`` names
+        the user who declares.
         """
         other = copy.copy(self)
-        for known in ("units", "unit_names"):
+        for known in ("units", "person_names"):
             other.__dict__.pop(known, None)
         _set(other, "declared_by", by)
         if groups is not None:
@@ -188,13 +188,13 @@ class TrainingData:
 
     @cached_property
     def candidate_people(self) -> Index:
-        """The person of each candidate record, int64 array of shape (m,), counted from 0."""
+        """The number of each candidate record's person, from 0, int64 array of shape (m,)."""
         if self.candidates is None or len(self.candidates) == 2:
             return np.arange(self.pool_size - self.n, dtype=np.int64)
         return np.unique(self.candidates[2], return_inverse=True)[1].astype(np.int64)
 
     @cached_property
-    def unit_names(self) -> NDArray[Any]:
+    def person_names(self) -> NDArray[Any]:
         """Name of each person as text: its group, else its record id, else its row number."""
         names = self.groups if self.groups is not None else self.ids
         if names is None:
@@ -203,7 +203,7 @@ class TrainingData:
 
     @cached_property
     def effective_domain(self) -> Domain | None:
-        """The declared domain, or one inferred from numeric columns, or None where neither is possible."""
+        """The declared domain, else one inferred from finite numeric columns, else None."""
         if self.domain is not None or containers.is_sparse(self.X) or len(getattr(self.X, "shape", ())) != 2:
             return self.domain
         array = np.asarray(self.X)
@@ -214,7 +214,7 @@ class TrainingData:
     @cached_property
     def digest(self) -> str:
         """Full sha256 over every value, label, id, group, candidate and the declared domain."""
-        parts: dict[str, Any] = {k: self.declared()[k] for k in ("domain", "sensitive")}
+        parts: dict[str, Any] = {k: self.declarations()[k] for k in ("domain", "sensitive")}
         for name, value in (("y", self.y), ("ids", self.ids), ("groups", self.groups)):
             parts[name] = None if value is None else digest.of_array(value)
         if self.candidates is not None:
@@ -223,24 +223,24 @@ class TrainingData:
 
     @cached_property
     def order(self) -> str:
-        """Memory order of the records, "C" or "F", where it is another than usual: that of a frame is column by column.
+        """Memory order of the records, "C" or "F", if unusual, else "": a frame usually has "F", an array "C".
 
-        No value depends on it, and what a learner makes of them may.
+        The digest does not depend on the memory order; the model that a learner fits may.
         """
         order = containers.order_of(self.X)
         return order if order != ("F" if containers.is_frame(self.X) else "C") else ""
 
     def as_targets(self) -> Self:
-        """Return the same data, whose ``y`` are numbers to predict; digests stay."""
+        """Return a copy whose ``y`` counts as numbers to predict, not as labels; its digest stays."""
         other = copy.copy(self)
-        other.__dict__["numbers"] = True
+        other.__dict__["predicts_numbers"] = True
         return other
 
-    def declared(self) -> dict[str, Any]:
-        """Return what is said about the data and is not in them, as JSON."""
+    def declarations(self) -> dict[str, Any]:
+        """Return domain, sensitive columns and ``one_record_each`` as JSON."""
         domain = None if self.domain is None else self.domain.payload()
-        said = {"one_record_each": True} if self.one_record_each else {}
-        return {"domain": domain, "sensitive": list(self.sensitive), **said}
+        each = {"one_record_each": True} if self.one_record_each else {}
+        return {"domain": domain, "sensitive": list(self.sensitive), **each}
 
     def pool(self) -> tuple[Any, NDArray[Any]]:
         """Return training records followed by candidates, as (X, y): the rows that training tasks name."""
@@ -257,7 +257,7 @@ class TrainingData:
         return self.n + (0 if self.candidates is None else len(self.candidates[1]))
 
     def at(self, rows: Index) -> Any:
-        """Return the records of pool rows, in their order, without a copy of the whole pool."""
+        """Return the records at these row numbers of the pool, in their order, without a copy of the whole pool."""
         if self.candidates is None or not len(rows) or rows.max() < self.n:
             return take(self.X, rows)
         order = np.argsort(rows >= self.n, kind="stable")
@@ -280,28 +280,28 @@ class TrainingData:
         return self._coded[1]
 
     def save(self, folder: Path) -> dict[str, str]:
-        """Write everything below ``folder`` without pickle; return ``file name -> sha256``."""
+        """Write the data below ``folder`` without pickle; return ``file name -> sha256``."""
         folder.mkdir(parents=True, exist_ok=True)
         own = {name: getattr(self, name) for name in ("X", "y", "ids", "groups")}
         names: dict[str, Any] = {k: None if v is None else files.save(v, folder / k) for k, v in own.items()}
         if self.candidates is not None:
             parts = zip(("X", "y", "people"), self.candidates, strict=False)
             names["candidates"] = [files.save(v, folder / f"candidates_{k}") for k, v in parts]
-        index = {"schema": "privgate/data/v2", "files": names, **self.declared(), "digest": self.digest}
+        index = {"schema": "privgate/data/v2", "files": names, **self.declarations(), "digest": self.digest}
         (folder / "data.json").write_text(json.dumps(index, indent=1), encoding="utf-8")
         return digest.of_files(folder)
 
     @classmethod
     def load(cls, folder: Path, *, mmap: bool = False) -> Self:
-        """Read what ``save`` wrote; nothing is verified here, see ``digest``."""
+        """Return the data that ``save`` wrote below ``folder``; the caller compares ``digest``."""
         index = strict_json.read(folder / "data.json", LARGE)
         names = dict(index["files"])
         pair = names.pop("candidates", None)
-        held: dict[str, Any] = {
+        arrays: dict[str, Any] = {
             k: None if name is None else files.load(folder / name, mmap=mmap) for k, name in names.items()
         }
         candidates = None if pair is None else tuple(files.load(folder / name, mmap=mmap) for name in pair)
-        return cls(**held, candidates=candidates, **_stated(index))
+        return cls(**arrays, candidates=candidates, **_read_about(index))
 
     def read_column(self, column: str) -> Any:
         """Return a column of the records, or of the file that they were read from; ``SubjectError``: there is none."""
@@ -318,7 +318,7 @@ class TrainingData:
 
     @classmethod
     def from_loader(cls, reference: str, **options: Any) -> Self:
-        """Return data that stay where they are: a function is called here, and only the digest is stored.
+        """Return the data that a function returns; the registry stores its name, options and digest, not the records.
 
         ``reference`` is ``"package.module:function"``; the function takes ``options`` and returns a ``TrainingData``.
         """
@@ -350,27 +350,27 @@ class TrainingData:
         file_format: str | None = None,
         **options: Any,
     ) -> Self:
-        """Return data that stay in their file: a reference and a digest are logged, nothing is uploaded.
+        """Return the data of a file; the registry stores its address and digest, not the records.
 
         Parameters
         ----------
         path : str or Path
-            CSV or Parquet that the gate will find there too: a mounted folder, a URI that pandas reads, a file that
-            DVC keeps.
+            CSV or Parquet at an address that the gate can read, too: a mounted folder, a URI that pandas reads, a
+            file under DVC.
         target : column
             The labels.
         ids, groups : column, optional
-            Names of records, and whose they are; neither is a feature.
+            Names of records and of their people; neither is a feature.
         drop : sequence of columns
-            What else is no feature.
+            Further columns that are no features.
         candidates : str or Path, optional
             A file of the same form with people who are not in the training data.
         one_record_each, domain, sensitive
             As in ``TrainingData``.
         file_format : str, optional
-            "csv" or "parquet" where the name does not say it.
+            "csv" or "parquet", if the file name has another ending.
         options
-            How pandas reads the file: ``sep``, ``dtype``, ``na_values``, … for CSV, ``columns`` for Parquet.
+            Arguments of the pandas reader: ``sep``, ``dtype``, ``na_values``, … for CSV, ``columns`` for Parquet.
         """
         columns = {"target": target, "ids": ids, "groups": groups, "drop": list(drop)}
         uri = files.absolute(path)
@@ -387,7 +387,7 @@ class TrainingData:
         data = cls(X, y, ids=id_values, groups=group_values, candidates=outside, **about)
         source = {"uri": uri, "format": form, "columns": columns, "candidates": other, "options": options}
         try:
-            recorded = json.loads(json.dumps({**source, **data.declared()}, allow_nan=False))
+            recorded = json.loads(json.dumps({**source, **data.declarations()}, allow_nan=False))
         except (TypeError, ValueError) as exc:
             raise SubjectError(f"how the file is read cannot be recorded: {exc}; use plain text and numbers") from exc
         _set(data, "source", recorded)
@@ -395,13 +395,13 @@ class TrainingData:
 
     @classmethod
     def from_source(cls, source: Mapping[str, Any]) -> Self:
-        """Return the data that a recorded ``source`` names, read again."""
-        about = {**source["columns"], **_stated(source), **source["options"], "candidates": source["candidates"]}
+        """Return the data of ``from_file``, read again from a recorded ``source``."""
+        about = {**source["columns"], **_read_about(source), **source["options"], "candidates": source["candidates"]}
         return cls.from_file(str(source["uri"]), file_format=str(source["format"]), **about)
 
     @classmethod
     def from_dataset(cls, dataset: Any, **about: Any) -> Self:
-        """Return the data of an ``mlflow.data`` dataset; they stay in its source if that is a file that says the same.
+        """Return the data of an ``mlflow.data`` dataset, by ``from_file`` if its source is a file of equal records.
 
         Parameters
         ----------
@@ -427,7 +427,7 @@ class TrainingData:
 
 
 def _read_targets(y: Any, n: int) -> NDArray[Any]:
-    """Return labels or targets as an array of shape (n,); refuse several a record, and what is missing."""
+    """Return labels or targets as an array of shape (n,); refuse several a record, NaN and infinity."""
     try:
         shape = np.shape(y)
     except ValueError as exc:  # lists of unequal length
@@ -447,8 +447,8 @@ def _read_targets(y: Any, n: int) -> NDArray[Any]:
     return targets
 
 
-def _stated(index: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what ``declared`` recorded, as keyword arguments."""
+def _read_about(index: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments of ``TrainingData`` from the JSON of ``declarations``."""
     domain = None if index["domain"] is None else Domain.from_payload(index["domain"])
     each = bool(index.get("one_record_each"))
     return {"domain": domain, "sensitive": tuple(index["sensitive"]), "one_record_each": each}

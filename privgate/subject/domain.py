@@ -123,7 +123,7 @@ class Column:
 def list_columns(stated: Any) -> tuple[Column, ...]:
     """Return the columns of a ``privgate.Domain``, a mapping from name to short form, or columns.
 
-    ``ValueError``: nothing is declared by name, or nobody has confirmed a domain that was read off data.
+    ``ValueError``: no columns by name, or a domain read off data without ``confirm``.
     """
     if getattr(stated, "proposed", False):
         raise ValueError(
@@ -174,13 +174,13 @@ class Domain:
     norm : float, optional
         Largest Euclidean norm of one (non-negative) document vector.
     inferred : bool
-        True if nobody declared this and it was read off the training data.
+        True if undeclared, and read off the training data.
     columns : tuple of Column, optional
         Ranges and categories of a frame's columns by name, in the frame's order; ``box`` follows where all are numbers.
     blocks : tuple of tuples of int
         Columns of the box, each from 0 to 1, of which at most one is 1 and the others are 0: one-hot encodings.
     proposed : bool
-        True if ``Domain.read`` read this off data and nobody has confirmed it; nothing accepts it.
+        True if ``Domain.read`` read this off data without a ``confirm`` since; no function accepts it.
     queries : table of numbers, optional
         Every question that the endpoint answers, row by row; what is not listed is refused there. The box is theirs
         unless one is declared. DTP over a list is found by asking, whatever the model.
@@ -261,8 +261,8 @@ class Domain:
         the ends of an interval.
 
         A DataFrame, or a table of numbers, is read: ranges are rounded outward, categories listed. The result is a
-        proposal for a person to look at, because ends and rare values are somebody's; nothing accepts it before
-        ``confirm``. ``ValueError``: no such form, or a proposal that nobody has confirmed.
+        proposal for a person to look at, because ends and rare values are single people's; no function accepts it
+        before ``confirm``. ``ValueError``: no such form, or an unconfirmed proposal.
 
         Examples
         --------
@@ -318,7 +318,7 @@ class Domain:
         return cls(box=tuple(c.ends for c in columns if c.ends is not None), proposed=True)
 
     def confirm(self) -> "Domain":
-        """Return the same domain as declared: a person has looked at it, and it gives nobody away."""
+        """Return the same domain as declared: the caller has looked at it, and it reveals no person."""
         return replace(self, proposed=False)
 
     @property

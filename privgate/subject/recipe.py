@@ -54,7 +54,7 @@ class Recipe:
         Hyperparameters: keyword arguments of the function, or ``set_params`` of the estimator.
     seed : int, optional
         Given to the function, or set as every ``random_state`` of the estimator. A recipe trained with differential
-        privacy must have none: a recorded seed lets anybody regenerate the noise.
+        privacy must have none: a recorded seed lets every reader regenerate the noise.
     predict : callable, optional
         ``predict(model, X) -> probabilities`` of shape (n, K) in the order of the sorted labels; ``predict_proba`` if
         absent. Used for retrained models and for the registered model alike. Of a regressor: ``predict(model, X) ->
@@ -67,13 +67,13 @@ class Recipe:
         Training needs the network; said in report and statement. Without it a boxed training finds none.
     made_by : mapping from parameter to callable, optional
         How parameters are made of the data: ``function(X, y) -> value``, importable as ``training`` is. They are made
-        again in every training, so that a table, a vocabulary or a prior is made without whoever is left out.
+        again in every training, so that a table, a vocabulary or a prior is made without the person left out.
     public : mapping from parameter to text, optional
         Parameters that owe nothing to the people in the data, and where each comes from; or paths of files that
-        training opens, with of whom and by whom they were made. Page one repeats it; nobody can check it.
+        training opens, with their people and their author. Page one repeats the text; privgate cannot check it.
     task : {"classification", "regression"}, optional
-        Whether targets are labels or numbers. Read off scikit-learn estimators; who gives a function whose targets
-        could be either is asked.
+        Whether targets are labels or numbers. Read off scikit-learn estimators; a function needs it if its targets
+        could be either.
     """
 
     training: Any
@@ -136,7 +136,7 @@ class Recipe:
         return "" if known is None else tasks.refusal(known, self.task or "", predicts=predicts)
 
     def unclear_task(self, y: NDArray[Any]) -> str:
-        """Return why somebody must say whether targets are labels or numbers; empty if it is said, or plain."""
+        """Return why the recipe must declare its task, labels or numbers; empty if it does, or if ``y`` decides."""
         if self.task is not None:
             return ""
         known = tasks.of_estimator(self._known_estimator) == "classification"
@@ -292,7 +292,7 @@ class Recipe:
     def own_model(self) -> Mapping[str, Any] | None:
         """The recorded constructor arguments of one of ``privgate.models``, with its name as ``"class"``; else None.
 
-        What it wraps may be anybody's learner and is not imported.
+        The learner that it wraps may be foreign code and is not imported.
         """
         spec, other = self.payload.get("estimator"), self.payload["predict"] or self.payload.get("made_by")
         if not self.is_estimator or other is not None or not isinstance(spec, Mapping):

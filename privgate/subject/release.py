@@ -105,7 +105,7 @@ class Release:
         No label is answered below it: max(floor, c p), with the one c that makes the sum 1. True is min(.01, 1/(20 K));
         a mapping names labels of rare events, whose rate is declared and not read off the data. 0 for none.
     alone : bool
-        The operator says that nobody gets the file: what is released decides, and not the exact numbers beside it.
+        The operator states that no user gets the file: only released answers count, not exact numbers in the file.
     """
 
     form: Form = "probabilities"

@@ -13,7 +13,7 @@ from privgate.errors import SubjectError
 from privgate.subject.containers import cell, content_digest, is_frame, is_pandas, is_sparse, laid_out, order_of
 
 # A frame is a Parquet file. What Parquet does not keep is written beside the values: None, NaN and ``pandas.NA`` in
-# columns of objects, numbers among text there, categories that nobody has, names that are numbers, and memory order.
+# columns of objects, numbers among text there, categories without a record, names that are numbers, and memory order.
 
 _KEY = b"privgate"
 #: kinds of cells in columns of objects; what a cell is beside its text

@@ -52,7 +52,7 @@ class Subject:
         JSON values for the report: flavor, recorded environment, run id, source.
     beyond : str
         Why the served model may answer what the declared domain rules out. Empty where it was seen to refuse it, and
-        for a local subject, which nobody serves.
+        for a local subject, which no server serves.
     """
 
     #: wired by the package root: the registry is a floor above this one

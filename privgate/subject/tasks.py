@@ -15,7 +15,7 @@ from privgate.errors import SubjectError
 Task = Literal["classification", "regression"]
 TASKS: tuple[str, ...] = get_args(Task)
 
-#: up to so many different numbers may be labels without anybody being asked
+#: up to this many different numbers count as labels without a declared task
 FEW = 20
 #: kinds of models that are judged in no way here: (what the library calls it, what it is, and what to do)
 _OTHERS = {
@@ -53,7 +53,7 @@ def of_estimator(estimator: Any) -> str:
 def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
     """Return why an unfitted estimator is not judged as it stands, one sentence; empty if it is.
 
-    ``task`` is declared, or "" if nobody says; a recipe that ``predicts`` brings a function that says what answers are.
+    ``task`` is declared, or ""; a recipe that ``predicts`` brings a function that says what answers are.
     """
     name, kind = type(estimator).__name__, of_estimator(estimator)
     if type(estimator).__module__.startswith(_SERIES):
@@ -85,8 +85,8 @@ def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
 def unclear_task(y: NDArray[Any], *, classifier: bool = False) -> str:
     """Return why targets look like numbers rather than labels, as the beginning of a question; empty if they do not.
 
-    Labels are few, or codes 0 .. K-1 (or 1 .. K), each of several people; prices, ages and measurements are not. What a
-    library calls a classifier is asked about only where labels have hardly anybody each.
+    Labels are few, or codes 0 .. K-1 (or 1 .. K), each of several people; prices, ages and measurements are not. For a
+    library's classifier the targets only look like numbers if hardly any label has several people.
     """
     if y.dtype.kind not in "iuf":
         return ""

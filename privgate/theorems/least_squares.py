@@ -264,7 +264,7 @@ def pose(subject: Subject, units: Index) -> kernel.Case:
     arrays["allowed"] = left_by_solver(X, y, penalty, proposal, int(np.bincount(person).max()))
     moves = np.nan_to_num(proposal["moves"])
     weights, offset = moves[:, :d], moves[:, d:].sum(axis=1)
-    up = offset + reach.most(weights) >= reach.most(-weights) - offset
+    up = offset + reach.bound_dot(weights) >= reach.bound_dot(-weights) - offset
     question = np.where(up[:, None], hypotheses.attain(reach, weights), hypotheses.attain(reach, -weights))
     if np.isfinite([reach.length, reach.norm]).any():
         question = question * (1 - 1e-12)  # for sure inside

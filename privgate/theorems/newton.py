@@ -365,7 +365,7 @@ class Newton(Theorem):
         loss, u, d = problem.loss, problem.u, X.shape[1]
         u = np.concatenate([np.zeros_like(u), u]) if classes == 2 else u
         apart = u[:, None] - u[None]
-        ranges = reach.most(apart[..., :d]) + (apart[..., -1] if problem.intercept else 0.0)
+        ranges = reach.bound_dot(apart[..., :d]) + (apart[..., -1] if problem.intercept else 0.0)
         # of two classes the first is released as 1 - p
         if np.abs(ranges).max() > _DEEPEST or (classes == 2 and ranges[1, 0] > _DIGITS_OF_TWO):
             what = "float64 holds some probabilities of the domain in too few digits"

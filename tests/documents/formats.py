@@ -219,7 +219,7 @@ class World:
         read = Recipe.read(document["recipe"], self.folder / "absent")
         assert read.digest
         assert Release.from_payload(dict(document["release"]))
-        load.sources_of(self.folder, {**document, "sources": {**document["sources"], "files": {}}})
+        load.verify_sources(self.folder, {**document, "sources": {**document["sources"], "files": {}}})
         stored_data.read(SimpleNamespace(tracking_uri=None), document["data"], self.folder / "data")
         return False
 

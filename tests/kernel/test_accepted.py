@@ -46,13 +46,13 @@ def test_linear_functions_of_accepted_questions_are_bounded_closely():
         for arrays, settings, asked in fuzz.questions(rng, s):
             accepted = Accepted.from_case(s.case({}, asked="any", arrays=arrays, **settings), s.d)
             w, A, b = rng.normal(size=(5, s.d)), rng.normal(size=(4, s.d)), rng.normal(size=4)
-            assert (accepted.most(w)[:, None] >= w @ asked.T).all()
-            assert accepted.farthest(A, b) >= np.linalg.norm(asked @ A.T + b, axis=1).max()
-            assert (accepted.sizes.most(np.abs(w))[:, None] >= np.abs(w) @ np.abs(asked).T).all()
+            assert (accepted.bound_dot(w)[:, None] >= w @ asked.T).all()
+            assert accepted.bound_norm(A, b) >= np.linalg.norm(asked @ A.T + b, axis=1).max()
+            assert (accepted.absolutes.bound_dot(np.abs(w))[:, None] >= np.abs(w) @ np.abs(asked).T).all()
             assert accepted.inside(asked).mean() >= 0.2  # the rest are a rounding outside
             assert not accepted.inside(asked + 1e9).any()
             if set(arrays) | set(settings) == {"box"}:
-                gaps.append((accepted.most(w) - (w @ asked.T).max(axis=1)) / np.abs(accepted.most(w)))
+                gaps.append((accepted.bound_dot(w) - (w @ asked.T).max(axis=1)) / np.abs(accepted.bound_dot(w)))
     assert np.max(gaps) <= 1e-12
 
 

@@ -215,7 +215,7 @@ def judged(people, seed=0, fleet=None):
         told[kind, "people"] += len(subject.data.units)
         if found is None or not np.isfinite(found).any():
             continue
-        place = {name: k for k, name in enumerate(subject.data.unit_names.tolist())}
+        place = {name: k for k, name in enumerate(subject.data.person_names.tolist())}
         upper = np.full(len(place), np.inf)  # a check ends where somebody breaks the limit, and says nothing of others
         upper[[place[name] for name in np.asarray(records["unit"]).tolist()]] = found
         if metric == "sensitivity":  # told in residual deviations

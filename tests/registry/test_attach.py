@@ -18,7 +18,7 @@ from privgate.errors import DigestMismatchError, ExitCode, RegistryError
 from privgate.evidence import Evidence
 from privgate.evidence.verdict import Finding, Outcome, Verdict
 from privgate.registry import attach, promote
-from privgate.registry.attachments import LARGEST_NATS, headline
+from privgate.registry.attachments import LARGEST_NATS, collect_metrics
 
 
 def verdict(outcome=Outcome.PASSED, **detail):
@@ -107,9 +107,8 @@ def bounded(value, high):
 
 def test_whatever_is_sorted_by_the_worst_model_comes_last():
     """From best to worst: a small figure, a large one, one without an upper limit, an infinite one, none at all."""
-    ranked = [
-        headline(bounded(*v)) for v in ((0.3, 0.4), (700.0, 701.0), (0.2, math.inf), (math.inf,) * 2, (math.nan,) * 2)
-    ]
+    figures = ((0.3, 0.4), (700.0, 701.0), (0.2, math.inf), (math.inf,) * 2, (math.nan,) * 2)
+    ranked = [collect_metrics(bounded(*figure)) for figure in figures]
 
     capped = [h["privgate/dtp_capped"] for h in ranked]
     assert capped == sorted(capped)

@@ -345,7 +345,7 @@ def test_what_names_a_class_that_went_is_refused_with_what_to_use_instead(regist
     assert type(refused.value) is SubjectError
     for body in bodies:
         pickled.write_bytes(body)
-        assert recipes.name_removed_class(load._pickled([pickled])) == said
+        assert recipes.name_removed_class(load._list_pickled_classes([pickled])) == said
     fit = {"schema": "privgate/recipe/v1", "kind": "function", "fit": "own:fit", "params": {}, "seed": 1}
     (tmp_path / "src").mkdir()
     imports = f"from {home} import {name}", f"import {home} as m\nm.{name}", f"from {home} import (\n  {name} as n)"
@@ -442,9 +442,9 @@ def test_an_estimator_that_names_no_classes_is_refused_in_one_sentence(estimator
         "release": Release().payload(), "logged_at": "",
     }  # fmt: skip
     with pytest.raises(SubjectError, match="cannot be read"):
-        load.check(written, "recipe.json cannot be read")
+        load.check_document(written, "recipe.json cannot be read")
     good = {"!": "estimator", "class": "a:B", "params": {"c": {"!": "tuple", "value": [1]}}}
-    load.check({**written, "recipe": {**written["recipe"], "estimator": good}}, "recipe.json cannot be read")
+    load.check_document({**written, "recipe": {**written["recipe"], "estimator": good}}, "recipe.json cannot be read")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from privgate import log_model
 from privgate.__main__ import run
 from privgate.cli import check
 from privgate.errors import ExitCode
-from privgate.registry.attachments import move
+from privgate.registry.attachments import move_alias
 
 PROMOTE = ["promote", "models:/credit/1", "--to", "production", "--policy", "dtp-1", "--jobs", "1"]
 GUARD = """\
@@ -35,13 +35,13 @@ def site(registry, data, recipe, tmp_path, monkeypatch):
     sign += f" --target={{target}} --config={config} --key={key} --checked-elsewhere --tracking-uri={registry}"
     made = SimpleNamespace(config=["--config", str(config)], signer=["--sign-command", sign], checks=0)
     made.client = mlflow.MlflowClient(registry)
-    checked = check._checked
+    checked = check._check
 
     def counted(*args, **named):
         made.checks += 1
         return checked(*args, **named)
 
-    monkeypatch.setattr(check, "_checked", counted)
+    monkeypatch.setattr(check, "_check", counted)
     return made
 
 
@@ -85,8 +85,8 @@ def test_forward_only_leaves_the_alias_with_a_later_version(site, data, recipe, 
     assert run([*PROMOTE, "--forward-only"]) == 0
     assert "approved, not promoted: @production stays with the later version 2" in capsys.readouterr().out
     assert aliases(site) == {"production": 2}
-    assert move(site.client, "credit", "2", "production", forward_only=True) == "2"
-    assert move(site.client, "credit", "1", "production", forward_only=False) == "1"
+    assert move_alias(site.client, "credit", "2", "production", forward_only=True) == "2"
+    assert move_alias(site.client, "credit", "1", "production", forward_only=False) == "1"
     subject = privgate.registry.load_subject("models:/credit/2")
     assert privgate.registry.promote(subject, "production", forward_only=True) == "2"
     assert aliases(site) == {"production": 2}

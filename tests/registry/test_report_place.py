@@ -12,7 +12,7 @@ from privgate import Subject, log_model
 from privgate.__main__ import run
 from privgate.errors import RegistryError, SubjectError
 from privgate.registry import attachments
-from privgate.registry.attachments import keep, refuse_elsewhere
+from privgate.registry.attachments import copy_to_run, refuse_elsewhere
 from privgate.registry.files import PLACES, refuse_written
 from privgate.registry.named import RUN_TAG
 from tests import attack_table
@@ -158,10 +158,10 @@ def test_an_author_gets_neither_report_nor_password(mlflow_server, evil, tmp_pat
     files.mkdir()
     (files / "report.json").write_text("{}")
     with pytest.raises(RegistryError, match=PLACES):
-        keep(client, made.model_id, files, "privgate_reports/x")
+        copy_to_run(client, made.model_id, files, "privgate_reports/x")
     if place.startswith(("http", "mlflow")) and how != "experiment":
         with pytest.raises(SubjectError, match="neither the registry's"):
-            attachments._place(client, made.model_id, "models:/credit/1")
+            attachments._locate_readable_reports(client, made.model_id, "models:/credit/1")
     assert asked == []
     assert not (tmp_path / "away").exists()
     assert len(client.search_runs([theirs])) == 1  # no run was made for them either

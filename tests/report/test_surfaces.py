@@ -54,7 +54,7 @@ def test_every_surface_says_the_same_four_facts(runs, tmp_path, outcome, scope, 
     told = {k: " ".join(unescape(re.sub(r"<[^>]+>", "", v)).split()).casefold()
             for k, v in shown(verdict, runs, tmp_path)}  # fmt: skip
     assert told == dict.fromkeys(told, due.text)
-    metrics = attachments.headline(verdict)
+    metrics = attachments.collect_metrics(verdict)
     facts = [metrics[f"privgate/{name}"] for name in ("outcome", "scope", "warnings", "observed")]
     assert facts == [ended.rank, SCOPES.index(due.scope), due.warnings, observed]
 

@@ -18,7 +18,7 @@ from privgate.evidence import Count, EngineShare, Evidence, InfluencePart, Measu
 from privgate.evidence.telling import SMALL_CELL, Known, nested, share
 from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import ALL
-from privgate.registry.attachments import headline
+from privgate.registry.attachments import collect_metrics
 from privgate.report.page_one import accuracy
 from privgate.report.people import Pseudonyms
 from privgate.report.schema import read
@@ -279,7 +279,7 @@ def test_the_share_of_members_found_is_the_same_range_in_report_and_registry(run
         doc = runs.document(verdict)
         (shown,) = (f for f in doc["findings"] if f["metric"] == "attack_tpr")
         (again,) = (m for m in doc["evidence"]["measurements"] if m["request"]["metric"] == "attack_tpr")
-        seen.add((shown["value"], again["value"], headline(verdict)[f"privgate/{rule['rule']}"]))
+        seen.add((shown["value"], again["value"], collect_metrics(verdict)[f"privgate/{rule['rule']}"]))
 
     assert seen == {(9 / members,) * 3}
 

@@ -200,7 +200,7 @@ def test_units_are_the_rows_of_each_group_in_order_of_appearance(groups):
     assert [rows.tolist() for rows in data.units] == wanted
     assert [rows.tolist() for rows in data.units[::2]] == wanted[::2]
     assert data.units[-1].tolist() == wanted[-1]
-    assert list(data.unit_names) == [str(groups[rows[0]]) for rows in data.units]
+    assert list(data.person_names) == [str(groups[rows[0]]) for rows in data.units]
     assert data.units.first.tolist() == [rows[0] for rows in wanted]
     assert [wanted[u].count(row) for row, u in enumerate(data.units.owner.tolist())] == [1] * len(groups)
     for outside in (len(wanted), -len(wanted) - 1):

@@ -17,10 +17,10 @@ def test_what_a_domain_of_blocks_says_of_vectors():
     reach, w = read_domain(BOX, 7), np.random.default_rng(0).normal(size=(50, 7))
     assert holds(reach, corners).all()
     assert not holds(reach, np.array([[0.0, 1, 1, 0, 0, 0, 0], [0.0, 0, 0, 0, 2, 0, 0]])).any()
-    np.testing.assert_allclose(reach.most(w), (corners @ w.T).max(axis=0))
+    np.testing.assert_allclose(reach.bound_dot(w), (corners @ w.T).max(axis=0))
     best = attain(reach, w)
     assert holds(reach, best).all()
-    np.testing.assert_allclose((best * w).sum(axis=1), reach.most(w))
+    np.testing.assert_allclose((best * w).sum(axis=1), reach.bound_dot(w))
     assert holds(reach, attain(reach, np.ones((1, 7)))).all()  # columns that tie
     assert Domain.from_payload(BOX.payload()) == BOX
     assert "blocks" not in Domain(box=((0.0, 1.0),)).payload()

@@ -66,7 +66,7 @@ def broken(*_):
 SAID = {not_answering: ("the database did not answer; try again", 503), broken: ("could not be verified", 403)}
 
 
-@pytest.mark.parametrize("read", ["_get_sql_model_version", "_privgate_row"])  # before the write, and after it
+@pytest.mark.parametrize("read", ["_get_sql_model_version", "_privgate_read_row"])  # before the write, and after it
 @pytest.mark.parametrize("target", ["promote", "stage"])
 @pytest.mark.parametrize("failure", SAID)
 def test_what_cannot_be_looked_at_was_never_written(own, monkeypatch, read, target, failure):

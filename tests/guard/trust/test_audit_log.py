@@ -11,7 +11,7 @@ from mlflow.exceptions import MlflowException
 from privgate.errors import StatementError
 from privgate.guard import diagnosis as doctor
 from privgate.guard.audit_log import AuditLog, RefusalLimit
-from privgate.guard.transaction import COMMITTING, permission_denied
+from privgate.guard.transaction import BEFORE_COMMIT, permission_denied
 from privgate.guard.writes import RecordedWrites
 
 
@@ -87,14 +87,14 @@ class Inner:
     def set_registered_model_alias(self, name, alias, version):
         if self.refuses:
             raise permission_denied(f"privgate: {self.refuses}")
-        COMMITTING.get()()
+        BEFORE_COMMIT.get()()
         self.moved.append((name, alias, version))
 
     def delete_registered_model_alias(self, name, alias):
         self.moved.append((name, alias))
 
     def transition_model_version_stage(self, name, version, stage, archive_existing_versions):
-        COMMITTING.get()()
+        BEFORE_COMMIT.get()()
         self.moved.append((name, version, stage, archive_existing_versions))
 
 

@@ -12,7 +12,7 @@ from privgate.evaluation.notebook import overview
 from privgate.evidence import BehindClaim, BehindInfluence, BehindMembership, Evidence, Measurement
 from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy.rules import ALL
-from privgate.registry.attachments import headline
+from privgate.registry.attachments import collect_metrics
 from privgate.report.assertions import of_rules
 from privgate.report.document import FORMATS
 from tests.policy.rules.rule_pages import example
@@ -129,7 +129,7 @@ def test_nothing_that_renders_depends_on_which_of_the_hidden_counts_is_true(rule
             document = report.document(made, hash_key=b"k" * 32)
             shown = [report.render(document, format_) for format_ in FORMATS]
             side = (made.outcome, low == high, low == 0)
-            said.setdefault(side, set()).add((*shown, overview(made), repr(headline(made)), findings[0].message))
+            said.setdefault(side, set()).add((*shown, overview(made), repr(collect_metrics(made)), findings[0].message))
     assert [len(texts) for texts in said.values()] == [1] * len(said)
 
 
