@@ -21,8 +21,8 @@ from privgate.errors import UsageError
 
 #: commands that take their defaults from a file
 CONFIGURED = ("check", "promote", "advise", "report", "policy", "dp", "demo")
-#: keys of 0.1 that do nothing any more, and a command that went
-_IGNORED = frozenset({"mode", "precision", "compare"})
+#: keys of 0.1 that do nothing any more: options that went, and commands that are called otherwise now
+_IGNORED = frozenset({"mode", "precision", "compare", "index", "list", "render", "solve"})
 FILE = "privgate.yaml"
 #: variables of these names are no options
 _OTHER_MEANING = frozenset({"signing_key", "ledger_key", "key"})
@@ -67,8 +67,8 @@ def _for(  # noqa: PLR0917  private
     values: dict[str, Any] = {}
     for name, option in options_of(command).items():
         key = name.replace("-", "_")
-        if name in settings or key in settings:
-            value = settings.get(name, settings.get(key))
+        value = settings.get(name, settings.get(key))
+        if (name in settings or key in settings) and not isinstance(value, Mapping):  # a command's own keys
             plain = isinstance(value, bool | list) or value is None
             values[str(option.name)] = value if plain else _from(at, option, str(value))
             used.append(name)

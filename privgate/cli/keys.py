@@ -103,7 +103,7 @@ def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> 
     """Let all that was signed about URI (models:/name/version) until now count no longer, or less, or more.
 
     Less is one statement: the one in FILE, or with the payload DIGEST. More is all that a KEY ever signed, which is
-    named by as much of its id as is unique.
+    named by six digits of its id or more.
 
     The guard refuses it at once, verify from now on; privgate guard doctor lists what is released on it. Checking and
     signing again makes another statement, which counts.
@@ -112,7 +112,7 @@ def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> 
     from privgate.guard.keys import TrustStore
 
     held, now, note = TrustStore.load(store), statement.now(), " ".join(reason.split())[:200]
-    if re.fullmatch("[0-9a-f]+", what) and not Path(what).exists():
+    if re.fullmatch("[0-9a-f]{6,64}", what) and not Path(what).exists():
         held.revoke(what, at=now).save(store)
         click.echo(f"key {held.key(what).key_id} is revoked; check and sign again what rested on it")
         return 0

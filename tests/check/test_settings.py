@@ -121,12 +121,14 @@ def test_a_table_of_pyproject_serves_as_well():
 @pytest.mark.parametrize(
     ("text", "words"),
     [("polcy: dtp-1", "no option is called 'polcy'; did you mean 'policy'?"), ("- a", "holds a list"),
-     ("a: [", "cannot be read"), ("check: {jbos: 2}", "did you mean 'jobs'?")],
+     ("a: [", "cannot be read"), ("check: {jbos: 2}", "did you mean 'jobs'?"),
+     # sections of commands that are called otherwise now are left alone
+     ("compare: {html: a}\ndp: {solve: {steps: 5}}\nmode: all\npolicy: no-such", "no-such")],
 )  # fmt: skip
 def test_a_file_with_a_mistake_is_refused_in_a_sentence(capsys, text, words):
     Path("privgate.yaml").write_text(text)
 
-    assert run(["check", "models:/a/1", "--policy", "dtp-1"]) == 2
+    assert run(["check", "models:/a/1"]) == 2
     error = capsys.readouterr().err
     assert words in error
     assert "Traceback" not in error
