@@ -120,8 +120,8 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
             return _failed(f"the registered model did not answer within {limits.seconds:g} s", lasting=False)
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             what = "the served model" if served else "the registered model"
-            # what is refused by name leaves the process as it was; nobody knows what anything else leaves behind
-            return _failed(sentence(what, exc), lasting=isinstance(exc, SubjectError))
+            # a refusal, as of missing values, leaves the process as it was; nobody knows what anything else leaves
+            return _failed(sentence(what, exc), lasting=isinstance(exc, SubjectError | ValueError | TypeError))
         return Answer(log_p, seconds=time.perf_counter() - started)
 
 

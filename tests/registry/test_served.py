@@ -89,6 +89,16 @@ def test_what_is_declared_is_served(judged, flowers, release):
         np.testing.assert_allclose(served, release.shown(p), rtol=1e-9)
 
 
+def test_a_model_that_refuses_a_question_keeps_its_worker(registry, fleet, flowers):
+    log(Recipe(LogisticRegression(), seed=1), replace(flowers, candidates=(np.full((1, 3), np.nan), flowers.y[:1])))
+    subject = Subject.load("models:/m/1")
+    problems, workers = [], set()
+    for row in (0, flowers.n, 1):
+        problems.append(fleet.registered(subject, np.array([row])).problem)
+        workers |= {lane.worker for lane in fleet.pool._free}
+    assert (list(map(bool, problems)), len(workers)) == ([False, True, False], 1)
+
+
 def test_exact_probabilities_are_not_what_is_declared(judged, flowers):
     log(Recipe(LogisticRegression(), seed=1), flowers)
     subject = Subject.load("models:/m/1")
