@@ -173,11 +173,7 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
             controls.append(condition)
     if controls[-1].outcome != "passed":
         return run, controls
-    run = choose_seeds(run, glance=run.attacks_alone)
-    if run.at_seed and not run.attacks_alone:
-        run, control = _compare_released(run)
-        controls.append(control)
-    return run, controls
+    return choose_seeds(run, glance=run.attacks_alone), controls
 
 
 def choose_seeds(run: Run, *, glance: bool = False) -> Run:
@@ -195,33 +191,24 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
     return replace(run, seeds=chosen.seeds, seed_control=control)
 
 
-def last(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
-    """Compare the released answers with those at other seeds where attacks alone are judged, and none is too strong.
+def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
+    """Compare the released answers with those at other seeds, unless an attack that was measured is too strong.
 
     The seed may be the best of many, which models at that seed do not show. A refused model trains none of these,
     and nothing that was not compared may pass once the evidence is judged again.
     """
-    seen = run.seed_control  # of training that may read its seed one other seed shows little
-    if not run.attacks_alone or seen is None or seen.unread or run.subject.recipe.seed is None:
+    seen = run.seed_control
+    if seen is None or seen.unread or run.subject.recipe.seed is None or not (run.at_seed or run.attacks_alone):
         return run, []
-    if run.attack_breaks(measured):
+    if run.attack_breaks(measured) and not run.limits.full:
         text = "the released answers were not compared with those at other seeds: an attack is too strong anyway"
         return run, [Precondition("coins", "inconclusive", text)]
-    run, control = _compare_released(run)
-    return run, [control]
-
-
-def _compare_released(run: Run) -> tuple[Run, Precondition]:
-    seen = run.seed_control
-    by = "seed" if seen is None else seen.coins
-    control = seeds.compare_released(run.subject, run.fleet, by=by, count=run.limits.seeds)
-    if seen is None:
-        return run, control
+    control = seeds.compare_released(run.subject, run.fleet, by=seen.coins, count=run.limits.seeds)
     facts = {"compared": control.detail["coins"] + 1} | {k: control.detail[k] for k in ("median", "floor")}
     moved = control.detail["moved_by"]
     if not seen.dependent and moved > reproduces.DETERMINISTIC:  # it was like the first
         facts |= {"dependent": True, "moved_by": moved, "note": seeds.describe_dependence(moved)}
-    return replace(run, seed_control=seen.model_copy(update=facts)), control
+    return replace(run, seed_control=seen.model_copy(update=facts)), [control]
 
 
 def count_trainings(run: Run) -> int:

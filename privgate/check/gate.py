@@ -137,7 +137,11 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
             tell(sentence)
     requests = dict.fromkeys(rule.request() for rule in policy_asked.rules)
     measured = dict[Request, Measurement]()
-    for request in sorted(requests, key=lambda r: r not in run.attacked):  # attacks first: they take few trainings
+    for request in (r for r in requests if r in run.attacked):  # attacks first: they take few trainings
+        measured[request] = questions.answer(run, request, stopped)
+    run, more = (run, []) if stopped else preconditions.compare_seeds(run, measured)
+    checked += more
+    for request in (r for r in requests if r not in run.attacked):
         measured[request] = questions.answer(run, request, stopped or _end_by_attacks(run, request, measured))
     measurements = {request: measured[request] for request in requests}
     attacks = attack_measures.part(run, against_pdtp(run))
@@ -145,8 +149,6 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     records, kept = ({}, ()) if people is None else (dict(run.compute(people.list_people)), people.list_cases(run))
     about_influence = published.describe_influence(run)
     about_claims = _claims(run, () if attacks is None else attacks.attacks)
-    run, more = (run, []) if stopped else preconditions.last(run, measurements)
-    checked += more
     return Evidence(
         subject=described,
         preconditions=(*checked, *run.preconditions),

@@ -8,8 +8,9 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Policy, Recipe, Subject, TrainingData
-from privgate.check import beforehand
+from privgate.check import beforehand, gate
 from privgate.check.prepare import attacked, prepare
+from privgate.controls import seeds
 from privgate.errors import MeasurementError, PolicyError
 from privgate.evidence import BehindMembership, Measurement
 from privgate.evidence.verdict import Outcome
@@ -183,12 +184,21 @@ def test_what_one_other_seed_does_not_show_others_do():
     stump = Subject.local(Recipe(DecisionTreeClassifier(max_depth=1), seed=2), FEW)
     run = beforehand.choose_seeds(prepare(POLICY, stump, fleet=InProcess(), limits=Budget()), glance=True)
     assert not run.seed_control.dependent
-    _, found = beforehand.last(run, {})
+    _, found = beforehand.compare_seeds(run, {})
     assert [(p.name, p.outcome, p.detail["coins"]) for p in found] == [("coins", "passed", 19)]
 
     unread = Subject.local(Recipe(GaussianNB(), seed=2), FEW)
     run = beforehand.choose_seeds(prepare(POLICY, unread, fleet=InProcess(), limits=Budget()), glance=True)
-    assert beforehand.last(run, {})[1] == []
+    assert beforehand.compare_seeds(run, {})[1] == []
+
+
+def test_a_model_that_attacks_refuse_is_compared_with_no_other_seed(load):
+    policy = load(f"rules:\n{STRICT}  - metric: pdtp\n    max: 1.0\n")
+    leaks = Subject.local(Recipe(DecisionTreeClassifier(max_features=1), seed=2), FEW)
+    verdict = gate.evaluate(policy, leaks, fleet=(fleet := InProcess()))
+    (control,) = (p for p in verdict.evidence.preconditions if p.name == "coins")
+    assert (verdict.outcome, control.outcome) == (Outcome.FAILED, "inconclusive")
+    assert fleet.calls <= seeds.COMPARED  # all trainings of the check
 
 
 HEAVY = {"long_untargeted", "shokri", "quantile"}
