@@ -1,11 +1,15 @@
 """Talking to MLflow: one client, and errors in our words."""
 
+import os
 import re
+import socket
 import sys
 import tempfile
 import urllib.parse
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.request import url2pathname
@@ -16,6 +20,8 @@ from privgate.registry.rest import RestClient, address_for
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
 ADDRESSES: dict[str, str] = {}
+#: seconds after which a server that does not answer is MLflow's to ask
+_PATIENCE = 5.0
 #: registry -> experiment that runs of ours go to; MLflow would keep it in the environment, which other threads read
 EXPERIMENTS: dict[str, str] = {}
 
@@ -56,25 +62,33 @@ def _sentence(exc: BaseException) -> str:
 
 def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
     """Return an MLflow client; ``RegistryError``: there is no such registry, and only ``make`` lets MLflow make one."""
-    try:
-        from mlflow import MlflowClient
-    except ImportError as exc:  # privgate-verify has none
+    if find_spec("mlflow") is None:  # privgate-verify has none
         raise RegistryError(
             f"{tracking_uri or 'the registry'} needs MLflow's own client, which is not installed; "
             "give the address of a tracking server (http or https)"
-        ) from exc
-    if not make:
-        _present(tracking_uri)
-    with answering("connecting to MLflow"):
-        return MlflowClient(tracking_uri=tracking_uri)
-
-
-def _present(tracking_uri: str | None) -> None:
-    """Refuse a database or folder that does not exist: MLflow would create an empty registry at a mistyped address."""
+        )
+    if not make and (address := tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
+        _check_address(address, "it was named")  # before MLflow's import, which takes seconds
     import mlflow
 
-    address = str(tracking_uri or mlflow.get_tracking_uri())
+    if not make and not tracking_uri:
+        _check_address(mlflow.get_tracking_uri(), "no --tracking-uri and no MLFLOW_TRACKING_URI names another")
+    with answering("connecting to MLflow"):
+        return mlflow.MlflowClient(tracking_uri=tracking_uri)
+
+
+def _check_address(address: str, how: str) -> None:
+    """Refuse a database or folder that does not exist, which MLflow would create, and a server that nobody runs."""
     scheme, _, rest = address.partition("://")
+    if scheme in ("http", "https") and not urllib.request.getproxies():
+        server = urllib.parse.urlsplit(address)
+        host = server.netloc.rpartition("@")[2]  # without a password
+        try:
+            socket.create_connection((server.hostname, server.port or scheme), timeout=_PATIENCE).close()
+        except (ConnectionRefusedError, socket.gaierror) as exc:
+            raise RegistryError(f"{scheme}://{host} does not answer: {str(exc.strerror).lower()}") from exc
+        except (OSError, ValueError):
+            return  # MLflow says what is wrong with it
     if scheme == "sqlite" and rest.startswith("/") and ":memory:" not in rest:
         place = Path(urllib.parse.unquote(rest[1:].partition("?")[0]))
     elif scheme == "file" or "://" not in address:
@@ -82,7 +96,6 @@ def _present(tracking_uri: str | None) -> None:
     else:
         return
     if not place.exists() and address not in ("databricks", "databricks-uc"):
-        how = "it was named" if tracking_uri else "no --tracking-uri and no MLFLOW_TRACKING_URI names another"
         raise RegistryError(f"there is no registry at {address} ({how}); name the one that holds the model")
 
 
