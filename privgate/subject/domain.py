@@ -4,8 +4,8 @@ DTP is a supremum over questions, so it is meaningless without saying over which
 or inferred from it, and then marked as inferred in every report.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from numbers import Real
 from typing import Any, Self
 
@@ -56,15 +56,7 @@ class Column:
 
     @classmethod
     def from_short(cls, name: str | int, stated: Any) -> "Column":
-        """Return the column that a short form describes: a tuple is a range, a list or set the values.
-
-        Examples
-        --------
-        >>> Column.from_short("age", (17, 90)).ends
-        (17.0, 90.0)
-        >>> Column.from_short("work", ["private", None]).missing
-        True
-        """
+        """Return the column that a short form describes: a tuple is a range, a list or set the values."""
         if isinstance(stated, cls):
             return stated
         if isinstance(stated, tuple) and all(isinstance(v, Real) for v in stated[:2]):
@@ -87,30 +79,21 @@ class Column:
             if not all(isinstance(v, str | int | float) for v in held):
                 raise ValueError(f"domain: column {name!r} holds neither numbers nor text; write it down")
             return cls(name, values=tuple(sorted(set(held), key=lambda v: (str(type(v)), v))), missing=missing)
-        if not held:
-            raise ValueError(f"domain: column {name!r} holds nothing; write it down")
-        low, high = min(held), max(held)
+        low, high = min(held, default=np.nan), max(held, default=np.nan)
         width = float(high) - float(low) or abs(high) or 1.0
-        if not (np.isfinite(width) and width > 1e-300):
-            raise ValueError(f"domain: no range of sensible size holds column {name!r}; write it down")
-        digits = int(np.floor(np.log10(width) - 0.3))
-        step = 10.0**digits
-        ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
-        short = round(ends[0], -digits), round(ends[1], -digits)  # 0.7, not 0.7000000000000001
-        ends = short if short[0] <= low and high <= short[1] else ends
-        if not (np.isfinite(ends).all() and ends[0] <= low and high <= ends[1]):
-            raise ValueError(f"domain: no finite range holds column {name!r}; write it down")
-        return cls(name, ends, missing=missing)
-
-    def form(self) -> tuple[float | None, ...] | list[Any]:
-        """Return the short form; ``from_short`` is the inverse."""
-        if self.ends is not None:
-            return (*self.ends, None) if self.missing else self.ends
-        return [*(self.values or ()), *([None] if self.missing else [])]
+        if np.isfinite(width) and width > 1e-300:
+            digits = int(np.floor(np.log10(width) - 0.3))
+            step = 10.0**digits
+            ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
+            short = round(ends[0], -digits), round(ends[1], -digits)  # 0.7, not 0.7000000000000001
+            ends = short if short[0] <= low and high <= short[1] else ends
+            if np.isfinite(ends).all() and ends[0] <= low and high <= ends[1]:
+                return cls(name, ends, missing=missing)
+        raise ValueError(f"domain: no finite range holds column {name!r}; write it down")
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        return {key: _as_list(value) for key, value in asdict(self).items()}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> "Column":
@@ -118,6 +101,20 @@ class Column:
         ends, values = payload["ends"], payload["values"]
         ends = None if ends is None else (float(ends[0]), float(ends[1]))
         return cls(payload["name"], ends, None if values is None else tuple(values), bool(payload["missing"]))
+
+
+def _as_list(value: Any) -> Any:
+    """Return tuples, and columns in them, as JSON."""
+    if isinstance(value, Column):
+        return value.payload()
+    return [_as_list(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _as_tuple(value: Any) -> Any:
+    """Return what ``_as_list`` was given."""
+    if isinstance(value, Mapping):
+        return Column.from_payload(value)
+    return tuple(_as_tuple(v) for v in value) if isinstance(value, list | tuple) else value
 
 
 def list_columns(stated: Any) -> tuple[Column, ...]:
@@ -197,8 +194,7 @@ class Domain:
     queries: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.queries is not None:
-            self._read_queries(self.queries)
+        self._read_queries()
         if self.columns is not None:
             if not all(isinstance(c, Column) for c in self.columns):
                 raise ValueError("domain: for a frame's columns pass TrainingData(…, domain={'age': (0, 120), …})")
@@ -208,8 +204,10 @@ class Domain:
             object.__setattr__(self, "box", ranges if len(ranges) == len(self.columns) else None)
         if self.columns is None and not self.is_table:
             raise ValueError("a domain needs categories, box, columns, max_length or norm")
-        if self.categories is not None and not (len(self.categories) and all(int(v) >= 1 for v in self.categories)):
-            raise ValueError("domain: every feature needs at least one category")
+        if self.categories is not None:
+            if not (len(self.categories) and all(int(v) >= 1 for v in self.categories)):
+                raise ValueError("domain: every feature needs at least one category")
+            object.__setattr__(self, "categories", tuple(map(int, self.categories)))
         if self.box is not None:  # read back, ends are floats
             if any(not (np.isfinite(a) and np.isfinite(b) and a <= b) for a, b in self.box):
                 raise ValueError("domain: every box side needs finite low <= high")
@@ -230,16 +228,14 @@ class Domain:
 
     def __repr__(self) -> str:
         """Return the domain; a proposal says that it is one."""
-        shown = {k: v for k, v in self.payload().items() if v and k != "columns"}
-        if self.columns is not None:
-            shown.pop("box", None)
-            shown["columns"] = {c.name: c.form() for c in self.columns}
-        text = f"Domain({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
-        return f"{text}\n  PROPOSED, {PROPOSED}" if self.proposed else text
+        shown = [f"{f.name}={v!r}" for f in fields(self) if (v := getattr(self, f.name)) != f.default]
+        return f"Domain({', '.join(shown)})" + (f"\n  PROPOSED, {PROPOSED}" if self.proposed else "")
 
-    def _read_queries(self, given: Any) -> None:
+    def _read_queries(self) -> None:
+        if self.queries is None:
+            return
         try:
-            rows = [list(q) for q in given]
+            rows = [list(q) for q in self.queries]
             text = any(isinstance(v, str | bytes) for row in rows for v in row)  # numpy reads numbers off it
             table = np.zeros(0) if text else np.array(rows, dtype=np.float64)
         except (TypeError, ValueError):
@@ -255,10 +251,8 @@ class Domain:
     def read(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
         """Return a domain from the short forms that people write, or one proposed from data.
 
-        A mapping holds this class's own keywords, or the columns of a frame. A tuple is a range, ``(17, 90)``, a list
-        the categories, ``["no", "yes"]``. None at the end of either says that values may be missing. A sequence has one
-        item a feature. A whole number is a count of categories, a list or range the codes. A tuple of two numbers is
-        the ends of an interval.
+        A mapping names the columns of a frame: a tuple is a range, ``(17, 90)``, a list the categories, ``["no",
+        "yes"]``. None at the end of either says that values may be missing. A list of ranges is the box of an array.
 
         A DataFrame, or a table of numbers, is read: ranges are rounded outward, categories listed. The result is a
         proposal for a person to look at, because ends and rare values are single people's; no function accepts it
@@ -266,8 +260,6 @@ class Domain:
 
         Examples
         --------
-        >>> Domain.read([3, range(2)]).categories
-        (3, 2)
         >>> Domain.read([(0.0, 1.0), (-1, 1)]).box
         ((0.0, 1.0), (-1.0, 1.0))
         >>> Domain.read({"age": (17, 90), "work": ["private", "state", None]}).columns[1].values
@@ -278,20 +270,12 @@ class Domain:
                 raise ValueError(f"it was {PROPOSED}")
             return stated
         if isinstance(stated, Mapping):
-            own = ("categories", "box", "max_length", "norm", "queries")
-            if stated and not set(own) & set(stated):
-                return cls(columns=list_columns(stated))
-            if unknown := set(stated) - set(own):
-                raise ValueError(f"domain: unknown key {min(map(str, unknown))!r}; known: {', '.join(own)}")
-            return cls.from_payload({k: stated.get(k) for k in own})
+            return cls(columns=list_columns(stated))
         if len(getattr(stated, "shape", ())) == 2:
             return cls._propose(stated)
-        items = list(stated)
-        if not items:
-            raise ValueError("domain: it names no feature")
-        if all(isinstance(v, tuple) and len(v) == 2 for v in items):
-            return cls(box=tuple((float(a), float(b)) for a, b in items))
-        return cls(categories=tuple(_count(v) for v in items))
+        if not stated or not all(isinstance(v, tuple) and len(v) == 2 for v in stated):
+            raise ValueError("domain: give a Domain, the ends of each column as [(0, 1), …], or {'age': (0, 120), …}")
+        return cls(box=tuple(stated))
 
     #: the name of 0.1
     of = read
@@ -326,16 +310,6 @@ class Domain:
         """Whether it speaks about tables of numbers: a query can then be made up without knowing the first steps."""
         return any(v is not None for v in (self.categories, self.box, self.max_length, self.norm))
 
-    @property
-    def numeric(self) -> list[str | int]:
-        """Names of the columns that are ranges."""
-        return [c.name for c in self.columns or () if c.ends is not None]
-
-    @property
-    def categorical(self) -> list[str | int]:
-        """Names of the columns that are lists of values."""
-        return [c.name for c in self.columns or () if c.values is not None]
-
     def misfit(self, X: Any) -> str:
         """Return how what is declared differs from the columns of the data; empty where it is about the same ones."""
         shape: tuple[int, ...] = getattr(X, "shape", ())
@@ -358,35 +332,10 @@ class Domain:
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""
-        named = {} if self.columns is None else {"columns": [c.payload() for c in self.columns]}
-        blocks = {"blocks": [list(b) for b in self.blocks]} if self.blocks else {}
-        queries = {} if self.queries is None else {"queries": [list(q) for q in self.queries]}
-        counts = None if self.categories is None else [int(v) for v in self.categories]
-        box = None if self.box is None else [list(side) for side in self.box]
-        rest = {k: getattr(self, k) for k in ("max_length", "norm", "inferred")}
-        return {**named, **blocks, "categories": counts, "box": box, **rest, **queries}
+        stated = {f.name: _as_list(getattr(self, f.name)) for f in fields(self) if f.name != "proposed"}
+        return {k: v for k, v in stated.items() if v or k not in ("columns", "blocks", "queries")}
 
     @classmethod
-    def from_payload(cls, payload: dict[str, Any]) -> Self:
+    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
         """Return the domain that ``payload`` describes."""
-        kinds: dict[str, Callable[[Any], Any]] = {
-            "columns": Column.from_payload,
-            "categories": int,
-            "box": lambda side: (float(side[0]), float(side[1])),
-            "queries": tuple,
-        }
-        stated: dict[str, Any] = {k: tuple(map(f, payload[k])) for k, f in kinds.items() if payload.get(k) is not None}
-        stated["blocks"] = tuple(tuple(map(int, block)) for block in payload.get("blocks", ()))
-        stated |= {k: payload.get(k) for k in ("max_length", "norm")}
-        stated |= {k: bool(payload.get(k)) for k in ("inferred", "proposed")}
-        return cls(**stated)
-
-
-def _count(values: Any) -> int:
-    """Return how many categories a feature has; codes must be 0 .. V - 1, as encoders give them."""
-    if isinstance(values, int | np.integer):
-        return int(values)
-    codes = sorted(int(v) for v in values)
-    if codes != list(range(len(codes))):
-        raise ValueError(f"domain: category codes must be 0 .. V-1 without gaps, not {codes[:6]}")
-    return len(codes)
+        return cls(**{f.name: _as_tuple(payload[f.name]) for f in fields(cls) if payload.get(f.name) is not None})

@@ -117,7 +117,6 @@ def test_a_proposal_is_for_a_person_to_confirm():
     domain = TrainingData(FRAME, LABELS, domain=proposal.confirm(), one_record_each=True).domain
     assert domain.columns[0] == Column("age", (10.0, 90.0))
     assert domain.columns[1] == Column("work", values=("private", "state"), missing=True)
-    assert domain.numeric == ["age", "pay"]
     assert Domain.read(np.array([[0.2, 5.0], [0.7, 5.0]])).confirm().box == ((0.2, 0.7), (5.0, 5.0))
 
 

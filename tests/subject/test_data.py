@@ -157,13 +157,12 @@ def test_a_domain_may_be_declared_in_short_forms():
     def declared(short):
         return TrainingData(np.zeros((4, 2), dtype=int), [0, 1, 0, 1], domain=short).domain
 
-    assert declared([3, 2]) == declared([range(3), [0, 1]]) == declared({"categories": [3, 2]}) == Domain((3, 2))
     assert declared([(0, 1), (2.5, 3)]) == Domain(box=((0.0, 1.0), (2.5, 3.0)))
-    for wrong in ([[0, 2], 3], {"boxes": 1}, 7, []):
+    for wrong in ([3, 2], {"boxes": 1}, 7, []):
         with pytest.raises(SubjectError, match="domain cannot be used"):
             declared(wrong)
     with pytest.raises(SubjectError, match="3 features"):
-        declared([3, 2, 2])
+        declared(Domain((3, 2, 2)))
 
 
 @pytest.mark.parametrize("wrapped", [lambda a: a, lambda a: {"x": a}, lambda a: [a], pd.Series])
