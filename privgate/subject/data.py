@@ -136,19 +136,18 @@ class TrainingData:
         y_out = containers.plain(y_out, "candidates: y")
         if length(X) != len(y_out):
             raise SubjectError(f"candidates: X has {length(X)} records but y has {len(y_out)}")
-        ours, theirs = containers.alike(self.X, containers.checked(X))
-        y_out = containers.like(y_out, self.y)
-        _set(self, "X", ours)
+        X = containers.align_candidates(self.X, containers.checked(X))
+        y_out = containers.cast_like(y_out, self.y, "y")
         if names:
             people = containers.plain(names[0], "candidates: people")
             if people.shape != y_out.shape:
                 raise SubjectError(f"candidates: people has shape {people.shape} but y has {y_out.shape}")
             if self.groups is None:
                 raise SubjectError("candidates: people are named as groups= names members; pass groups= too")
-            people = containers.like(people, self.groups, "names of people", "groups=")
+            people = containers.cast_like(people, self.groups, "groups=")
             others = np.flatnonzero(~np.isin(people.astype(str), self.groups.astype(str)))  # no members
-            theirs, y_out, names = take(theirs, others), y_out[others], [people[others]]
-        _set(self, "candidates", (theirs, y_out, *names))
+            X, y_out, names = take(X, others), y_out[others], [people[others]]
+        _set(self, "candidates", (X, y_out, *names))
 
     @property
     def n(self) -> int:
@@ -428,15 +427,6 @@ class TrainingData:
 
 def _read_targets(y: Any, n: int) -> NDArray[Any]:
     """Return labels or targets as an array of shape (n,); refuse several a record, NaN and infinity."""
-    try:
-        shape = np.shape(y)
-    except ValueError as exc:  # lists of unequal length
-        raise SubjectError(containers.SEVERAL.format(what="y")) from exc
-    if len(shape) == 2 and shape[1] > 1:
-        raise SubjectError(
-            f"y has {shape[1]} columns: several labels or numbers a record are not judged together; log one model "
-            "a column, each with its own y, and check each"
-        )
     targets = containers.plain(y, "y")
     if targets.ndim != 1 or len(targets) != n:
         raise SubjectError(f"X has {n} records but y has shape {targets.shape}; pass one label a record")

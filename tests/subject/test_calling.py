@@ -162,7 +162,7 @@ def test_what_cannot_be_trained_again_is_refused_where_it_is_written(training, p
     ("value", "words"),
     [
         (pd.DataFrame(np.zeros((200, 100))), "stored with the model"),
-        (pd.DataFrame({"when": pd.date_range("2024", periods=2)}), "column of type datetime"),
+        (pd.DataFrame({"when": pd.date_range("2024", periods=2)}), "small table of numbers and text"),
         (pd.DataFrame({"rate": [0.5, 0.7]}, index=["Bern", "Basel"]), "use reset_index"),
         (np.random.default_rng(0), "cannot be recorded"),
         (lambda: 0, "no importable name"),

@@ -95,7 +95,7 @@ def test_the_pool_is_training_records_then_candidates(kind):
         (X, Y, {"candidates": (X, Y[:3])}, "candidates"),
         (X, Y, {"groups": MANY, "one_record_each": True}, "contradict each other"),
         (X, Y, {"candidates": (X[:2], Y[:2], [1, 2])}, "pass groups="),
-        (X, Y, {"groups": MANY, "candidates": (X[:2], Y[:2], Y[:2])}, "people of candidates are text and groups= is n"),
+        (X, Y, {"groups": MANY, "candidates": (X[:2], Y[:2], Y[:2])}, "groups= of the candidates is of type <U"),
         (X, Y, {"groups": MANY, "candidates": (X[:2], Y[:2], [1])}, "people has shape"),
     ],
 )

@@ -176,7 +176,7 @@ FRAME = pd.DataFrame({"n": [1, 2, 3, 4], "c": pd.Categorical(list("abab"))})
     ("candidates", "words"),
     [
         (FRAME[["n"]], "lack the column 'c'"),
-        (FRAME.assign(m=1), "the column 'm', which"),
+        (FRAME.assign(m=1), "training records lack the column 'm'"),
         (FRAME.assign(c=pd.Categorical(list("abcc"))), "'c' of the candidates is of type category"),
         (FRAME.assign(n=list("abcd")), "'n' of the candidates"),
         (FRAME.to_numpy(), "pass one kind"),
@@ -195,9 +195,9 @@ def test_candidates_get_the_types_of_the_training_records():
 
     assert pool.dtypes.equals(FRAME.dtypes)
     assert labels.dtype == data.y.dtype
-    gaps = TrainingData(FRAME, [0, 1, 0, 1], candidates=(FRAME.assign(n=[1.0, None, 3, 4]), [0, 1, 0, 1]))
-    assert gaps.X.dtypes.equals(gaps.pool()[0].dtypes)  # what is trained on beside candidates is what is trained on
+    with pytest.raises(SubjectError, match="'n' of the candidates is of type float64"):  # a gap has no whole number
+        TrainingData(FRAME, [0, 1, 0, 1], candidates=(FRAME.assign(n=[1.0, None, 3, 4]), [0, 1, 0, 1]))
     with pytest.raises(SubjectError, match="pass the same columns"):
         TrainingData(X, [0, 1, 0, 1], candidates=(X[:, :1], [0, 1, 0, 1]))
-    with pytest.raises(SubjectError, match="labels of candidates"):
+    with pytest.raises(SubjectError, match="y of the candidates"):
         TrainingData(X, [0, 1, 0, 1], candidates=(X, list("0101")))
