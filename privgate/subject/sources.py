@@ -336,21 +336,16 @@ def _name_seed(kind: type) -> str:
 _ADAPTERS = (*(f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy")), "pytest")
 
 
-def providing(modules: Iterable[str]) -> list[str]:
-    """Return the names of the distributions that install these top-level modules.
+@functools.cache
+def _list_distributions(places: tuple[str, ...]) -> Mapping[str, list[str]]:
+    del places  # where they were looked for
+    return metadata.packages_distributions()
 
-    ``metadata.packages_distributions`` says the same after looking for every file of every distribution, which takes
-    seconds.
-    """
-    names = sorted({name for name in modules if name.isidentifier() and name != "__pycache__"})
-    tops = re.compile(rf"^(?:{'|'.join(names) or '(?!)'})(?:[/.,]|$)", re.MULTILINE)
-    providers = []
-    for dist in metadata.distributions():
-        declared = "\n".join((dist.read_text("top_level.txt") or "").split())
-        listed = declared or dist.read_text("RECORD") or dist.read_text("SOURCES.txt") or ""
-        if tops.search(listed):
-            providers.append(dist.metadata["Name"])
-    return providers
+
+def providing(modules: Iterable[str]) -> list[str]:
+    """Return the names of the distributions that install these top-level modules."""
+    known = _list_distributions(tuple(sys.path))
+    return sorted({name for module in modules if module != "__pycache__" for name in known.get(module, ())})
 
 
 def skops_io() -> Any:

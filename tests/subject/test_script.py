@@ -176,9 +176,9 @@ def test_what_sets_up_a_library_that_is_reached_is_kept(as_main, tmp_path):
     """)
     text = again(main, tmp_path, "fit")[0]["train_it.py"].decode()
     for kept in (
-        "np.seterr(divide=LEVEL)", "np.random.seed(3)", 'os.environ["PG_KEPT"] = "x"', "import xml.etree.ElementTree",
+        "np.seterr(divide=LEVEL)", "np.random.seed(3)", "os.environ['PG_KEPT'] = 'x'", "import xml.etree.ElementTree",
         "sklearn.set_config(enable_metadata_routing=False)",  # reached by another name
-        'set_config(transform_output="default")',
+        "set_config(transform_output='default')",
     ):  # fmt: skip
         assert kept in text
     assert text.index("LEVEL = ") < text.index("np.seterr")
