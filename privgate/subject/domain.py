@@ -5,7 +5,7 @@ or inferred from it, and then marked as inferred in every report.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import Any, Self
 
@@ -14,11 +14,6 @@ from numpy.typing import NDArray
 
 from privgate.subject.accepted_questions import AcceptedQuestions, is_missing
 
-#: what a proposal says of itself wherever it is shown
-PROPOSED = (
-    "read off data and confirmed by nobody: ranges and categories of private data are themselves private. Widen them "
-    "to what you would have said without looking, then .confirm()"
-)
 _HINT = "give (low, high), (low, high, None) where values may be missing, or a list of the values"
 
 
@@ -70,27 +65,6 @@ class Column:
                 return cls(name, values=tuple(values), missing=len(held) < len(plain))
         raise ValueError(f"domain: unknown key or form, {name!r}: {stated!r}; {_HINT}")
 
-    @classmethod
-    def from_values(cls, name: Any, values: NDArray[Any]) -> "Column":
-        """Return what a column's values suggest: a range rounded outward to a tenth of its width, or the values."""
-        held = [v for v in values.tolist() if not is_missing(v)]
-        missing = len(held) < len(values)
-        if values.dtype.kind not in "iuf":
-            if not all(isinstance(v, str | int | float) for v in held):
-                raise ValueError(f"domain: column {name!r} holds neither numbers nor text; write it down")
-            return cls(name, values=tuple(sorted(set(held), key=lambda v: (str(type(v)), v))), missing=missing)
-        low, high = min(held, default=np.nan), max(held, default=np.nan)
-        width = float(high) - float(low) or abs(high) or 1.0
-        if np.isfinite(width) and width > 1e-300:
-            digits = int(np.floor(np.log10(width) - 0.3))
-            step = 10.0**digits
-            ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
-            short = round(ends[0], -digits), round(ends[1], -digits)  # 0.7, not 0.7000000000000001
-            ends = short if short[0] <= low and high <= short[1] else ends
-            if np.isfinite(ends).all() and ends[0] <= low and high <= ends[1]:
-                return cls(name, ends, missing=missing)
-        raise ValueError(f"domain: no finite range holds column {name!r}; write it down")
-
     def payload(self) -> dict[str, Any]:
         """Return JSON values."""
         return {key: _as_list(value) for key, value in asdict(self).items()}
@@ -118,14 +92,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 def list_columns(stated: Any) -> tuple[Column, ...]:
-    """Return the columns of a ``privgate.Domain``, a mapping from name to short form, or columns.
-
-    ``ValueError``: no columns by name, or a domain read off data without ``confirm``.
-    """
-    if getattr(stated, "proposed", False):
-        raise ValueError(
-            "the domain was read off data and nobody has confirmed it: look at it, correct it, then domain.confirm()"
-        )
+    """Return the columns of a domain, a mapping from name to short form, or columns; else ``ValueError``."""
     if isinstance(stated, Mapping):
         return tuple(Column.from_short(name, form) for name, form in stated.items())
     if isinstance(stated, Domain):
@@ -176,8 +143,6 @@ class Domain:
         Ranges and categories of a frame's columns by name, in the frame's order; ``box`` follows where all are numbers.
     blocks : tuple of tuples of int
         Columns of the box, each from 0 to 1, of which at most one is 1 and the others are 0: one-hot encodings.
-    proposed : bool
-        True if ``Domain.read`` read this off data without a ``confirm`` since; no function accepts it.
     queries : table of numbers, optional
         Every question that the endpoint answers, row by row; what is not listed is refused there. The box is theirs
         unless one is declared. DTP over a list is found by asking, whatever the model.
@@ -190,7 +155,6 @@ class Domain:
     inferred: bool = False
     columns: tuple[Column, ...] | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
-    proposed: bool = False
     queries: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
@@ -226,11 +190,6 @@ class Domain:
                 "beside it"
             )
 
-    def __repr__(self) -> str:
-        """Return the domain; a proposal says that it is one."""
-        shown = [f"{f.name}={v!r}" for f in fields(self) if (v := getattr(self, f.name)) != f.default]
-        return f"Domain({', '.join(shown)})" + (f"\n  PROPOSED, {PROPOSED}" if self.proposed else "")
-
     def _read_queries(self) -> None:
         if self.queries is None:
             return
@@ -249,14 +208,11 @@ class Domain:
 
     @classmethod
     def read(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
-        """Return a domain from the short forms that people write, or one proposed from data.
+        """Return a domain from a short form; ``ValueError``: there is no such form.
 
         A mapping names the columns of a frame: a tuple is a range, ``(17, 90)``, a list the categories, ``["no",
         "yes"]``. None at the end of either says that values may be missing. A list of ranges is the box of an array.
-
-        A DataFrame, or a table of numbers, is read: ranges are rounded outward, categories listed. The result is a
-        proposal for a person to look at, because ends and rare values are single people's; no function accepts it
-        before ``confirm``. ``ValueError``: no such form, or an unconfirmed proposal.
+        Nothing is read off data: the ends of private data are single people's.
 
         Examples
         --------
@@ -266,14 +222,10 @@ class Domain:
         ('private', 'state')
         """
         if isinstance(stated, Domain):
-            if stated.proposed:
-                raise ValueError(f"it was {PROPOSED}")
             return stated
         if isinstance(stated, Mapping):
             return cls(columns=list_columns(stated))
-        if len(getattr(stated, "shape", ())) == 2:
-            return cls._propose(stated)
-        if not stated or not all(isinstance(v, tuple) and len(v) == 2 for v in stated):
+        if hasattr(stated, "shape") or not stated or not all(isinstance(v, tuple) and len(v) == 2 for v in stated):
             raise ValueError("domain: give a Domain, the ends of each column as [(0, 1), …], or {'age': (0, 120), …}")
         return cls(box=tuple(stated))
 
@@ -288,22 +240,6 @@ class Domain:
         if np.all(a == np.floor(a)) and lo.min() >= 0 and hi.max() < 1000:
             return cls(categories=tuple(int(v) + 1 for v in hi), inferred=True)
         return cls(box=tuple((float(p), float(q)) for p, q in zip(lo, hi, strict=True)), inferred=True)
-
-    @classmethod
-    def _propose(cls, table: Any) -> "Domain":
-        names, values = split_columns(table)
-        if not len(values) or not len(values[0]):
-            raise ValueError("domain: there are no records to propose a domain from; write it down")
-        columns = tuple(map(Column.from_values, names, values))
-        if hasattr(table, "columns"):
-            return cls(columns=columns, proposed=True)
-        if any(c.ends is None or c.missing for c in columns):
-            raise ValueError("domain: an array of numbers without missing values is needed, or a DataFrame")
-        return cls(box=tuple(c.ends for c in columns if c.ends is not None), proposed=True)
-
-    def confirm(self) -> "Domain":
-        """Return the same domain as declared: the caller has looked at it, and it reveals no person."""
-        return replace(self, proposed=False)
 
     @property
     def is_table(self) -> bool:
@@ -332,10 +268,12 @@ class Domain:
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""
-        stated = {f.name: _as_list(getattr(self, f.name)) for f in fields(self) if f.name != "proposed"}
+        stated = {f.name: _as_list(getattr(self, f.name)) for f in fields(self)}
         return {k: v for k, v in stated.items() if v or k not in ("columns", "blocks", "queries")}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
-        """Return the domain that ``payload`` describes."""
+        """Return the domain that ``payload`` describes; ``ValueError``: 0.2 read it off data, unconfirmed."""
+        if payload.get("proposed"):
+            raise ValueError("the domain was read off data and nobody has confirmed it; write its ends down")
         return cls(**{f.name: _as_tuple(payload[f.name]) for f in fields(cls) if payload.get(f.name) is not None})

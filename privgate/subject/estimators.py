@@ -127,7 +127,7 @@ _CONTAINERS: tuple[tuple[Any, Callable[[Any], dict[str, Any]]], ...] = (
     (np.dtype, lambda v: {"!": "dtype", "value": v.str}),
     (tuple, lambda v: {"!": "tuple", "value": encode([*v])}),
     (set | frozenset, lambda v: {"!": "set", "value": sorted(map(encode, v), key=repr)}),
-    (Domain, lambda v: {"!": "domain", "value": {**v.payload(), "proposed": v.proposed}}),
+    (Domain, lambda v: {"!": "domain", "value": {**v.payload(), "proposed": False}}),
     (slice, lambda v: {"!": "slice", "value": [v.start, v.stop, v.step]}),
     (Mapping, lambda v: {"!": "dict", "value": [[encode(k), encode(x)] for k, x in v.items()]}),
     (PurePath, lambda v: {"!": "path", "value": str(v)}),
