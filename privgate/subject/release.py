@@ -147,9 +147,8 @@ class Release:
     def shown(self, p: Float) -> Float:
         """Return what the endpoint hands out for exact probabilities ``p``, both of shape (n, K).
 
-        Rounded as numpy rounds; bins ``[0, h), [h, 2h), …`` by their centres. A label that "top_k" does not list has 0.
-        Of "label" one label has 1, every other 0. Ties go to the earlier class. Nothing is normalised again. This is
-        what ``privgate.log_model`` makes MLflow serve, so it needs nothing but numpy and is stored by value.
+        Bins ``[0, h), [h, 2h), …`` count by their centres. A label that "top_k" does not list has 0. Ties go to the
+        earlier class. Nothing is normalised again. MLflow serves by this, stored by value: it needs numpy alone.
         """
         p = np.asarray(p, dtype=np.float64)
         if self.temperature != 1.0:
@@ -263,12 +262,8 @@ def without_digits(log_with: Float, log_without: Float) -> Float:
 
     A closed form knows the logarithm of a probability of ``exp(-745)``, and an endpoint releases 5e-324 or 0.
 
-    Examples
-    --------
-    >>> without_digits(np.log([[0.5, 0.5]]), np.log([[0.4, 0.6]])).tolist()
-    [0.0]
-    >>> without_digits(np.array([[0.0, -744.9]]), np.array([[0.0, -745.2]])).tolist()
-    [inf]
+    >>> without_digits(np.array([[0.0, -744.9], [-0.7, -0.7]]), np.array([[0.0, -745.2], [-0.5, -0.9]])).tolist()
+    [inf, 0.0]
     """
     small = np.minimum(log_with, log_without) < SUBNORMAL
     apart = _apart(_held(log_with), _held(log_without))[1]
