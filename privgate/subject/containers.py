@@ -282,8 +282,8 @@ def plain(values: Any, what: str) -> NDArray[Any]:
 
 
 def _of_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
-    cells = [cell(v) for v in array.tolist()]
-    kinds = ["text" if isinstance(c, str) else "None" if c is None else c[0] for c in cells]
+    values = array.tolist()
+    kinds = ["text" if isinstance(c, str) else "None" if c is None else c[0] for c in map(cell, values)]
     _refuse_missing(np.isin(kinds, ["None", "nan", "NA", "NaTType"]), what)
     known = set(kinds)
     if len(known) > 1 and not known <= {"int", "float"}:
@@ -292,15 +292,14 @@ def _of_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
             f"{what} mixes {kinds[0]} (record 0) with {kinds[other]} (record {other}), which as text may be the same; "
             "give all of them one type"
         )
-    return np.array(array.tolist() if known <= {"int", "float", "bool"} else [str(v) for v in array])
+    return np.array(values if known <= {"int", "float", "bool"} else list(map(str, values)))
 
 
 def _refuse_missing(missing: NDArray[Any], what: str) -> None:
     if missing.any():
-        meant = {"y": "a label", "groups": "one person", "ids": "a name"}.get(what.rpartition(" ")[2], "a value")
         raise SubjectError(
-            f"{what} is missing (None or NaN) for record {int(missing.argmax())} and perhaps "
-            f"others; nothing is not {meant}: fill it in or remove those records"
+            f"{what} is missing (None or NaN) for record {int(missing.argmax())} and perhaps others; nothing is no "
+            "label, name or person: fill it in or remove those records"
         )
 
 
