@@ -161,16 +161,19 @@ class Recipe:
         """The JSON form: ``recipe.json`` without digests of data and model."""
         if self.recorded is not None:
             return self.recorded
+        declared = {
+            "network": self.network,
+            "task": self.task,
+            "made_by": {k: estimators.reference(f) for k, f in self.made_by.items()},
+            "public": dict(self.public),
+        }
         common = {
             "schema": "privgate/recipe/v1",
             "seed": self.seed,
             "predict": None if self.predict is None else estimators.reference(self.predict),
             "dp": None if self.dp is None else self.dp.payload(),
             # what is not declared is not written: digests of recipes from before there was a choice stay
-            **({"network": True} if self.network else {}),
-            **({} if self.task is None else {"task": self.task}),
-            **({"made_by": {k: estimators.reference(f) for k, f in self.made_by.items()}} if self.made_by else {}),
-            **({"public": dict(self.public)} if self.public else {}),
+            **{k: v for k, v in declared.items() if v},
         }
         if self.is_estimator:
             estimator = _configured(self.training, self.params)
@@ -308,23 +311,21 @@ class Recipe:
 
     def train(self, X: Any, y: NDArray[Any], *, seed: int | None) -> Any:
         """Run the training function; only ever called in a worker."""
-        made_of = self._made_of(X, y)
+        made_by = self.made_by if self.recorded is None else dict(self.recorded.get("made_by", {}))
+        with sources.importing_from(self.root):
+            made_of = {k: (self._resolve(f) if isinstance(f, str) else f)(X, y) for k, f in made_by.items()}
         if self.is_estimator:
             estimator = estimators.set_seed(_configured(self.estimator, made_of), seed)
             with estimators.seeded(estimator, seed):
                 return estimator.fit(X, y)
         if self.recorded is None:
             function, owner = sources.split_method(self.training)
-            return sources.train(function, X, y, seed=seed, params={**copy.deepcopy(owner), **self.params, **made_of})
-        params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()} | made_of
-        function = self._resolve(self.recorded["fit"])
+            params = {**copy.deepcopy(owner), **self.params}
+        else:
+            function = self._resolve(self.recorded["fit"])
+            params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()}
         with sources.importing_from(self.root):  # methods, too, import what they need when they are called
-            return sources.train(function, X, y, seed=seed, params=params)
-
-    def _made_of(self, X: Any, y: NDArray[Any]) -> dict[str, Any]:
-        named = self.made_by if self.recorded is None else dict(self.recorded.get("made_by", {}))
-        with sources.importing_from(self.root):
-            return {k: (self._resolve(f) if isinstance(f, str) else f)(X, y) for k, f in named.items()}
+            return sources.train(function, X, y, seed=seed, params=params | made_of)
 
     def answerless(self, model: Any) -> str:
         """Return why a trained model answers nothing that could be judged; empty if it does."""
