@@ -51,18 +51,17 @@ class Column:
 
     @classmethod
     def from_short(cls, name: str | int, stated: Any) -> "Column":
-        """Return the column that a short form describes: a tuple is a range, a list or set the values."""
+        """Return the column that a short form describes: a tuple is a range, a list the values."""
         if isinstance(stated, cls):
             return stated
         if isinstance(stated, tuple) and all(isinstance(v, Real) for v in stated[:2]):
             if len(stated) == 2 or (len(stated) == 3 and stated[2] is None):
                 return cls(name, (float(stated[0]), float(stated[1])), missing=len(stated) == 3)
-        elif isinstance(stated, list | set | frozenset | np.ndarray):
+        elif isinstance(stated, list):
             plain = [v.item() if isinstance(v, np.generic) else v for v in stated]
             held = [v for v in plain if not is_missing(v)]
             if all(isinstance(v, str | int | float) for v in held):
-                values = sorted(held, key=repr) if isinstance(stated, set | frozenset) else held
-                return cls(name, values=tuple(values), missing=len(held) < len(plain))
+                return cls(name, values=tuple(held), missing=len(held) < len(plain))
         raise ValueError(f"domain: unknown key or form, {name!r}: {stated!r}; {_HINT}")
 
     def payload(self) -> dict[str, Any]:
