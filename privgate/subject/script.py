@@ -66,7 +66,7 @@ class _Part:
         self.constants: list[str] = []
         self.settings: list[str] = []
         self.pieces: list[str] = []
-        self.kept: set[int] = set()
+        self.kept: set[ast.stmt] = set()
 
     def text(self, *, with_settings: bool) -> str:
         """Return the source: imports, constants, what sets up libraries, then what uses them."""
@@ -155,14 +155,14 @@ class _Part:
 
     def _add_makers(self, name: str) -> None:
         """Add the statements of the script that made an object."""
-        where = [s for s in self.body if name in _bound(s) and s.lineno not in self.kept]
+        where = [s for s in self.body if name in _bound(s) and s not in self.kept]
         if not where:
             raise SubjectError(
                 f"the training function uses {name} (a {type(self.space[name]).__name__}), which cannot be recorded "
                 "from here; make it inside the function, or hand it over as a parameter"
             )
         for statement in where:
-            self.kept.add(statement.lineno)
+            self.kept.add(statement)
             if call := _work(statement):
                 path = "" if self.file is None else f"{self.file.name}:{statement.lineno}: "
                 raise SubjectError(

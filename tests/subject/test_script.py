@@ -262,7 +262,7 @@ SHAPES = {
         """,
         1,
     ),
-    "one line": ("A, B = 1, (2, 3)\nx = 5; y = x + 1\ndef fit(X, y, *, seed): return A + B[1] + x", 9),
+    "one line": ("import re\nx = re.compile('a'); y = re.compile('b')\ndef fit(X, y_, *, seed): return x != y", True),
     "bases": (
         """
         class P:
