@@ -293,7 +293,7 @@ def draft(data: Data, name: str) -> dict[str, Any]:
 
 def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | None:
     domain = data.domain
-    if domain is None or domain.inferred or domain.proposed:
+    if domain is None or domain.inferred:
         return None
     columns = [(c.name, c.ends, tuple(c.values or ()), c.missing) for c in domain.columns or ()]  # noqa: PD011  a field of ours
     if not columns and domain.box is not None:

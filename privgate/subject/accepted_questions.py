@@ -59,8 +59,7 @@ class AcceptedQuestions:
         """Return which rows of numbers are accepted, None where there are none; NaN compares as not."""
         if (table := _table(X, n)) is None:
             return None
-        n, d = table.shape
-        good = np.ones(n, dtype=bool)
+        d, good = table.shape[1], np.ones(n, dtype=bool)
         counts, box = self.stated.get("categories"), self.stated.get("box")
         for sides in (None if counts is None else [(0, v - 1) for v in counts], box):
             if sides is not None:

@@ -24,7 +24,7 @@ _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A differential-privacy claim, as its author states it.
+    """A differential-privacy claim, as its author states it; ``SubjectError``: it contradicts itself.
 
     Parameters
     ----------
@@ -42,11 +42,6 @@ class Claim:
         How batches were drawn; needed with a ``sample_rate`` below 1.
     unit : str
         What one neighbor differs in, for example ``"record"`` or ``"person"``.
-
-    Raises
-    ------
-    SubjectError
-        A number is missing, absurd, or contradicts another.
     """
 
     mechanism: str

@@ -1,6 +1,7 @@
 """Containers of records: rows of them, one after another, and their digests; memory order is kept, always."""
 
 import sys
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -109,30 +110,21 @@ def stack(X: Any, other: Any) -> Any:
 
 def checked(X: Any) -> Any:
     """Return a container that can be stored and asked for rows; what would reach training as another is refused."""
-    kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
-    if kind.startswith("mlflow "):
-        raise SubjectError(
-            f"X is a {kind}; pass TrainingData.from_dataset(dataset), which reads its source and targets"
-        )
     if is_sparse(X):
         return X if X.format in {"csr", "csc"} else X.tocsr()
     if is_frame(X):
         _check_columns(X)
-    elif not is_pandas(X) and not isinstance(X, np.ndarray):
-        if hasattr(X, "to_pandas"):
-            raise SubjectError(f"X is a {kind}; pass X.to_pandas()")
-        if hasattr(X, "detach"):
-            raise SubjectError(f"X is a {kind}; pass X.numpy(), training gets arrays")
-        if not hasattr(X, "shape") and not isinstance(X, list | tuple):
-            raise SubjectError(f"X is a {kind}; pass an array, a DataFrame, a sparse matrix or a list of text")
-    shape = getattr(X, "shape", None)
+    array, shape = isinstance(X, np.ndarray), getattr(X, "shape", None)
     problems = {
+        f"is a {type(X).__module__.partition('.')[0]} {type(X).__name__}; pass an array (X.numpy()), a DataFrame "
+        "(X.to_pandas()), a sparse matrix or a list of text; of a dataset of MLflow, TrainingData.from_dataset(X)": (
+            not (array or is_pandas(X) or isinstance(X, list | tuple))
+        ),
         "is a masked array, whose mask learners do not see; pass X.filled(numpy.nan)": np.ma.is_masked(X),
-        "is a single number; pass one record a row": shape is not None and not len(shape),
+        "is a single number; pass one record a row": shape == (),
         "has no columns; pass at least one": shape is not None and 0 in shape[1:],
-        "is a numpy matrix, which learners do not read; pass numpy.asarray(X)": isinstance(X, np.matrix),
-        "is a structured array, which learners do not read; pass pandas.DataFrame(X)": (
-            isinstance(X, np.ndarray) and X.dtype.kind == "V"
+        "is a numpy matrix or a structured array, which learners do not read; pass an array or a DataFrame": (
+            isinstance(X, np.matrix) or (array and X.dtype.kind == "V")
         ),
     }
     if problem := next((sentence for sentence, holds in problems.items() if holds), ""):
@@ -152,8 +144,8 @@ def _check_columns(X: Any) -> None:
             raise SubjectError(f"column {name!r} of X is sparse; pass X.sparse.to_coo() or X.sparse.to_dense()")
 
 
-def alike(X: Any, other: Any) -> tuple[Any, Any]:
-    """Return training records and candidates with the same columns of the same types.
+def align_candidates(X: Any, other: Any) -> Any:
+    """Return candidates with the columns of the training records, each of the same type.
 
     Workers train on rows of both together: a candidate of another type would change what everybody is trained on.
     """
@@ -163,46 +155,30 @@ def alike(X: Any, other: Any) -> tuple[Any, Any]:
             f"candidates are a {type(other).__name__} and the training records a {type(X).__name__}; pass one kind"
         )
     if is_frame(X):
-        return _alike_frames(X, other)
-    if hasattr(X, "shape") and X.shape[1:] != other.shape[1:]:
+        if odd := next((c for c in [*X.columns, *other.columns] if (c in X.columns) != (c in other.columns)), None):
+            who = "candidates" if odd in X.columns else "training records"
+            raise SubjectError(f"{who} lack the column {odd!r}; pass the same columns")
+        other = other if list(other.columns) == list(X.columns) else other[list(X.columns)]
+        for name in [c for c in X.columns if X[c].dtype != other[c].dtype]:
+            other = other.assign(**{name: cast_like(other[name], X[name], f"column {name!r}")})
+    elif hasattr(X, "shape") and X.shape[1:] != other.shape[1:]:
         raise SubjectError(
             f"candidates have shape {tuple(other.shape)} and training records {tuple(X.shape)}; pass the same columns"
         )
-    if (isinstance(X, np.ndarray) or is_pandas(X)) and X.dtype != other.dtype:
-        return _one_type(X, other, "X")
-    return X, other
+    return cast_like(other, X, "X") if isinstance(X, np.ndarray) or (is_pandas(X) and not is_frame(X)) else other
 
 
-def _alike_frames(X: Any, other: Any) -> tuple[Any, Any]:
-    if missing := [c for c in X.columns if c not in other.columns]:
-        raise SubjectError(f"candidates lack the column {missing[0]!r} ({len(missing)} of {X.shape[1]})")
-    if more := [c for c in other.columns if c not in X.columns]:
-        raise SubjectError(f"candidates have the column {more[0]!r}, which the training records lack; drop it")
-    other = other if list(other.columns) == list(X.columns) else other[list(X.columns)]
-    for name in [c for c in X.columns if X[c].dtype != other[c].dtype]:
-        X, other = X.copy(deep=False), other.copy(deep=False)
-        X[name], other[name] = _one_type(X[name], other[name], f"column {name!r}")
-    return X, other
-
-
-def _one_type(ours: Any, theirs: Any, what: str) -> tuple[Any, Any]:
-    """Return both in our type where nothing of theirs is lost, else both in the wider type of numbers."""
-    kinds = [getattr(v.dtype, "kind", "O") for v in (ours, theirs)]
-    plain = all(isinstance(v.dtype, np.dtype) for v in (ours, theirs))
-    if plain and set(kinds) <= set("US"):
-        return ours, theirs
-    try:
-        with np.errstate(invalid="ignore"):
-            cast = theirs.astype(ours.dtype)
-        if _cells(cast) == _cells(theirs) or (plain and set(kinds) <= set("biuf") and bool((cast == theirs).all())):
-            return ours, cast
-    except (TypeError, ValueError, OverflowError):
-        pass
-    if plain and set(kinds) <= set("iuf"):
-        wide = np.result_type(ours.dtype, theirs.dtype)
-        return ours.astype(wide), theirs.astype(wide)
+def cast_like(values: Any, like: Any, what: str) -> Any:
+    """Return candidates' values in the type of the training records; refuse them where one would change."""
+    kinds = {getattr(v.dtype, "kind", "O") for v in (values, like)}
+    if values.dtype == like.dtype or kinds <= set("US"):
+        return values
+    with suppress(TypeError, ValueError, OverflowError), np.errstate(invalid="ignore"):
+        cast = values.astype(like.dtype)
+        if _cells(cast) == _cells(values) or (kinds <= set("biuf") and bool((cast == values).all())):
+            return cast
     raise SubjectError(
-        f"{what} of the candidates is of type {theirs.dtype} and that of the training records of {ours.dtype}, and "
+        f"{what} of the candidates is of type {values.dtype} and that of the training records of {like.dtype}, and "
         "values or categories would change; give both the same type"
     )
 
@@ -274,23 +250,29 @@ def _column(column: Any) -> list[Any]:
     return [kind, [cell(v) if kind == "object" else None if v is None else str(v) for v in values]]
 
 
-#: several labels a record, in a container of their own
-SEVERAL = (
-    "{what} holds lists or sets: several labels a record are not judged together; log one model a label, each with its "
-    "own y, and check each"
+_NESTED = (list, tuple, set, frozenset, dict, np.ndarray)
+#: several labels a record
+_SEVERAL = (
+    "{}: several labels or numbers a record are not judged together; log one model a column, each with its own y, and "
+    "check each"
 )
 
 
 def plain(values: Any, what: str) -> NDArray[Any]:
     """Return an array without objects; refuse what is missing, and text among numbers: as text 1 and "1" are one."""
-    if isinstance(values, list | tuple) and any(isinstance(v, set | frozenset | dict) for v in values):
-        raise SubjectError(SEVERAL.format(what=what))
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as exc:  # lists of unequal length
+        raise SubjectError(_SEVERAL.format(f"{what} holds lists")) from exc
     if array.dtype.kind in "US" and isinstance(values, list | tuple):  # NumPy has made text of all, None and NaN too
         array = np.array([*values, None], dtype=object)[:-1]
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.dtype == object and array.ndim == 1:
+    if array.ndim > 1:
+        raise SubjectError(_SEVERAL.format(f"{what} has {array.shape[1]} columns"))
+    if array.dtype == object and any(isinstance(v, _NESTED) for v in array.ravel().tolist()):
+        raise SubjectError(_SEVERAL.format(f"{what} holds lists or sets"))
+    if array.dtype == object and array.ndim:
         return _of_objects(array, what)
     if array.dtype.kind == "f" and what != "y":
         _refuse_missing(np.isnan(array), what)
@@ -299,20 +281,9 @@ def plain(values: Any, what: str) -> NDArray[Any]:
     return array
 
 
-def like(others: NDArray[Any], y: NDArray[Any], what: str = "labels", ours: str = "y") -> NDArray[Any]:
-    """Return labels or names of candidates in the type of ``y``, our own ones, where that changes none of them."""
-    if (others.dtype.kind in "US") != (y.dtype.kind in "US"):
-        kinds = ["text" if side.dtype.kind in "US" else "numbers" for side in (others, y)]
-        raise SubjectError(f"{what} of candidates are {kinds[0]} and {ours} is {kinds[1]}; give both as {kinds[1]}")
-    if others.dtype != y.dtype and y.dtype.kind in "biu" and others.dtype.kind in "biuf":
-        cast = others.astype(y.dtype)
-        return cast if np.array_equal(cast, others) else others
-    return others
-
-
 def _of_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
-    cells = [cell(v) for v in array.tolist()]
-    kinds = ["text" if isinstance(c, str) else "None" if c is None else c[0] for c in cells]
+    values = array.tolist()
+    kinds = ["text" if isinstance(c, str) else "None" if c is None else c[0] for c in map(cell, values)]
     _refuse_missing(np.isin(kinds, ["None", "nan", "NA", "NaTType"]), what)
     known = set(kinds)
     if len(known) > 1 and not known <= {"int", "float"}:
@@ -321,15 +292,14 @@ def _of_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
             f"{what} mixes {kinds[0]} (record 0) with {kinds[other]} (record {other}), which as text may be the same; "
             "give all of them one type"
         )
-    return np.array(array.tolist() if known <= {"int", "float", "bool"} else [str(v) for v in array])
+    return np.array(values if known <= {"int", "float", "bool"} else list(map(str, values)))
 
 
 def _refuse_missing(missing: NDArray[Any], what: str) -> None:
     if missing.any():
-        meant = {"y": "a label", "groups": "one person", "ids": "a name"}.get(what.rpartition(" ")[2], "a value")
         raise SubjectError(
-            f"{what} is missing (None or NaN) for record {int(missing.argmax())} and perhaps "
-            f"others; nothing is not {meant}: fill it in or remove those records"
+            f"{what} is missing (None or NaN) for record {int(missing.argmax())} and perhaps others; nothing is no "
+            "label, name or person: fill it in or remove those records"
         )
 
 

@@ -55,11 +55,8 @@ class PersonRows(Sequence[Index]):
         return owners
 
     def __getitem__(self, k: Any) -> Any:
-        if isinstance(k, slice):
-            return [self[j] for j in range(*k.indices(len(self)))]
-        if not -len(self) <= k < len(self):
+        if not 0 <= k < len(self):
             raise IndexError("there is no such person")
-        k %= len(self)
         return self.order[self.bounds[k] : self.bounds[k + 1]]
 
 
@@ -74,14 +71,14 @@ class TrainingData:
     y : array of shape (n,)
         Labels or targets.
     ids : sequence of str, optional
-        Names of records; ``0 .. n-1`` if absent. They never enter a report, only keyed hashes of them.
+        Names of records. They never enter a report, only keyed hashes of them.
     groups : sequence, optional
         Which person each record belongs to.
     one_record_each : bool
         Each record is a person of its own. Policies may ask for this or ``groups``: nothing guesses it.
     candidates : (X, y) or (X, y, people), optional
-        Records of similar people whom training does not use; attack rules need them. ``people`` names the person of
-        each as ``groups`` does. Records of members are dropped; several records of one person are one trial.
+        Records of similar people whom training does not use; attack rules need them. ``people`` names persons as
+        ``groups`` does. Records of members are dropped; several records of one person are one trial.
     domain : Domain, mapping or sequence, optional
         Questions that the endpoint accepts, also in a form of ``Domain.read``; inferred, and marked so, if absent.
     sensitive : tuple of str or int, optional
@@ -136,19 +133,18 @@ class TrainingData:
         y_out = containers.plain(y_out, "candidates: y")
         if length(X) != len(y_out):
             raise SubjectError(f"candidates: X has {length(X)} records but y has {len(y_out)}")
-        ours, theirs = containers.alike(self.X, containers.checked(X))
-        y_out = containers.like(y_out, self.y)
-        _set(self, "X", ours)
+        X = containers.align_candidates(self.X, containers.checked(X))
+        y_out = containers.cast_like(y_out, self.y, "y")
         if names:
             people = containers.plain(names[0], "candidates: people")
             if people.shape != y_out.shape:
                 raise SubjectError(f"candidates: people has shape {people.shape} but y has {y_out.shape}")
             if self.groups is None:
                 raise SubjectError("candidates: people are named as groups= names members; pass groups= too")
-            people = containers.like(people, self.groups, "names of people", "groups=")
+            people = containers.cast_like(people, self.groups, "groups=")
             others = np.flatnonzero(~np.isin(people.astype(str), self.groups.astype(str)))  # no members
-            theirs, y_out, names = take(theirs, others), y_out[others], [people[others]]
-        _set(self, "candidates", (theirs, y_out, *names))
+            X, y_out, names = take(X, others), y_out[others], [people[others]]
+        _set(self, "candidates", (X, y_out, *names))
 
     @property
     def n(self) -> int:
@@ -196,9 +192,7 @@ class TrainingData:
     @cached_property
     def person_names(self) -> NDArray[Any]:
         """Name of each person as text: its group, else its record id, else its row number."""
-        names = self.groups if self.groups is not None else self.ids
-        if names is None:
-            return np.arange(self.n).astype(str)
+        names = next((v for v in (self.groups, self.ids) if v is not None), np.arange(self.n))
         return np.array([str(names[i]) for i in self.units.first])
 
     @cached_property
@@ -265,19 +259,18 @@ class TrainingData:
         both = stack(take(self.X, rows[order[:inside]]), take(self.candidates[0], rows[order[inside:]] - self.n))
         return take(both, np.argsort(order, kind="stable"))
 
-    @cached_property
-    def _coded(self) -> tuple[NDArray[Any], Index]:
-        classes, codes = np.unique(self.y, return_inverse=True)
-        return classes, codes.astype(np.int64)
-
     def classes(self) -> NDArray[Any]:
         """Return the sorted distinct labels."""
-        return self._coded[0]
+        return self._classes
 
-    @property
+    @cached_property
+    def _classes(self) -> NDArray[Any]:
+        return np.unique(self.y)
+
+    @cached_property
     def label_codes(self) -> Index:
         """Position of each record's label in ``classes``, int64 array of shape (n,)."""
-        return self._coded[1]
+        return np.asarray(np.searchsorted(self._classes, self.y), dtype=np.int64)
 
     def save(self, folder: Path) -> dict[str, str]:
         """Write the data below ``folder`` without pickle; return ``file name -> sha256``."""
@@ -297,11 +290,10 @@ class TrainingData:
         index = strict_json.read(folder / "data.json", LARGE)
         names = dict(index["files"])
         pair = names.pop("candidates", None)
-        arrays: dict[str, Any] = {
-            k: None if name is None else files.load(folder / name, mmap=mmap) for k, name in names.items()
-        }
-        candidates = None if pair is None else tuple(files.load(folder / name, mmap=mmap) for name in pair)
-        return cls(**arrays, candidates=candidates, **_read_about(index))
+        held: dict[str, Any] = {k: files.load(folder / v, mmap=mmap) for k, v in names.items() if v is not None}
+        if pair is not None:
+            held["candidates"] = tuple(files.load(folder / name, mmap=mmap) for name in pair)
+        return cls(**held, **_read_about(index))
 
     def read_column(self, column: str) -> Any:
         """Return a column of the records, or of the file that they were read from; ``SubjectError``: there is none."""
@@ -354,17 +346,11 @@ class TrainingData:
 
         Parameters
         ----------
-        path : str or Path
+        path, candidates : str or Path
             CSV or Parquet at an address that the gate can read, too: a mounted folder, a URI that pandas reads, a
-            file under DVC.
-        target : column
-            The labels.
-        ids, groups : column, optional
-            Names of records and of their people; neither is a feature.
-        drop : sequence of columns
-            Further columns that are no features.
-        candidates : str or Path, optional
-            A file of the same form with people who are not in the training data.
+            file under DVC. Candidates are in a file of the same form.
+        target, ids, groups, drop : columns
+            Labels, names of records and of their people, and further columns that are no features.
         one_record_each, domain, sensitive
             As in ``TrainingData``.
         file_format : str, optional
@@ -401,14 +387,9 @@ class TrainingData:
 
     @classmethod
     def from_dataset(cls, dataset: Any, **about: Any) -> Self:
-        """Return the data of an ``mlflow.data`` dataset, by ``from_file`` if its source is a file of equal records.
+        """Return the data of an ``mlflow.data`` dataset with targets, by ``from_file`` if its source is an equal file.
 
-        Parameters
-        ----------
-        dataset : mlflow.data.pandas_dataset.PandasDataset or NumpyDataset
-            With ``targets``.
-        about
-            As in ``from_file`` for frames (``ids``, ``groups``, ``drop``, …), as in ``TrainingData`` for arrays.
+        ``about`` is as in ``from_file`` for frames (``ids``, ``groups``, ``drop``), as in ``TrainingData`` for arrays.
         """
         if getattr(dataset, "targets", None) is None:
             raise SubjectError("the dataset names no targets; make it with targets=")
@@ -428,15 +409,6 @@ class TrainingData:
 
 def _read_targets(y: Any, n: int) -> NDArray[Any]:
     """Return labels or targets as an array of shape (n,); refuse several a record, NaN and infinity."""
-    try:
-        shape = np.shape(y)
-    except ValueError as exc:  # lists of unequal length
-        raise SubjectError(containers.SEVERAL.format(what="y")) from exc
-    if len(shape) == 2 and shape[1] > 1:
-        raise SubjectError(
-            f"y has {shape[1]} columns: several labels or numbers a record are not judged together; log one model "
-            "a column, each with its own y, and check each"
-        )
     targets = containers.plain(y, "y")
     if targets.ndim != 1 or len(targets) != n:
         raise SubjectError(f"X has {n} records but y has shape {targets.shape}; pass one label a record")

@@ -4,8 +4,8 @@ DTP is a supremum over questions, so it is meaningless without saying over which
 or inferred from it, and then marked as inferred in every report.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import Any, Self
 
@@ -14,11 +14,6 @@ from numpy.typing import NDArray
 
 from privgate.subject.accepted_questions import AcceptedQuestions, is_missing
 
-#: what a proposal says of itself wherever it is shown
-PROPOSED = (
-    "read off data and confirmed by nobody: ranges and categories of private data are themselves private. Widen them "
-    "to what you would have said without looking, then .confirm()"
-)
 _HINT = "give (low, high), (low, high, None) where values may be missing, or a list of the values"
 
 
@@ -56,61 +51,22 @@ class Column:
 
     @classmethod
     def from_short(cls, name: str | int, stated: Any) -> "Column":
-        """Return the column that a short form describes: a tuple is a range, a list or set the values.
-
-        Examples
-        --------
-        >>> Column.from_short("age", (17, 90)).ends
-        (17.0, 90.0)
-        >>> Column.from_short("work", ["private", None]).missing
-        True
-        """
+        """Return the column that a short form describes: a tuple is a range, a list the values."""
         if isinstance(stated, cls):
             return stated
         if isinstance(stated, tuple) and all(isinstance(v, Real) for v in stated[:2]):
             if len(stated) == 2 or (len(stated) == 3 and stated[2] is None):
                 return cls(name, (float(stated[0]), float(stated[1])), missing=len(stated) == 3)
-        elif isinstance(stated, list | set | frozenset | np.ndarray):
+        elif isinstance(stated, list):
             plain = [v.item() if isinstance(v, np.generic) else v for v in stated]
             held = [v for v in plain if not is_missing(v)]
             if all(isinstance(v, str | int | float) for v in held):
-                values = sorted(held, key=repr) if isinstance(stated, set | frozenset) else held
-                return cls(name, values=tuple(values), missing=len(held) < len(plain))
+                return cls(name, values=tuple(held), missing=len(held) < len(plain))
         raise ValueError(f"domain: unknown key or form, {name!r}: {stated!r}; {_HINT}")
-
-    @classmethod
-    def from_values(cls, name: Any, values: NDArray[Any]) -> "Column":
-        """Return what a column's values suggest: a range rounded outward to a tenth of its width, or the values."""
-        held = [v for v in values.tolist() if not is_missing(v)]
-        missing = len(held) < len(values)
-        if values.dtype.kind not in "iuf":
-            if not all(isinstance(v, str | int | float) for v in held):
-                raise ValueError(f"domain: column {name!r} holds neither numbers nor text; write it down")
-            return cls(name, values=tuple(sorted(set(held), key=lambda v: (str(type(v)), v))), missing=missing)
-        if not held:
-            raise ValueError(f"domain: column {name!r} holds nothing; write it down")
-        low, high = min(held), max(held)
-        width = float(high) - float(low) or abs(high) or 1.0
-        if not (np.isfinite(width) and width > 1e-300):
-            raise ValueError(f"domain: no range of sensible size holds column {name!r}; write it down")
-        digits = int(np.floor(np.log10(width) - 0.3))
-        step = 10.0**digits
-        ends = float(np.floor(low / step) * step), float(np.ceil(high / step) * step)
-        short = round(ends[0], -digits), round(ends[1], -digits)  # 0.7, not 0.7000000000000001
-        ends = short if short[0] <= low and high <= short[1] else ends
-        if not (np.isfinite(ends).all() and ends[0] <= low and high <= ends[1]):
-            raise ValueError(f"domain: no finite range holds column {name!r}; write it down")
-        return cls(name, ends, missing=missing)
-
-    def form(self) -> tuple[float | None, ...] | list[Any]:
-        """Return the short form; ``from_short`` is the inverse."""
-        if self.ends is not None:
-            return (*self.ends, None) if self.missing else self.ends
-        return [*(self.values or ()), *([None] if self.missing else [])]
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        return {key: _as_list(value) for key, value in asdict(self).items()}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> "Column":
@@ -120,15 +76,22 @@ class Column:
         return cls(payload["name"], ends, None if values is None else tuple(values), bool(payload["missing"]))
 
 
-def list_columns(stated: Any) -> tuple[Column, ...]:
-    """Return the columns of a ``privgate.Domain``, a mapping from name to short form, or columns.
+def _as_list(value: Any) -> Any:
+    """Return tuples, and columns in them, as JSON."""
+    if isinstance(value, Column):
+        return value.payload()
+    return [_as_list(v) for v in value] if isinstance(value, tuple) else value
 
-    ``ValueError``: no columns by name, or a domain read off data without ``confirm``.
-    """
-    if getattr(stated, "proposed", False):
-        raise ValueError(
-            "the domain was read off data and nobody has confirmed it: look at it, correct it, then domain.confirm()"
-        )
+
+def _as_tuple(value: Any) -> Any:
+    """Return what ``_as_list`` was given."""
+    if isinstance(value, Mapping):
+        return Column.from_payload(value)
+    return tuple(_as_tuple(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+def list_columns(stated: Any) -> tuple[Column, ...]:
+    """Return the columns of a domain, a mapping from name to short form, or columns; else ``ValueError``."""
     if isinstance(stated, Mapping):
         return tuple(Column.from_short(name, form) for name, form in stated.items())
     if isinstance(stated, Domain):
@@ -179,8 +142,6 @@ class Domain:
         Ranges and categories of a frame's columns by name, in the frame's order; ``box`` follows where all are numbers.
     blocks : tuple of tuples of int
         Columns of the box, each from 0 to 1, of which at most one is 1 and the others are 0: one-hot encodings.
-    proposed : bool
-        True if ``Domain.read`` read this off data without a ``confirm`` since; no function accepts it.
     queries : table of numbers, optional
         Every question that the endpoint answers, row by row; what is not listed is refused there. The box is theirs
         unless one is declared. DTP over a list is found by asking, whatever the model.
@@ -193,12 +154,10 @@ class Domain:
     inferred: bool = False
     columns: tuple[Column, ...] | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
-    proposed: bool = False
     queries: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.queries is not None:
-            self._read_queries(self.queries)
+        self._read_queries()
         if self.columns is not None:
             if not all(isinstance(c, Column) for c in self.columns):
                 raise ValueError("domain: for a frame's columns pass TrainingData(…, domain={'age': (0, 120), …})")
@@ -208,8 +167,10 @@ class Domain:
             object.__setattr__(self, "box", ranges if len(ranges) == len(self.columns) else None)
         if self.columns is None and not self.is_table:
             raise ValueError("a domain needs categories, box, columns, max_length or norm")
-        if self.categories is not None and not (len(self.categories) and all(int(v) >= 1 for v in self.categories)):
-            raise ValueError("domain: every feature needs at least one category")
+        if self.categories is not None:
+            if not (len(self.categories) and all(int(v) >= 1 for v in self.categories)):
+                raise ValueError("domain: every feature needs at least one category")
+            object.__setattr__(self, "categories", tuple(map(int, self.categories)))
         if self.box is not None:  # read back, ends are floats
             if any(not (np.isfinite(a) and np.isfinite(b) and a <= b) for a, b in self.box):
                 raise ValueError("domain: every box side needs finite low <= high")
@@ -228,18 +189,11 @@ class Domain:
                 "beside it"
             )
 
-    def __repr__(self) -> str:
-        """Return the domain; a proposal says that it is one."""
-        shown = {k: v for k, v in self.payload().items() if v and k != "columns"}
-        if self.columns is not None:
-            shown.pop("box", None)
-            shown["columns"] = {c.name: c.form() for c in self.columns}
-        text = f"Domain({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
-        return f"{text}\n  PROPOSED, {PROPOSED}" if self.proposed else text
-
-    def _read_queries(self, given: Any) -> None:
+    def _read_queries(self) -> None:
+        if self.queries is None:
+            return
         try:
-            rows = [list(q) for q in given]
+            rows = [list(q) for q in self.queries]
             text = any(isinstance(v, str | bytes) for row in rows for v in row)  # numpy reads numbers off it
             table = np.zeros(0) if text else np.array(rows, dtype=np.float64)
         except (TypeError, ValueError):
@@ -253,45 +207,26 @@ class Domain:
 
     @classmethod
     def read(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
-        """Return a domain from the short forms that people write, or one proposed from data.
+        """Return a domain from a short form; ``ValueError``: there is no such form.
 
-        A mapping holds this class's own keywords, or the columns of a frame. A tuple is a range, ``(17, 90)``, a list
-        the categories, ``["no", "yes"]``. None at the end of either says that values may be missing. A sequence has one
-        item a feature. A whole number is a count of categories, a list or range the codes. A tuple of two numbers is
-        the ends of an interval.
-
-        A DataFrame, or a table of numbers, is read: ranges are rounded outward, categories listed. The result is a
-        proposal for a person to look at, because ends and rare values are single people's; no function accepts it
-        before ``confirm``. ``ValueError``: no such form, or an unconfirmed proposal.
+        A mapping names the columns of a frame: a tuple is a range, ``(17, 90)``, a list the categories, ``["no",
+        "yes"]``. None at the end of either says that values may be missing. A list of ranges is the box of an array.
+        Nothing is read off data: the ends of private data are single people's.
 
         Examples
         --------
-        >>> Domain.read([3, range(2)]).categories
-        (3, 2)
         >>> Domain.read([(0.0, 1.0), (-1, 1)]).box
         ((0.0, 1.0), (-1.0, 1.0))
         >>> Domain.read({"age": (17, 90), "work": ["private", "state", None]}).columns[1].values
         ('private', 'state')
         """
         if isinstance(stated, Domain):
-            if stated.proposed:
-                raise ValueError(f"it was {PROPOSED}")
             return stated
         if isinstance(stated, Mapping):
-            own = ("categories", "box", "max_length", "norm", "queries")
-            if stated and not set(own) & set(stated):
-                return cls(columns=list_columns(stated))
-            if unknown := set(stated) - set(own):
-                raise ValueError(f"domain: unknown key {min(map(str, unknown))!r}; known: {', '.join(own)}")
-            return cls.from_payload({k: stated.get(k) for k in own})
-        if len(getattr(stated, "shape", ())) == 2:
-            return cls._propose(stated)
-        items = list(stated)
-        if not items:
-            raise ValueError("domain: it names no feature")
-        if all(isinstance(v, tuple) and len(v) == 2 for v in items):
-            return cls(box=tuple((float(a), float(b)) for a, b in items))
-        return cls(categories=tuple(_count(v) for v in items))
+            return cls(columns=list_columns(stated))
+        if hasattr(stated, "shape") or not stated or not all(isinstance(v, tuple) and len(v) == 2 for v in stated):
+            raise ValueError("domain: give a Domain, the ends of each column as [(0, 1), …], or {'age': (0, 120), …}")
+        return cls(box=tuple(stated))
 
     #: the name of 0.1
     of = read
@@ -305,36 +240,10 @@ class Domain:
             return cls(categories=tuple(int(v) + 1 for v in hi), inferred=True)
         return cls(box=tuple((float(p), float(q)) for p, q in zip(lo, hi, strict=True)), inferred=True)
 
-    @classmethod
-    def _propose(cls, table: Any) -> "Domain":
-        names, values = split_columns(table)
-        if not len(values) or not len(values[0]):
-            raise ValueError("domain: there are no records to propose a domain from; write it down")
-        columns = tuple(map(Column.from_values, names, values))
-        if hasattr(table, "columns"):
-            return cls(columns=columns, proposed=True)
-        if any(c.ends is None or c.missing for c in columns):
-            raise ValueError("domain: an array of numbers without missing values is needed, or a DataFrame")
-        return cls(box=tuple(c.ends for c in columns if c.ends is not None), proposed=True)
-
-    def confirm(self) -> "Domain":
-        """Return the same domain as declared: the caller has looked at it, and it reveals no person."""
-        return replace(self, proposed=False)
-
     @property
     def is_table(self) -> bool:
         """Whether it speaks about tables of numbers: a query can then be made up without knowing the first steps."""
         return any(v is not None for v in (self.categories, self.box, self.max_length, self.norm))
-
-    @property
-    def numeric(self) -> list[str | int]:
-        """Names of the columns that are ranges."""
-        return [c.name for c in self.columns or () if c.ends is not None]
-
-    @property
-    def categorical(self) -> list[str | int]:
-        """Names of the columns that are lists of values."""
-        return [c.name for c in self.columns or () if c.values is not None]
 
     def misfit(self, X: Any) -> str:
         """Return how what is declared differs from the columns of the data; empty where it is about the same ones."""
@@ -358,35 +267,12 @@ class Domain:
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""
-        named = {} if self.columns is None else {"columns": [c.payload() for c in self.columns]}
-        blocks = {"blocks": [list(b) for b in self.blocks]} if self.blocks else {}
-        queries = {} if self.queries is None else {"queries": [list(q) for q in self.queries]}
-        counts = None if self.categories is None else [int(v) for v in self.categories]
-        box = None if self.box is None else [list(side) for side in self.box]
-        rest = {k: getattr(self, k) for k in ("max_length", "norm", "inferred")}
-        return {**named, **blocks, "categories": counts, "box": box, **rest, **queries}
+        stated = {f.name: _as_list(getattr(self, f.name)) for f in fields(self)}
+        return {k: v for k, v in stated.items() if v or k not in ("columns", "blocks", "queries")}
 
     @classmethod
-    def from_payload(cls, payload: dict[str, Any]) -> Self:
-        """Return the domain that ``payload`` describes."""
-        kinds: dict[str, Callable[[Any], Any]] = {
-            "columns": Column.from_payload,
-            "categories": int,
-            "box": lambda side: (float(side[0]), float(side[1])),
-            "queries": tuple,
-        }
-        stated: dict[str, Any] = {k: tuple(map(f, payload[k])) for k, f in kinds.items() if payload.get(k) is not None}
-        stated["blocks"] = tuple(tuple(map(int, block)) for block in payload.get("blocks", ()))
-        stated |= {k: payload.get(k) for k in ("max_length", "norm")}
-        stated |= {k: bool(payload.get(k)) for k in ("inferred", "proposed")}
-        return cls(**stated)
-
-
-def _count(values: Any) -> int:
-    """Return how many categories a feature has; codes must be 0 .. V - 1, as encoders give them."""
-    if isinstance(values, int | np.integer):
-        return int(values)
-    codes = sorted(int(v) for v in values)
-    if codes != list(range(len(codes))):
-        raise ValueError(f"domain: category codes must be 0 .. V-1 without gaps, not {codes[:6]}")
-    return len(codes)
+    def from_payload(cls, payload: Mapping[str, Any]) -> Self:
+        """Return the domain that ``payload`` describes; ``ValueError``: 0.2 read it off data, unconfirmed."""
+        if payload.get("proposed"):
+            raise ValueError("the domain was read off data and nobody has confirmed it; write its ends down")
+        return cls(**{f.name: _as_tuple(payload[f.name]) for f in fields(cls) if payload.get(f.name) is not None})

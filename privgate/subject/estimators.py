@@ -23,9 +23,9 @@ _OF_A_CLASS = frozenset({"estimator", "instance", "member"})
 _SETTINGS = frozenset({"estimator", "tuple", "float", "dict", "dtype", "import"})
 #: most cells of a table among the parameters, and what its columns may be
 _CELLS = 10_000
-#: methods by which an object says itself what it consists of
-_PICKLING = ("__reduce_ex__", "__reduce__", "__getstate__")
 _PLAIN_COLUMNS = frozenset({"object", "str", "string", "bool", "int64", "int32", "float64", "float32"})
+#: by which an object says itself what it consists of, or keeps more than its ``__dict__`` says
+_OF_ITS_OWN = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")
 
 
 def is_estimator(thing: Any) -> bool:
@@ -70,7 +70,7 @@ def reference(thing: Any) -> str:
     if isinstance(thing, np.ufunc):
         home = home or "numpy"
     if not name or not home or "<" in name:
-        own = str(getattr(thing, "__qualname__", "")).rpartition("<locals>.")[2]  # an address tells nobody anything
+        own = name.rpartition("<locals>.")[2]  # an address tells nobody anything
         known = "a lambda" if own == "<lambda>" else own or repr(thing)
         raise SubjectError(f"{known} has no importable name; define it at the top level of a module")
     held: Any = sys.modules.get(home)
@@ -80,9 +80,7 @@ def reference(thing: Any) -> str:
         raise SubjectError(
             f"{home}:{name} is not {thing!r}; a recipe needs functions and classes that their own names find again"
         )
-    if home == "__main__":
-        home = sources.main_module()
-    return f"{home}:{name}"
+    return f"{sources.main_module() if home == '__main__' else home}:{name}"
 
 
 def _settings(value: Any) -> dict[str, Any] | None:
@@ -120,8 +118,6 @@ def encode(value: Any) -> Any:
         return {"!": "import", "value": reference(value)}
     if (state := _state(value)) is not None:
         return {"!": "instance", "class": reference(type(value)), "params": {k: encode(v) for k, v in state.items()}}
-    if callable(value):
-        return {"!": "import", "value": reference(value)}
     raise SubjectError(
         f"parameter of type {type(value).__name__} cannot be recorded; use numbers, text, lists or estimators"
     )
@@ -133,7 +129,7 @@ _CONTAINERS: tuple[tuple[Any, Callable[[Any], dict[str, Any]]], ...] = (
     (np.dtype, lambda v: {"!": "dtype", "value": v.str}),
     (tuple, lambda v: {"!": "tuple", "value": encode([*v])}),
     (set | frozenset, lambda v: {"!": "set", "value": sorted(map(encode, v), key=repr)}),
-    (Domain, lambda v: {"!": "domain", "value": {**v.payload(), "proposed": v.proposed}}),
+    (Domain, lambda v: {"!": "domain", "value": {**v.payload(), "proposed": False}}),
     (slice, lambda v: {"!": "slice", "value": [v.start, v.stop, v.step]}),
     (Mapping, lambda v: {"!": "dict", "value": [[encode(k), encode(x)] for k, x in v.items()]}),
     (PurePath, lambda v: {"!": "path", "value": str(v)}),
@@ -148,30 +144,17 @@ def _state(value: Any) -> dict[str, Any] | None:
     if dataclasses.is_dataclass(value):
         named = [f.name for f in dataclasses.fields(value) if hasattr(value, f.name)]
         return {**{n: getattr(value, n) for n in named}, **getattr(value, "__dict__", {})}
-    own = any(getattr(kind, n, None) is not getattr(object, n, None) for n in _PICKLING)
-    if own or hasattr(kind, "__setstate__") or kind.__module__ == "builtins":
-        return None
-    slots = [s for c in kind.__mro__ for s in _slots(c) if hasattr(value, s)]
-    if not hasattr(value, "__dict__") and not slots:
-        return None
-    return {**{s: getattr(value, s) for s in slots}, **getattr(value, "__dict__", {})}
-
-
-def _slots(kind: type) -> list[str]:
-    named = vars(kind).get("__slots__", ())
-    return [s for s in ([named] if isinstance(named, str) else named) if s not in {"__dict__", "__weakref__"}]
+    own = any(getattr(kind, n, None) is not getattr(object, n, None) for n in _OF_ITS_OWN)
+    return None if own or kind.__module__ == "builtins" else getattr(value, "__dict__", None)
 
 
 def _frame(X: Any) -> dict[str, Any]:
-    """Return a small table: what is longer is data, and belongs to X."""
-    if X.size > _CELLS or not all(isinstance(c, str | int) for c in X.columns):
+    plain = set(map(str, X.dtypes)) <= _PLAIN_COLUMNS and all(isinstance(c, str | int) for c in X.columns)
+    if X.size > _CELLS or not plain or X.index.tolist() != list(range(len(X))):
         raise SubjectError(
-            f"a parameter is a DataFrame of shape {X.shape}, and parameters are stored with the model; pass data by X"
+            f"a parameter is a DataFrame of shape {X.shape}, and a small table of numbers and text is all that is "
+            "stored with the model; use reset_index(), or pass data by X"
         )
-    if X.index.tolist() != list(range(len(X))):
-        raise SubjectError("a parameter is a DataFrame with its own index, which is not stored; use reset_index()")
-    if wrong := next((d for d in map(str, X.dtypes) if d not in _PLAIN_COLUMNS), None):
-        raise SubjectError(f"a parameter is a DataFrame with a column of type {wrong}; make numbers or text of it")
     return {"!": "frame", "value": [[encode(c), str(X[c].dtype), encode(X[c].tolist())] for c in X.columns]}
 
 

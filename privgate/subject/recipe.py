@@ -46,19 +46,17 @@ class Recipe:
     Parameters
     ----------
     training : callable or estimator
-        ``fit(X, y, *, seed, **params) -> model`` at the top level of a module, script or notebook. A method or a
-        callable object of that form is one, too. So is an unfitted scikit-learn estimator or pipeline (anything with
-        ``fit`` and ``get_params``). So is a class with ``fit`` that takes a seed where it is made or fitted. Keyword
-        arguments of a ``functools.partial`` count as ``params``.
+        ``fit(X, y, *, seed, **params) -> model`` at the top level of a module, script or notebook; a method, callable
+        object or ``functools.partial`` of that form; an unfitted estimator or pipeline (anything with ``fit`` and
+        ``get_params``); or a class with ``fit`` that takes a seed where it is made or fitted.
     params : mapping
         Hyperparameters: keyword arguments of the function, or ``set_params`` of the estimator.
     seed : int, optional
         Given to the function, or set as every ``random_state`` of the estimator. A recipe trained with differential
         privacy must have none: a recorded seed lets every reader regenerate the noise.
     predict : callable, optional
-        ``predict(model, X) -> probabilities`` of shape (n, K) in the order of the sorted labels; ``predict_proba`` if
-        absent. Used for retrained models and for the registered model alike. Of a regressor: ``predict(model, X) ->
-        numbers`` of shape (n,); the model's own ``predict`` if absent.
+        ``predict(model, X)``, for retrained models and the registered model alike: probabilities of shape (n, K) in the
+        order of the sorted labels, or a regressor's numbers of shape (n,). ``predict_proba`` or ``predict`` if absent.
     sources : sequence of str or Path
         Further source files that the function needs, beside those found by following its imports.
     dp : Claim, optional
@@ -66,8 +64,8 @@ class Recipe:
     network : bool
         Training needs the network; said in report and statement. Without it a boxed training finds none.
     made_by : mapping from parameter to callable, optional
-        How parameters are made of the data: ``function(X, y) -> value``, importable as ``training`` is. They are made
-        again in every training, so that a table, a vocabulary or a prior is made without the person left out.
+        How parameters are made of the data: ``function(X, y) -> value``, importable as ``training`` is. Every training
+        makes them again, so that a table, a vocabulary or a prior is made without the person left out.
     public : mapping from parameter to text, optional
         Parameters that owe nothing to the people in the data, and where each comes from; or paths of files that
         training opens, with their people and their author. Page one repeats the text; privgate cannot check it.
@@ -96,38 +94,41 @@ class Recipe:
         training, params = sources.simplify_training(self.training, self.params)
         object.__setattr__(self, "training", training)
         object.__setattr__(self, "params", params)
-        if not (callable(self.training) or estimators.is_estimator(self.training)):
+        if not (callable(training) or self.is_estimator):
             raise SubjectError(
-                f"a recipe needs a function fit(X, y, *, seed, **params) or an estimator, "
-                f"not {type(self.training).__name__}"
+                f"a recipe needs a function fit(X, y, *, seed, **params) or an estimator, not {type(training).__name__}"
             )
         self._check_origins()
         whole: Any = self.seed  # people give text, or half a number
         if whole is not None and not (isinstance(whole, int | np.integer) and 0 <= whole < 2**32):
             raise SubjectError(f"seed must be a whole number in [0, 2^32), not {self.seed!r}")
-        if self.task is None and self.predict is None and estimators.is_estimator(self.training):
-            own = tasks.of_estimator(self.training)
+        if self.task is None and self.predict is None and self.is_estimator:
+            own = tasks.of_estimator(training)
             object.__setattr__(self, "task", own if own == "regression" else None)
         if self.task not in (None, *tasks.TASKS):
             raise SubjectError(f"no task {self.task!r}; it is one of {', '.join(tasks.TASKS)}")
+        named = {**self.params, **self.made_by}
         if not self.is_estimator:
-            sources.check_training(self.training, {**self.params, **self.made_by})
-        elif (named := {*self.params, *self.made_by}) and (unknown := named - set(self.training.get_params())):
-            raise SubjectError(f"{type(self.training).__name__} has no parameter {min(unknown)!r}")
+            sources.check_training(training, named)
+        elif unknown := set(named) - set(training.get_params() if named else ()):
+            raise SubjectError(f"{type(training).__name__} has no parameter {min(unknown)!r}")
         if any(getattr(function, "__module__", None) == "__main__" for function in self.functions):
             sources.collect(self._references(), extra=self.sources)  # refused before anything is trained or logged
 
     def _check_origins(self) -> None:
         if twice := set(self.made_by) & {*self.params, *self.public}:
             raise SubjectError(f"parameter {min(twice)!r} is made_by a function, and given or declared public as well")
-        if wrong := next((k for k, f in self.made_by.items() if not callable(f)), None):
-            raise SubjectError(f"made_by[{wrong!r}] must be a function of (X, y), not {self.made_by[wrong]!r}")
-        if wrong := next((k for k, v in self.params.items() if estimators.is_fitted(v)), None):
-            raise SubjectError(
-                f"parameter {wrong!r} is fitted already, and what it learned is not stored; fit it inside"
-            )
-        if wrong := next((k for k, v in self.public.items() if not str(v).strip()), None):
-            raise SubjectError(f"public[{wrong!r}] must say in words where the parameter comes from")
+        for name, function in self.made_by.items():
+            if not callable(function):
+                raise SubjectError(f"made_by[{name!r}] must be a function of (X, y), not {function!r}")
+        for name, value in self.params.items():
+            if estimators.is_fitted(value):
+                raise SubjectError(
+                    f"parameter {name!r} is fitted already, and what it learned is not stored; fit it inside"
+                )
+        for name, words in self.public.items():
+            if not str(words).strip():
+                raise SubjectError(f"public[{name!r}] must say in words where the parameter comes from")
 
     @property
     def refusal(self) -> str:
@@ -160,16 +161,19 @@ class Recipe:
         """The JSON form: ``recipe.json`` without digests of data and model."""
         if self.recorded is not None:
             return self.recorded
+        declared = {
+            "network": self.network,
+            "task": self.task,
+            "made_by": {k: estimators.reference(f) for k, f in self.made_by.items()},
+            "public": dict(self.public),
+        }
         common = {
             "schema": "privgate/recipe/v1",
             "seed": self.seed,
             "predict": None if self.predict is None else estimators.reference(self.predict),
             "dp": None if self.dp is None else self.dp.payload(),
-            **({"network": True} if self.network else {}),  # left out, recipes of before keep their digests
-            # not written where nothing is declared: digests of recipes from before there was a choice stay
-            **({} if self.task is None else {"task": self.task}),
-            **({"made_by": {k: estimators.reference(f) for k, f in self.made_by.items()}} if self.made_by else {}),
-            **({"public": dict(self.public)} if self.public else {}),
+            # what is not declared is not written: digests of recipes from before there was a choice stay
+            **{k: v for k, v in declared.items() if v},
         }
         if self.is_estimator:
             estimator = _configured(self.training, self.params)
@@ -259,7 +263,7 @@ class Recipe:
     def library_estimator(self) -> Any:
         """The estimator if made of scikit-learn's and our own classes alone, released by ``predict_proba``; else None.
 
-        Closed forms, certificates and every other theorem speak about these only.
+        Every theorem speaks about these only.
         """
         return None if self.payload["predict"] is not None else self.estimator_of("sklearn.", "privgate.models:")
 
@@ -271,9 +275,8 @@ class Recipe:
     def estimator_of(self, *homes: str) -> Any:
         """Return the estimator if all that it names are classes of estimators at places like ``"sklearn."``; else None.
 
-        A snapshot that brings its own modules of these names would train something else: nothing is said about it, and
-        nothing of it is imported. The process that asks makes it, and engines fit it there, outside any box. So whoever
-        wrote the recipe may name such classes and nothing that their modules import, and no files.
+        The process that asks makes it, and theorems fit it there, outside any box: whoever wrote the recipe may name
+        such classes and nothing that their modules import, no files, and no modules of these names in its snapshot.
         """
         if not self.is_estimator or self.payload.get("made_by"):
             return None
@@ -313,23 +316,21 @@ class Recipe:
 
     def train(self, X: Any, y: NDArray[Any], *, seed: int | None) -> Any:
         """Run the training function; only ever called in a worker."""
-        made_of = self._made_of(X, y)
+        made_by = self.made_by if self.recorded is None else dict(self.recorded.get("made_by", {}))
+        with sources.importing_from(self.root):
+            made_of = {k: (self._resolve(f) if isinstance(f, str) else f)(X, y) for k, f in made_by.items()}
         if self.is_estimator:
             estimator = estimators.set_seed(_configured(self.estimator, made_of), seed)
             with estimators.seeded(estimator, seed):
                 return estimator.fit(X, y)
         if self.recorded is None:
             function, owner = sources.split_method(self.training)
-            return sources.train(function, X, y, seed=seed, params={**copy.deepcopy(owner), **self.params, **made_of})
-        params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()} | made_of
-        function = self._resolve(self.recorded["fit"])
+            params = {**copy.deepcopy(owner), **self.params}
+        else:
+            function = self._resolve(self.recorded["fit"])
+            params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()}
         with sources.importing_from(self.root):  # methods, too, import what they need when they are called
-            return sources.train(function, X, y, seed=seed, params=params)
-
-    def _made_of(self, X: Any, y: NDArray[Any]) -> dict[str, Any]:
-        named = self.made_by if self.recorded is None else dict(self.recorded.get("made_by", {}))
-        with sources.importing_from(self.root):
-            return {k: (self._resolve(f) if isinstance(f, str) else f)(X, y) for k, f in named.items()}
+            return sources.train(function, X, y, seed=seed, params=params | made_of)
 
     def answerless(self, model: Any) -> str:
         """Return why a trained model answers nothing that could be judged; empty if it does."""
@@ -339,20 +340,16 @@ class Recipe:
         return f"{type(model).__name__} has no {wanted}; give the recipe predict=fn(model, X)"
 
     def probabilities(self, model: Any, X: Any, classes: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the released probabilities of a trained or registered model for queries X, float64 of shape (n, K).
+        """Return the released probabilities of a model for queries X, float64 of shape (n, K), by sorted ``classes``.
 
-        Columns are in the order of ``classes``, all labels of the training set; a class that the model does not know
-        has probability 0. ``SubjectError``: another number of classes, NaN, or negative numbers came back.
+        A class that the model does not know has 0. ``SubjectError``: other numbers of classes, NaN or negative numbers.
         """
         predict = self._predict(model)
         raw = np.asarray(predict(model, X) if predict is not None else model.predict_proba(X), dtype=np.float64)
         return aligned(raw, getattr(model, "classes_", None) if predict is None else None, classes)
 
     def predictions(self, model: Any, X: Any) -> NDArray[np.float64]:
-        """Return the numbers that a regressor answers with, float64 of shape (n,).
-
-        ``SubjectError``: several numbers a record, or NaN or infinity, came back.
-        """
+        """Return a regressor's finite answers, float64 of shape (n,); ``SubjectError``: there are others."""
         predict = self._predict(model)
         raw = predict(model, X) if predict is not None else model.predict(X)
         return numbers(np.asarray(raw, dtype=np.float64))

@@ -5,10 +5,9 @@ coarser answer can tell more (two probabilities on both sides of a bin's edge) o
 same reason an error of a log-probability is not an error of what is released: next to an edge a hair is a whole step.
 """
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
@@ -32,54 +31,41 @@ class Noise:
     """Noise of a ``scale`` in the unit of the targets, added afresh to each answer of a regressor's endpoint."""
 
     scale: float
+    #: name of the law, to numpy and to scipy
+    laws: ClassVar[tuple[str, str]]
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < float("inf"):
             raise ValueError(f"release: the scale of noise must be finite and above 0, not {self.scale!r}")
 
-    @abstractmethod
     def drawn(self, size: int) -> Float:
         """Return fresh noise from the system's own randomness, shape (size,)."""
+        return np.asarray(getattr(np.random.default_rng(), self.laws[0])(0.0, self.scale, size))
 
-    @abstractmethod
     def below(self, noise: Float) -> Float:
         """Return the probability of less noise than that."""
+        from scipy import stats
+
+        return np.asarray(getattr(stats, self.laws[1]).cdf(noise / self.scale), dtype=np.float64)
 
     @property
     def deviation(self) -> float:
         """Standard deviation, in the unit of the targets."""
-        return self.scale
+        return self.scale * (float(np.sqrt(2.0)) if self.laws[1] == "laplace" else 1.0)
 
 
 class Laplace(Noise):
     """Noise with density ``exp(-|z| / scale) / (2 scale)``: an answer that moves by d changes by d / scale nats."""
 
     __slots__ = ()
-
-    def drawn(self, size: int) -> Float:  # noqa: D102  see Noise
-        return np.random.default_rng().laplace(0.0, self.scale, size)
-
-    def below(self, noise: Float) -> Float:  # noqa: D102  see Noise
-        tail = 0.5 * np.exp(-np.abs(noise) / self.scale)
-        return np.asarray(np.where(noise < 0, tail, 1 - tail))
-
-    @property
-    def deviation(self) -> float:  # noqa: D102  see Noise
-        return float(np.sqrt(2.0)) * self.scale
+    laws = ("laplace", "laplace")
 
 
 class Gaussian(Noise):
     """Normal noise of standard deviation ``scale``: no change of the log-density is bounded over all answers."""
 
     __slots__ = ()
-
-    def drawn(self, size: int) -> Float:  # noqa: D102  see Noise
-        return np.random.default_rng().normal(0.0, self.scale, size)
-
-    def below(self, noise: Float) -> Float:  # noqa: D102  see Noise
-        from scipy.special import ndtr
-
-        return np.asarray(ndtr(noise / self.scale), dtype=np.float64)
+    laws = ("normal", "norm")
 
 
 _NOISES = {"laplace": Laplace, "gaussian": Gaussian}
@@ -161,9 +147,8 @@ class Release:
     def shown(self, p: Float) -> Float:
         """Return what the endpoint hands out for exact probabilities ``p``, both of shape (n, K).
 
-        Rounded as numpy rounds; bins ``[0, h), [h, 2h), …`` by their centres. A label that "top_k" does not list has 0.
-        Of "label" one label has 1, every other 0. Ties go to the earlier class. Nothing is normalised again. This is
-        what ``privgate.log_model`` makes MLflow serve, so it needs nothing but numpy and is stored by value.
+        Bins ``[0, h), [h, 2h), …`` count by their centres. A label that "top_k" does not list has 0. Ties go to the
+        earlier class. Nothing is normalised again. MLflow serves by this, stored by value: it needs numpy alone.
         """
         p = np.asarray(p, dtype=np.float64)
         if self.temperature != 1.0:
@@ -268,16 +253,6 @@ def measure_changes(log_with: Float, log_without: Float, release: Release) -> Fl
 
     Infinite where one model alone hands out 0 or leaves a label out: who asks sees the difference with certainty.
     Halves and ties go one way; ``bound_changes`` has the worst of both.
-
-    Examples
-    --------
-    Two probabilities a hair apart, on both sides of a bin's edge: the bins tell more than the probabilities did.
-
-    >>> with_, without = np.log([0.00999, 0.99001]), np.log([0.01001, 0.98999])
-    >>> float(measure_changes(with_, without, Release("binned"))).__round__(4)
-    1.0986
-    >>> float(measure_changes(with_, without, Release())).__round__(4)
-    0.002
     """
     return leakage.largest_change(released(log_with, release), released(log_without, release))
 
@@ -287,12 +262,8 @@ def without_digits(log_with: Float, log_without: Float) -> Float:
 
     A closed form knows the logarithm of a probability of ``exp(-745)``, and an endpoint releases 5e-324 or 0.
 
-    Examples
-    --------
-    >>> without_digits(np.log([[0.5, 0.5]]), np.log([[0.4, 0.6]])).tolist()
-    [0.0]
-    >>> without_digits(np.array([[0.0, -744.9]]), np.array([[0.0, -745.2]])).tolist()
-    [inf]
+    >>> without_digits(np.array([[0.0, -744.9], [-0.7, -0.7]]), np.array([[0.0, -745.2], [-0.5, -0.9]])).tolist()
+    [inf, 0.0]
     """
     small = np.minimum(log_with, log_without) < SUBNORMAL
     apart = _apart(_held(log_with), _held(log_without))[1]
@@ -318,41 +289,39 @@ def bound_changes(log_with: Float, log_without: Float, release: Release) -> tupl
     if np.isnan(log_with).any() or np.isnan(log_without).any():
         raise FloatingPointError("NaN log-probabilities: an engine failure, not a zero")
     models = (np.asarray(log_with, dtype=np.float64), np.asarray(log_without, dtype=np.float64))
-    exact = np.zeros(models[0].shape[:-1])
-    one, other = (_values(m, release, exact) for m in models)
-    small, large = _apart(one, other)
+    one, other = (_values(m, release) for m in models)
     same = models[0] == models[1]
     if release.temperature != 1.0:
         same = same.all(axis=-1, keepdims=True)
-    small, large = np.where(same, 0.0, small), np.where(same, 0.0, large)
+    small, large = (np.where(same, 0.0, distance) for distance in _apart(one, other))
     if release.form in ("top_k", "label"):
         small, large = _with_lists((small, large), models, (one[1], other[1]), release)
     return small.max(axis=-1), large.max(axis=-1)
 
 
-def _values(log_p: Float, release: Release, error: Float) -> tuple[Float, Float]:
+def _values(log_p: Float, release: Release, error: float = 0.0) -> tuple[Float, Float]:
     """Return the lowest and highest logarithm of the value of each label, were every label listed."""
     log_q = heated(log_p, release.temperature)
     if release.form == "label":
         return np.zeros(log_q.shape), np.zeros(log_q.shape)
     # heated, ln q_y = -ln sum_c exp((l_c - l_y) / T), and each difference moves by at most 2 e
-    margin = (error if release.temperature == 1.0 else 2 * error / release.temperature)[..., None]
+    margin = error if release.temperature == 1.0 else 2 * error / release.temperature
     if release.floor:  # where each label moves by a factor at most, so does what makes the sum 1
         low, answers = np.log(np.array(release.floor)), released(log_p, release)
         return np.maximum(answers - 2 * margin, low), np.minimum(answers + 2 * margin, 0.0)
-    nothing = np.isneginf(log_p)  # an infinite error leaves nothing known but that
+    nothing = np.isneginf(log_p)
     log_q = np.where(nothing, NOTHING, log_q)
     low, high = log_q - margin, np.minimum(log_q + margin, 0.0)
     high = np.where(high < SUBNORMAL, high + np.log(2.0), high)  # the last bit may be half of what is left
-    low = np.where(nothing | (log_p - error[..., None] < SUBNORMAL) | (low < SUBNORMAL), -np.inf, low)
+    low = np.where(nothing | (log_p - error < SUBNORMAL) | (low < SUBNORMAL), -np.inf, low)
     high = np.where(nothing | (high < NOTHING), -np.inf, high)
     if release.form in ("rounded", "binned"):
-        lowest, highest = np.exp(low) * (1 - HAIR) / release.step, np.exp(high) * (1 + HAIR) / release.step
+        low, high = np.exp(low) * (1 - HAIR) / release.step, np.exp(high) * (1 + HAIR) / release.step
+        shift = 0.0 if release.form == "rounded" else 0.5
         if release.form == "rounded":
-            low, high, shift = np.ceil(lowest - 0.5), np.floor(highest + 0.5), 0.0
+            low, high = np.ceil(low - 0.5), np.floor(high + 0.5)
         else:
-            last, shift = release.last_bin, 0.5
-            low, high = np.minimum(np.floor(lowest), last), np.minimum(np.floor(highest), last)
+            low, high = (np.minimum(np.floor(v), release.last_bin) for v in (low, high))
         with np.errstate(divide="ignore"):
             low, high = np.log(np.maximum(low, 0.0) + shift), np.log(high + shift)
     return low, high
@@ -373,10 +342,9 @@ def _with_lists(
     small, large = apart
     seen = ~np.isneginf(highest).all(axis=0) & ~np.isneginf(models).all(axis=0)
     seen &= ~(models[0] == models[1]).all(axis=-1)[..., None]
-    exact = np.zeros(small.shape[:-1])
     smallest, largest = np.full(small.shape, np.inf), np.zeros(large.shape)
     for later in (False, True):  # either of equal labels may be listed first, by one endpoint always the same
-        (may, must), (may_too, must_too) = (_listed(m, release, exact, later=later) for m in models)
+        (may, must), (may_too, must_too) = (_listed(m, release, later=later) for m in models)
         alone = ((may & ~must_too) | (may_too & ~must)) & seen
         surely = ((must & ~may_too) | (must_too & ~may)) & seen
         largest = np.maximum(largest, np.where(alone, np.inf, np.where(may & may_too, large, 0.0)))
@@ -384,7 +352,7 @@ def _with_lists(
     return smallest, largest
 
 
-def _listed(log_p: Float, release: Release, error: Float, *, later: bool) -> tuple[Bool, Bool]:
+def _listed(log_p: Float, release: Release, error: float = 0.0, *, later: bool = False) -> tuple[Bool, Bool]:
     """Return which labels may be listed, and which certainly are; of equal ones the later or the earlier first."""
     k, step = release.list_size(log_p.shape[-1]), -1 if later else 1
     first = ~np.isnan(release.listed(log_p[..., ::step], 0.0, np.nan))[..., ::step]
@@ -392,13 +360,12 @@ def _listed(log_p: Float, release: Release, error: Float, *, later: bool) -> tup
         return first, first
     with np.errstate(invalid="ignore"):
         gap = np.abs(log_p - np.sort(log_p, axis=-1)[..., [-k]])
-        near = ((gap > 0) & (gap < TIED)).any(axis=-1)  # not equal, but rounding may make them so
-        error = np.where(near, np.maximum(error, TIED), error)
-        unsure, e = (error > 0)[..., None], error[..., None]
+        near = ((gap > 0) & (gap < TIED)).any(axis=-1, keepdims=True)  # not equal, but rounding may make them so
+        e = np.where(near, max(error, TIED), error)
         low, high = (np.where(np.isneginf(log_p), -np.inf, log_p + side) for side in (-e, e))
     may = high >= np.sort(low, axis=-1)[..., [-k]]
     must = low > np.sort(high, axis=-1)[..., [-k - 1]]
-    return np.where(unsure, may, first), np.where(unsure, must, first)
+    return np.where(e > 0, may, first), np.where(e > 0, must, first)
 
 
 def admissible(values: Float, log_p: Float, release: Release, error: float) -> Bool:
@@ -407,14 +374,13 @@ def admissible(values: Float, log_p: Float, release: Release, error: float) -> B
     ``values`` of shape (..., K) were handed out, 0 for a label that is not listed; ``log_p`` are exact natural
     log-probabilities. ``error`` bounds the error of each of these and the relative error of each value; above 0.
     """
-    off = np.full(log_p.shape[:-1], error)
-    low, high = _values(log_p, release, off)
+    low, high = _values(log_p, release, error)
     if release.form in ("rounded", "binned"):
         low, high = low + np.log(release.step), high + np.log(release.step)
     with np.errstate(divide="ignore", invalid="ignore"):
         handed = np.log(values)
     fits = (handed >= low - error) & (handed <= high + error)
     if release.form in ("top_k", "label"):
-        may, must = _listed(log_p, release, off, later=False)
+        may, must = _listed(log_p, release, error)
         return np.asarray(np.where(values == 0, ~must | np.isneginf(low), may & fits).all(axis=-1))
     return np.asarray(fits.all(axis=-1))

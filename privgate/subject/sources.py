@@ -104,33 +104,26 @@ def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> d
     """Return the user's source files that the references need: their modules, and what these import, transitively.
 
     Of a script or notebook only what the references (``module:qualname``) reach, see ``script``. ``extra`` are files to
-    add as they are, for what a function imports or reads by computed names. Keys are paths in the layout of imports.
-    Installed libraries are not copied; their versions are recorded with the environment instead.
+    add as they are. Keys are paths in the layout of imports. Of installed libraries the environment records versions.
 
     ``SubjectError``: a script's function needs what would be trained, read or logged again where it is imported.
     """
-    main, references = main_module(), list(references)
-    todo = [r.partition(":")[0] for r in references]
-    wanted = {r.partition(":")[2].partition(".")[0] for r in references if r.partition(":")[0] == main}
-    files: dict[str, bytes] = {}
-    seen, cut = {"__main__", main}, set[str]()
-    while todo or wanted - cut:
-        if wanted - cut:
-            cut = set(wanted)
-            file = getattr(sys.modules["__main__"], "__file__", None)
-            content = script.needed(sorted(cut), file=None if file is None else Path(file)).encode()
-            files[f"{main.replace('.', '/')}.py"] = content
-            todo += [*_parents(main), *sorted(_imports(main, ast.parse(content), is_package=False))]
-        module = todo.pop() if todo else main
+    main, pairs = main_module(), [r.partition(":") for r in references]
+    todo, seen, files = [module for module, _, _ in pairs], {"__main__", main}, dict[str, bytes]()
+    if names := {name.partition(".")[0] for module, _, name in pairs if module == main}:
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        content = script.needed(sorted(names), file=None if file is None else Path(file)).encode()
+        files[f"{main.replace('.', '/')}.py"] = content
+        todo += [*_parents(main), *sorted(_imports(main, ast.parse(content), is_package=False))]
+    while todo:
+        module = todo.pop()
         path = None if module in seen else _own_file(module)
         seen.add(module)
-        if path is None:
-            continue
-        content, is_package = path.read_bytes(), path.name == "__init__.py"
-        files[f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"] = content
-        imports = _imports(module, ast.parse(content, filename=str(path)), is_package=is_package)
-        todo += [*_parents(module), *sorted(imports)]
-        wanted |= {i.removeprefix(f"{main}.").partition(".")[0] for i in imports if i.startswith(f"{main}.")}
+        if path is not None:
+            content, is_package = path.read_bytes(), path.name == "__init__.py"
+            files[f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"] = content
+            imports = _imports(module, ast.parse(content, filename=str(path)), is_package=is_package)
+            todo += [*_parents(module), *sorted(imports)]
     return files | {Path(file).name: Path(file).read_bytes() for file in extra}
 
 
@@ -171,15 +164,12 @@ def resolve(reference: str, root: Path | None) -> Any:
             thing: Any = importlib.import_module(module)
         except ImportError as exc:
             raise SubjectError(f"module {module!r} of the recipe cannot be imported: {exc}") from exc
+    try:
+        thing = functools.reduce(getattr, qualname.split("."), thing)
+    except AttributeError as exc:
+        raise SubjectError(f"{module} has no {qualname!r}; the recipe names something that its sources lack") from exc
     stem = (root or Path()) / module.replace(".", "/")
     held = root is not None and (stem.with_name(stem.name + ".py").is_file() or stem.is_dir())
-    for part in qualname.split("."):
-        try:
-            thing = getattr(thing, part)
-        except AttributeError as exc:
-            raise SubjectError(
-                f"{module} has no {qualname!r}; the recipe names something that its sources lack"
-            ) from exc
     if not (held and isinstance(thing, FunctionType)):
         return thing
 
@@ -336,21 +326,16 @@ def _name_seed(kind: type) -> str:
 _ADAPTERS = (*(f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy")), "pytest")
 
 
-def providing(modules: Iterable[str]) -> list[str]:
-    """Return the names of the distributions that install these top-level modules.
+@functools.cache
+def _list_distributions(places: tuple[str, ...]) -> Mapping[str, list[str]]:
+    del places  # where they were looked for
+    return metadata.packages_distributions()
 
-    ``metadata.packages_distributions`` says the same after looking for every file of every distribution, which takes
-    seconds.
-    """
-    names = sorted({name for name in modules if name.isidentifier() and name != "__pycache__"})
-    tops = re.compile(rf"^(?:{'|'.join(names) or '(?!)'})(?:[/.,]|$)", re.MULTILINE)
-    providers = []
-    for dist in metadata.distributions():
-        declared = "\n".join((dist.read_text("top_level.txt") or "").split())
-        listed = declared or dist.read_text("RECORD") or dist.read_text("SOURCES.txt") or ""
-        if tops.search(listed):
-            providers.append(dist.metadata["Name"])
-    return providers
+
+def providing(modules: Iterable[str]) -> list[str]:
+    """Return the names of the distributions that install these top-level modules."""
+    known = _list_distributions(tuple(sys.path))
+    return sorted({name for module in modules if module != "__pycache__" for name in known.get(module, ())})
 
 
 def skops_io() -> Any:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -20,14 +20,6 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 
 
-class RegisteredModel(Protocol):
-    """The stored model; picklable, because it is opened only in a worker."""
-
-    def load(self) -> Any:
-        """Return the native model object (runs stored code; workers only)."""
-        ...
-
-
 def _no_import(name: str) -> Any:
     raise SubjectError(f"labels are declared as {name}, which is no list of labels")
 
@@ -40,19 +32,16 @@ class Subject:
     ----------
     recipe, data : Recipe, TrainingData
         What trained it.
-    model : RegisteredModel or None
-        The stored model; None for a local subject, whose model is whatever the recipe trains.
+    model : registered model, optional
+        Its ``load()`` returns the stored model, in workers only; a local subject's is whatever the recipe trains.
     release : Release
         What a query to the deployed model returns.
     name, version, uri : str
         The registry's words; empty for a local subject.
-    digests : mapping
-        ``model``, ``recipe``, ``data`` and more, each ``sha256:<hex>``.
-    detail : mapping
-        JSON values for the report: flavor, recorded environment, run id, source.
+    digests, detail : mapping
+        ``model``, ``recipe``, ``data`` and more, each ``sha256:<hex>``; and JSON values for the report.
     beyond : str
-        Why the served model may answer what the declared domain rules out. Empty where it was seen to refuse it, and
-        for a local subject, which no server serves.
+        Why the served model may answer what the declared domain rules out; empty where it was seen to refuse it.
     """
 
     #: wired by the package root: the registry is a floor above this one
@@ -60,7 +49,7 @@ class Subject:
 
     recipe: Recipe
     data: TrainingData
-    model: RegisteredModel | None = None
+    model: Any = None
     release: Release = field(default_factory=Release)
     name: str = ""
     version: str = ""
@@ -70,24 +59,23 @@ class Subject:
     beyond: str = ""
 
     def __post_init__(self) -> None:
-        if self.task == "regression":
-            if self.data.y.dtype.kind not in "biuf":
-                raise SubjectError("the recipe declares task='regression', but the targets are no numbers")
-            if self.release.form != "probabilities" or self.release.temperature != 1.0:
-                raise SubjectError(
-                    f"a regressor has no probabilities to release as {self.release.form!r}; release its numbers, or "
-                    "add noise: Release(noise=Laplace(scale))"
-                )
-            object.__setattr__(self, "data", self.data.as_targets())
-        elif self.release.noise is not None:
+        numbers, release = self.task == "regression", self.release
+        if numbers and self.data.y.dtype.kind not in "biuf":
+            raise SubjectError("the recipe declares task='regression', but the targets are no numbers")
+        if numbers and (release.form != "probabilities" or release.temperature != 1.0):
+            raise SubjectError(
+                f"a regressor has no probabilities to release as {release.form!r}; release its numbers, or add noise: "
+                "Release(noise=Laplace(scale))"
+            )
+        if numbers and release.floor:
+            raise SubjectError("a floor is for probabilities, and a regressor releases numbers")
+        if not numbers and release.noise is not None:
             raise SubjectError(
                 "noise is added to a regressor's numbers, and this recipe trains a classifier; declare "
                 "task='regression' or another release"
             )
-        if self.release.floor:
-            if self.task == "regression":
-                raise SubjectError("a floor is for probabilities, and a regressor releases numbers")
-            object.__setattr__(self, "release", self.release.resolved(self.classes))
+        object.__setattr__(self, "data", self.data.as_targets() if numbers else self.data)
+        object.__setattr__(self, "release", release.resolved(self.classes) if release.floor else release)
 
     @classmethod
     def load(cls, uri: str, *, tracking_uri: str | None = None) -> "Subject":

@@ -1,7 +1,6 @@
 """What kind of model a recipe trains, and what it answers with, checked and put in order.
 
-A model names classes, predicts numbers, or is not judged here: what has no answer that a person's record could change,
-or is about no people at all, is refused in one sentence before anything is trained.
+What answers nothing that a person's record could change is refused in one sentence before anything is trained.
 """
 
 from contextlib import suppress
@@ -18,12 +17,13 @@ TASKS: tuple[str, ...] = get_args(Task)
 #: up to this many different numbers count as labels without a declared task
 FEW = 20
 #: kinds of models that are judged in no way here: (what the library calls it, what it is, and what to do)
+_ALONE = "is trained without labels; no answer about a person could be compared"
 _OTHERS = {
     "outlier_detector": (
         "gives anomaly scores and is trained without labels; what its scores tell about members is not measured here"
     ),
-    "clusterer": "forms clusters and is trained without labels; no answer about a person could be compared",
-    "density_estimator": "fits a density and is trained without labels; no answer about a person could be compared",
+    "clusterer": f"forms clusters and {_ALONE}",
+    "density_estimator": f"fits a density and {_ALONE}",
     "transformer": "transforms records and answers nothing about people; judge the model that is trained on its output",
 }
 #: classifiers without probabilities -> what to train, beside CalibratedClassifierCV
@@ -85,8 +85,8 @@ def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
 def unclear_task(y: NDArray[Any], *, classifier: bool = False) -> str:
     """Return why targets look like numbers rather than labels, as the beginning of a question; empty if they do not.
 
-    Labels are few, or codes 0 .. K-1 (or 1 .. K), each of several people; prices, ages and measurements are not. For a
-    library's classifier the targets only look like numbers if hardly any label has several people.
+    Labels are few, or codes 0 .. K-1 (or 1 .. K), each of several people. For a library's classifier the targets only
+    look like numbers if hardly any label has several people.
     """
     if y.dtype.kind not in "iuf":
         return ""
@@ -95,9 +95,8 @@ def unclear_task(y: NDArray[Any], *, classifier: bool = False) -> str:
     if len(known) <= FEW and (whole or not rare):
         return ""
     if rare or not whole:
-        return (
-            f"the {len(y)} targets have {len(known)} different {'whole values' if whole else 'values with fractions'}"
-        )
+        kind = "whole values" if whole else "values with fractions"
+        return f"the {len(y)} targets have {len(known)} different {kind}"
     if not classifier and (known[0] not in (0, 1) or known[-1] - known[0] + 1 > len(known)):
         return f"the targets have {len(known)} different whole values between {known[0]:g} and {known[-1]:g}"
     return ""

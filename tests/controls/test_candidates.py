@@ -54,9 +54,9 @@ MAKERS = {"numbers": numbers, "frame": frame, "sparse": counts, "texts": texts}
 
 
 def noisy(X, rng):
-    """A ten-thousandth of noise on every number; texts in capitals and with other spaces."""
+    """A ten-thousandth of noise on every fraction; texts in capitals and with other spaces."""
     if hasattr(X, "iloc"):
-        return X.assign(**{c: X[c] * (1 + 1e-4 * rng.random(len(X))) for c in X.columns if X[c].dtype.kind in "if"})
+        return X.assign(**{c: X[c] * (1 + 1e-4 * rng.random(len(X))) for c in X.columns if X[c].dtype.kind == "f"})
     if isinstance(X, list):
         return [f" {t.upper()}. ".replace(" ", "  ") for t in X]
     out = X.copy()

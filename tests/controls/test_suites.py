@@ -162,7 +162,7 @@ EVERY, ALONE = "every record lies", "no label is one person's alone"
     [
         (np.eye(3), [0, 0, 1], {}, ALONE),
         (np.eye(4), [0, 0, 1, 1], {"groups": ["a", "b", "c", "c"]}, ALONE),
-        (np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], {"domain": [3]}, EVERY),
+        (np.array([[0], [1], [7], [1]]), [0, 1, 0, 1], {"domain": Domain(categories=(3,))}, EVERY),
         (np.array([[0.5], [np.nan], [0.1], [1]]), [0, 1, 0, 1], {"domain": [(0.0, 1.0)]}, EVERY),
         (people(), [0, 1, 0, 1], {"domain": {"age": (17, 50)}}, EVERY),
         # a column of the data cannot pass for what was declared

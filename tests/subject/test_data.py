@@ -51,37 +51,22 @@ def test_survives_a_round_trip_through_files_with_the_same_digest(kind, tmp_path
     assert again.digest == data.digest
     assert [list(u) for u in again.units] == [list(u) for u in data.units]
     assert again.domain == data.domain
+    assert list(again.pool()[1]) == [*Y, *Y[:5]]
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_one_changed_value_changes_the_digest(kind):
     value = CONTAINERS[kind]
-    changed = value.copy() if not isinstance(value, list) else list(value)
+    changed = list(value) if isinstance(value, list) else value.copy()
     if isinstance(changed, pd.DataFrame):
         changed.iloc[7, 0] = changed.iloc[7, 0] + 1e-12
     elif isinstance(changed, list):
         changed[7] += " "
-    elif sp.issparse(changed):
-        changed.data[0] += 1e-12
     else:
-        changed.reshape(12, -1)[7, 0] += 1e-12
+        (changed.data if sp.issparse(changed) else changed.reshape(-1))[0] += 1e-12
 
     before = TrainingData(value, Y).digest
     assert before not in (TrainingData(changed, Y).digest, TrainingData(value, Y[::-1]).digest)
-
-
-@pytest.mark.parametrize("kind", CONTAINERS)
-def test_the_pool_is_training_records_then_candidates(kind):
-    value = CONTAINERS[kind]
-    data = TrainingData(value, Y, candidates=(containers.take(value, np.array([3, 4])), Y[3:5]))
-
-    pool, labels = data.pool()
-
-    assert containers.length(pool) == 14
-    assert list(labels) == [*Y, *Y[3:5]]
-    last = containers.content_digest(containers.take(pool, np.array([12, 13])))
-    if kind not in ("frame", "sparse"):
-        assert last == containers.content_digest(containers.take(value, np.array([3, 4])))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +80,7 @@ def test_the_pool_is_training_records_then_candidates(kind):
         (X, Y, {"candidates": (X, Y[:3])}, "candidates"),
         (X, Y, {"groups": MANY, "one_record_each": True}, "contradict each other"),
         (X, Y, {"candidates": (X[:2], Y[:2], [1, 2])}, "pass groups="),
-        (X, Y, {"groups": MANY, "candidates": (X[:2], Y[:2], Y[:2])}, "people of candidates are text and groups= is n"),
+        (X, Y, {"groups": MANY, "candidates": (X[:2], Y[:2], Y[:2])}, "groups= of the candidates is of type <U"),
         (X, Y, {"groups": MANY, "candidates": (X[:2], Y[:2], [1])}, "people has shape"),
     ],
 )
@@ -157,13 +142,12 @@ def test_a_domain_may_be_declared_in_short_forms():
     def declared(short):
         return TrainingData(np.zeros((4, 2), dtype=int), [0, 1, 0, 1], domain=short).domain
 
-    assert declared([3, 2]) == declared([range(3), [0, 1]]) == declared({"categories": [3, 2]}) == Domain((3, 2))
     assert declared([(0, 1), (2.5, 3)]) == Domain(box=((0.0, 1.0), (2.5, 3.0)))
-    for wrong in ([[0, 2], 3], {"boxes": 1}, 7, []):
+    for wrong in ([3, 2], {"boxes": 1}, 7, []):
         with pytest.raises(SubjectError, match="domain cannot be used"):
             declared(wrong)
     with pytest.raises(SubjectError, match="3 features"):
-        declared([3, 2, 2])
+        declared(Domain((3, 2, 2)))
 
 
 @pytest.mark.parametrize("wrapped", [lambda a: a, lambda a: {"x": a}, lambda a: [a], pd.Series])
@@ -183,10 +167,10 @@ def test_a_value_in_the_middle_of_a_long_record_changes_the_digest(wrapped):
 
 def test_randomness_is_fixed_by_a_digest_and_a_purpose_alone():
     key = "sha256:" + "00ff" * 8 + "a1" * 16
-    for part, seed in (({}, 0x00FF00FF00FF00FF), ({"start": 16, "digits": 32}, 0x00FF00FF00FF00FFA1A1A1A1A1A1A1A1)):
-        assert digest.generator(key, **part).bytes(8) == np.random.default_rng(seed).bytes(8)
-    data = [TrainingData(np.eye(3), list(labels)) for labels in ("aab", "aab", "abb")]
-    one, same, other = (Subject.local(Recipe(GaussianNB()), d) for d in data)
+    assert digest.generator(key).bytes(8) == np.random.default_rng(0x00FF00FF00FF00FF).bytes(8)
+    one, same, other = (
+        Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(3), list(labels))) for labels in ("aab", "aab", "abb")
+    )
     drawn = [s.generator(p).bytes(8) for s, p in ((one, "x"), (same, "x"), (other, "x"), (one, "y"))]
     assert drawn[0] == drawn[1]
     assert len(set(drawn)) == 3
@@ -198,12 +182,10 @@ def test_units_are_the_rows_of_each_group_in_order_of_appearance(groups):
     wanted = [np.flatnonzero(np.array(groups) == g).tolist() for g in dict.fromkeys(groups)]
 
     assert [rows.tolist() for rows in data.units] == wanted
-    assert [rows.tolist() for rows in data.units[::2]] == wanted[::2]
-    assert data.units[-1].tolist() == wanted[-1]
     assert list(data.person_names) == [str(groups[rows[0]]) for rows in data.units]
     assert data.units.first.tolist() == [rows[0] for rows in wanted]
     assert [wanted[u].count(row) for row, u in enumerate(data.units.owner.tolist())] == [1] * len(groups)
-    for outside in (len(wanted), -len(wanted) - 1):
+    for outside in (len(wanted), -1):
         with pytest.raises(IndexError):
             data.units[outside]
 

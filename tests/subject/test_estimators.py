@@ -72,23 +72,22 @@ def test_dtypes_sets_and_partials_come_back():
     assert (back.func, back.keywords) == (np.clip, {"a_min": 0})
 
 
-def test_a_lambda_is_refused_with_what_to_do():
-    with pytest.raises(SubjectError, match="top level of a module"):
-        estimators.encode(FunctionTransformer(lambda X: X))
+def nested(X, y, *, seed):
+    return None
 
 
-def test_a_name_that_means_something_else_is_refused():
-    def fit(X, y, *, seed):
+def test_what_has_no_name_or_form_is_refused():
+    def other(X, y, *, seed):
         return None
 
-    fit.__qualname__ = "test_a_name_that_means_something_else_is_refused"
-    with pytest.raises(SubjectError, match="find again"):
-        estimators.reference(fit)
-
-
-def test_a_parameter_without_a_json_form_is_refused():
-    with pytest.raises(SubjectError, match="cannot be recorded"):
-        estimators.encode(object())
+    other.__qualname__ = "nested"
+    for value, words in (
+        (FunctionTransformer(lambda X: X), "top level of a module"),
+        (other, "find again"),
+        (object(), "cannot be recorded"),
+    ):
+        with pytest.raises(SubjectError, match=words):
+            estimators.encode(value)
 
 
 def test_every_nested_reference_is_listed():

@@ -48,9 +48,7 @@ def again(main, tmp_path, *names):
 
 HEADS = """
     from __future__ import annotations
-    import argparse, json, logging, random, sys
-    import os
-    import warnings
+    import argparse, json, logging, os, random, sys, warnings
     import numpy as np
     import pandas as pd
     import sklearn.linear_model
@@ -67,16 +65,15 @@ HEADS = """
     logging.basicConfig(level=logging.INFO)
     random.seed(0)
     np.random.seed(0)
-    np.seterr(divide="ignore")
     pd.set_option("display.width", 200)
     sys.path.append(".")
-    os.environ["PG_SCRIPT_NOTE"] = "1"
     SEED = int(os.environ.get("PG_SCRIPT_SEED", 7))
-    ROOT = Path("somewhere")
+    HERE = Path(__file__).resolve().parent
+    PLACES = {"table": [HERE / "table.csv"]}
     parser = argparse.ArgumentParser()
-    parser.add_argument("--depth", type=int, default=3)
-    args = parser.parse_args([])
-    DEPTH = args.depth
+    parser.add_argument("--depth", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("out"))
+    args = parser.parse_args()
     logger = logging.getLogger(__name__)
     RUNS.append("script")
     X, y = np.zeros((4, 2)), [0, 1, 0, 1]
@@ -89,16 +86,16 @@ HEADS = """
             return Scaler().fit_transform(X)
 
     class Center(Base):
-        '''A class of the script.'''
         factor: float = 2 * 1.5
 
     def helper(X):
         logger.debug("centred")
         return log1p(np.abs(Center().scale(X)))
 
-    def fit(X, y, *, seed, C=float(DEPTH)):
+    def fit(X, y, *, seed, C=float(args.depth)):
         assert fast is None
         made = sklearn.linear_model.LogisticRegression(C=C * SEED)
+        made.places = args.out, PLACES["table"]
         return made.fit(helper(X), y)
 
     fit(X, y, seed=SEED)
@@ -107,50 +104,28 @@ HEADS = """
 
 
 def test_usual_heads_are_no_obstacle(as_main, tmp_path, monkeypatch, capsys):
+    """Environment, command line and places of files are written as they are now."""
     monkeypatch.setenv("PG_SCRIPT_SEED", "11")
+    monkeypatch.setattr("sys.argv", ["train_it.py", "--depth", "3"])
     runs = []
     monkeypatch.setattr("builtins.RUNS", runs, raising=False)
     main = as_main(HEADS)
     capsys.readouterr()
     monkeypatch.delenv("PG_SCRIPT_SEED")  # a worker's environment is scrubbed
+    monkeypatch.setattr("sys.argv", ["worker"])
 
     found, (fit,) = again(main, tmp_path, "fit")
 
     assert sorted(found) == ["train_it.py"]
     text = found["train_it.py"].decode()
     assert "SEED = 11" in text
-    assert "DEPTH = 3" in text
-    for absent in ("argparse", "RUNS", "json", "model =", "basicConfig", "seed(0)\nrandom", "warnings", "pandas"):
+    for absent in ("parse_args", "RUNS", "json", "model =", "basicConfig", "seed(0)\nrandom", "warnings", "pandas"):
         assert absent not in text, text
     model = fit([[0.0, 1.0], [2.0, 3.0], [1.0, 0.0], [5.0, 6.0]], [0, 1, 0, 1], seed=0)
     assert model.get_params()["C"] == 33.0
+    assert model.places == (Path("out"), [tmp_path / "table.csv"])
     assert runs == ["script"]
     assert capsys.readouterr().out == ""
-    assert os.environ.pop("PG_SCRIPT_NOTE") == "1"
-
-
-def test_the_command_line_and_places_of_files_are_written_as_they_are_now(as_main, tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["train_it.py", "--C", "2.5"])
-    main = as_main("""
-        import argparse
-        from pathlib import Path
-
-        HERE = Path(__file__).resolve().parent
-        PLACES = {"table": [HERE / "table.csv"]}
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--C", type=float)
-        parser.add_argument("--out", type=Path, default=Path("out"))
-        args = parser.parse_args()
-
-        def fit(X, y, *, seed):
-            return args.C, args.out, HERE, PLACES["table"]
-    """)
-    monkeypatch.setattr("sys.argv", ["worker"])
-
-    found, (fit,) = again(main, tmp_path, "fit")
-
-    assert fit(None, None, seed=0) == (2.5, Path("out"), tmp_path, [tmp_path / "table.csv"])
-    assert "parse_args" not in found["train_it.py"].decode()
 
 
 def test_what_sets_up_a_library_that_is_reached_is_kept(as_main, tmp_path):
@@ -176,9 +151,9 @@ def test_what_sets_up_a_library_that_is_reached_is_kept(as_main, tmp_path):
     """)
     text = again(main, tmp_path, "fit")[0]["train_it.py"].decode()
     for kept in (
-        "np.seterr(divide=LEVEL)", "np.random.seed(3)", 'os.environ["PG_KEPT"] = "x"', "import xml.etree.ElementTree",
+        "np.seterr(divide=LEVEL)", "np.random.seed(3)", "os.environ['PG_KEPT'] = 'x'", "import xml.etree.ElementTree",
         "sklearn.set_config(enable_metadata_routing=False)",  # reached by another name
-        'set_config(transform_output="default")',
+        "set_config(transform_output='default')",
     ):  # fmt: skip
         assert kept in text
     assert text.index("LEVEL = ") < text.index("np.seterr")
@@ -224,17 +199,11 @@ def test_names_of_locals_and_attributes_are_not_followed(as_main, tmp_path):
     assert "re.compile" not in again(main, tmp_path, "fit")[0]["train_it.py"].decode()
 
 
-def test_modules_beside_the_script_come_with_it_and_get_what_they_import_from_it(as_main, tmp_path, monkeypatch):
+def test_modules_beside_the_script_come_with_it(as_main, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "pg_beside.py").write_text("def late():\n    from train_it import OFFSET\n    return OFFSET\n")
+    (tmp_path / "pg_beside.py").write_text("def late():\n    return 4\n")
     (tmp_path / "pg_unused.py").write_text("")
-    main = as_main("""
-        import pg_unused
-        from pg_beside import late
-        OFFSET = 4
-        def fit(X, y, *, seed):
-            return late()
-    """)
+    main = as_main("import pg_unused\nfrom pg_beside import late\ndef fit(X, y, *, seed):\n    return late()\n")
     found, (fit,) = again(main, tmp_path, "fit")
     assert sorted(found) == ["pg_beside.py", "train_it.py"]
     assert fit(None, None, seed=0) == 4
@@ -259,12 +228,16 @@ def test_what_a_notebook_cannot_give_again_is_refused(as_main):
 
 
 SHAPES = {
-    "recursion": """
+    "recursion": (
+        """
         def even(n): return n == 0 or odd(n - 1)
         def odd(n): return n > 0 and even(n - 1)
         def fit(X, y, *, seed): return even(4)
-    """,
-    "decorator": """
+        """,
+        True,
+    ),
+    "decorator": (
+        """
         import functools
         def traced(f):
             @functools.wraps(f)
@@ -273,62 +246,62 @@ SHAPES = {
         STEP = 2
         @traced
         def fit(X, y, *, seed): return 5
-    """,
-    "star": "from math import *\ndef fit(X, y, *, seed): return floor(2.5)",
-    "cache": "CACHE = {}\ndef fit(X, y, *, seed):\n    CACHE['n'] = CACHE.get('n', 0) + 1\n    return CACHE['n']",
-    "counter": "COUNT = 3\ndef fit(X, y, *, seed):\n    global COUNT\n    COUNT += 1\n    return COUNT",
-    "choice": """
+        """,
+        7,
+    ),
+    "star": ("from math import *\ndef fit(X, y, *, seed): return floor(2.5)", 2),
+    "counter": ("COUNT = 3\ndef fit(X, y, *, seed):\n    global COUNT\n    COUNT += 1\n    return COUNT", 4),
+    "choice": (
+        """
         import sys
         if sys.version_info > (3,):
             def helper(): return 1
         else:
             helper = None
         def fit(X, y, *, seed): return helper()
-    """,
-    "one line": "A, B = 1, (2, 3)\nx = 5; y = x + 1\ndef fit(X, y, *, seed): return A + B[1] + x",
-    "bases": """
+        """,
+        1,
+    ),
+    "one line": ("import re\nx = re.compile('a'); y = re.compile('b')\ndef fit(X, y_, *, seed): return x != y", True),
+    "bases": (
+        """
         class P:
             def __init__(self): self.v = K
         class Q(P): pass
         K = 8
         def fit(X, y, *, seed): return Q().v
-    """,
-    "lambda": "square = lambda v: v * v\ndef fit(X, y, *, seed): return square(3)",
-    "namedtuple": """
-        from collections import namedtuple
-        Pair = namedtuple("Pair", "a b")
-        def fit(X, y, *, seed): return Pair(1, 2).b
-    """,
-    "infinity": "N = float('inf')\ndef fit(X, y, *, seed): return N",
-    "array": "import numpy as np\nclasses = np.array([1, 2])\ndef fit(X, y, *, seed): return classes.sum()",
-    "alias": "import os.path as p\ndef fit(X, y, *, seed): return p.basename('a/b')",
-    "text": "def fit(X, y, *, seed, text='''\n  kept\n'''): return text",
-    "walrus": "def fit(X, y, *, seed): return [i for i in range(K) if (j := i)][-1]\nK = 4",
-    "objects": """
+        """,
+        8,
+    ),
+    "lambda": ("square = lambda v: v * v\ndef fit(X, y, *, seed): return square(3)", 9),
+    "infinity": ("N = float('inf')\ndef fit(X, y, *, seed): return N", float("inf")),
+    "array": ("import numpy as np\nclasses = np.array([1, 2])\ndef fit(X, y, *, seed): return classes.sum()", 3),
+    "alias": ("import os.path as p\ndef fit(X, y, *, seed): return p.basename('a/b')", "b"),
+    "text": ("def fit(X, y, *, seed, text='''\n  kept\n'''): return text", "\n  kept\n"),
+    "objects": (
+        """
         import re
+        from collections import namedtuple
         from dataclasses import dataclass
         from functools import partial
-        PATTERN = re.compile("a+")
+        Pair = namedtuple("Pair", "a b")
         TABLE = {"f": re.compile}
         TABLE["g"] = re.escape
-        if PATTERN.pattern:
-            CHOSEN = re.compile("b")
-        else:
-            CHOSEN = None
         @dataclass
         class Setup:
             depth: int = 3
         SETUP = Setup(5)
         double = partial(int.__mul__, 2)
-        def fit(X, y, *, seed): return PATTERN.pattern, sorted(TABLE), CHOSEN.pattern, SETUP.depth, double(4)
-    """,
+        def fit(X, y, *, seed): return Pair(1, 2).b, sorted(TABLE), SETUP.depth, double(4)
+        """,
+        (2, ["f", "g"], 5, 8),
+    ),
 }
-ANSWERS = [True, 7, 2, 1, 4, 1, 9, 8, 9, 2, float("inf"), 3, "b", "\n  kept\n", 3, ("a+", ["f", "g"], "b", 5, 8)]
 
 
-@pytest.mark.parametrize(("shape", "answer"), zip(SHAPES, ANSWERS, strict=True))
-def test_shapes_of_scripts(as_main, tmp_path, shape, answer):
-    _, (fit,) = again(as_main(SHAPES[shape]), tmp_path, "fit")
+@pytest.mark.parametrize(("text", "answer"), SHAPES.values(), ids=SHAPES)
+def test_shapes_of_scripts(as_main, tmp_path, text, answer):
+    _, (fit,) = again(as_main(text), tmp_path, "fit")
     assert fit(None, None, seed=0) == answer
 
 

@@ -49,27 +49,11 @@ def project(tmp_path, monkeypatch):
 
 def test_a_package_is_collected_with_its_relative_and_lazy_imports_and_nothing_else(project):
     found = sources.collect(["pg_shop.train:fit"])
-    assert sorted(found) == [
-        "pg_shop/__init__.py",
-        "pg_shop/deep/__init__.py",
-        "pg_shop/deep/model.py",
-        "pg_shop/late.py",
-        "pg_shop/scale.py",
-        "pg_shop/train.py",
-    ]
-
-
-def test_collecting_imports_nothing(project):
-    sources.collect(["pg_shop.train:fit"])
-    assert not [m for m in sys.modules if m.startswith("pg_shop")]
-
-
-def test_libraries_are_not_collected():
+    names = ("__init__", "deep/__init__", "deep/model", "late", "scale", "train")
+    assert sorted(found) == [f"pg_shop/{name}.py" for name in names]
+    assert not [m for m in sys.modules if m.startswith("pg_shop")]  # nothing was imported
+    assert sources.imported_names(found) == {"numpy"}
     assert sources.collect(["sklearn.naive_bayes:CategoricalNB", "json:loads", "numpy:log1p"]) == {}
-
-
-def test_libraries_that_the_sources_import_are_named(project):
-    assert sources.imported_names(sources.collect(["pg_shop.train:fit"])) == {"numpy"}
 
 
 def test_the_snapshot_runs_beside_a_changed_checkout(project, tmp_path):
@@ -87,18 +71,12 @@ def test_the_snapshot_runs_beside_a_changed_checkout(project, tmp_path):
     assert str(snapshot) not in sys.path
 
 
-def test_two_resolves_give_one_class(project, tmp_path):
-    snapshot = tmp_path / "snapshot"
-    sources.write(sources.collect(["pg_shop.train:fit"]), snapshot)
-    made = sources.resolve("pg_shop.train:fit", snapshot)(None, None, seed=0)
-    assert isinstance(made, sources.resolve("pg_shop.deep.model:Model", snapshot))
-
-
-def test_importing_leaves_the_snapshot_as_it_was(project, tmp_path):
+def test_two_resolves_give_one_class_and_leave_the_snapshot_as_it_was(project, tmp_path):
     snapshot = tmp_path / "snapshot"
     sources.write(sources.collect(["pg_shop.train:fit"]), snapshot)
     before = sorted(p.name for p in snapshot.rglob("*"))
-    sources.resolve("pg_shop.train:fit", snapshot)(None, None, seed=0)
+    made = sources.resolve("pg_shop.train:fit", snapshot)(None, None, seed=0)
+    assert isinstance(made, sources.resolve("pg_shop.deep.model:Model", snapshot))
     assert sorted(p.name for p in snapshot.rglob("*")) == before
 
 
@@ -133,24 +111,19 @@ if __name__ == "__main__":
 """
 
 
-def run_script(tmp_path, name, *, module=False):
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(SCRIPT)
-    command = ["-m", name.removesuffix(".py").replace("/", ".")] if module else [str(path)]
+@pytest.mark.parametrize(
+    ("name", "command", "recorded"),
+    [
+        ("01-train.v2.py", ["01-train.v2.py"], '["01_train_v2:fit", ["01_train_v2.py"]]'),
+        ("pg_pkg/train.py", ["-m", "pg_pkg.train"], '["pg_pkg.train:fit", ["pg_pkg/train.py"]]'),
+    ],
+)
+def test_a_script_is_recorded_under_its_file_name_and_a_module_under_its_own(tmp_path, name, command, recorded):
+    write(tmp_path, {name: SCRIPT})
     done = subprocess.run(
-        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=250, check=False
+        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=250, check=True
     )
-    return done.stdout.strip(), done.stderr
-
-
-def test_a_script_is_recorded_under_its_file_name(tmp_path):
-    assert run_script(tmp_path, "train_it.py")[0] == '["train_it:fit", ["train_it.py"]]'
-    assert run_script(tmp_path, "01-train.v2.py")[0] == '["01_train_v2:fit", ["01_train_v2.py"]]'
-
-
-def test_a_module_run_as_a_script_is_recorded_under_its_dotted_name(tmp_path):
-    assert run_script(tmp_path, "pg_pkg/train.py", module=True)[0] == '["pg_pkg.train:fit", ["pg_pkg/train.py"]]'
+    assert done.stdout.strip() == recorded
 
 
 def test_a_function_typed_into_an_interpreter_is_told_where_to_go():

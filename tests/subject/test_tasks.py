@@ -1,6 +1,7 @@
 """What kind of model a recipe trains, and what is refused or asked about in one sentence."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import DBSCAN, KMeans
@@ -126,16 +127,8 @@ def test_a_classifier_of_many_labels_is_asked_only_where_they_have_hardly_anybod
     assert Recipe(trains, task="classification").unclear_task(postal) == ""
 
 
-def test_several_columns_are_refused():
-    with pytest.raises(SubjectError, match="3 columns"):
-        TrainingData(X, np.zeros((10, 3)))
-
-
 def test_a_release_fits_its_task():
-    data, labels = (
-        TrainingData(X, np.arange(10.0)),
-        TrainingData(X, np.arange(10) % 2),
-    )
+    data, labels = TrainingData(X, np.arange(10.0)), TrainingData(X, np.arange(10) % 2)
 
     with pytest.raises(SubjectError, match="no probabilities to release as 'rounded'"):
         Subject.local(Recipe(Ridge()), data, release=Release("rounded"))
@@ -155,3 +148,23 @@ def test_targets_of_one_value_or_too_large_are_no_traceback():
     assert Subject.local(Recipe(Ridge()), TrainingData(X, np.ones(10))).scale == (1.0, 1.0)
     with pytest.raises(SubjectError, match="another unit"):
         _ = Subject.local(Recipe(Ridge()), TrainingData(X, np.tile([1.7e308, -1.7e308], 5))).scale
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [["a", "b"] if i % 2 else ["a"] for i in range(10)],
+        [{"a", "b"} if i % 2 else {"a"} for i in range(10)],
+        [("a", "b")] * 10,
+        pd.DataFrame({"a": X[:, 0], "b": X[:, 1]}),
+    ],
+    ids=["lists", "sets", "tuples", "frame"],
+)
+def test_several_labels_a_record_are_refused_in_one_sentence(labels):
+    with pytest.raises(SubjectError, match="not judged together; log one model a"):
+        TrainingData(X, labels)
+
+
+def test_scores_of_anomalies_predict_no_target():
+    for recipe in (Recipe(IsolationForest()), Recipe(IsolationForest(), predict=answers, task="regression")):
+        assert "gives anomaly scores" in recipe.refusal

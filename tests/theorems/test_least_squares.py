@@ -239,7 +239,7 @@ POSITIVE = np.abs(np.random.default_rng(1).normal(size=(30, 3)))
 @pytest.mark.parametrize(
     ("x", "domain", "several"),
     [
-        (CODES, [3] * 4, False),
+        (CODES, Domain(categories=(3,) * 4), False),
         (wide_records()[0], [(-3.0, 3.0)] * 30, False),
         (POSITIVE, Domain(box=((-2.0, 5.0),) * 3, norm=2.0), True),
         (POSITIVE, Domain(box=((0.0, 9.0),) * 3, norm=4.0), True),
