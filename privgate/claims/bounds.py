@@ -283,15 +283,14 @@ def list_bounds(
     inclusion: str,
     fprs: Sequence[float] = (),
     curve: Tradeoff | None = None,
-    loss_bound: float = 1.0,
     keep: float | None = None,
 ) -> list[GuaranteeBound]:
     """Return every bound that follows from the guarantee (ε, δ) as stated, without what attacks achieved.
 
     ``prior`` is the probability of membership in the adversary's eyes before he sees the model. TPR, positive and
     negative accuracy are bounded at each rate of ``fprs``. ``curve`` is the mechanism's own; it counts unless the
-    guarantee is converted from add/remove to fixed size. ``loss_bound`` is B of the generalization gap. ``keep``
-    (``pool_epsilon``) adds bounds on membership in the pool and in the training set.
+    guarantee is converted from add/remove to fixed size. ``keep`` (``pool_epsilon``) adds bounds on membership in the
+    pool and in the training set.
     """
     epsilon, delta = convert_to_inclusion(epsilon, delta, adjacency=adjacency, inclusion=inclusion)
     common_words = (
@@ -330,8 +329,8 @@ def list_bounds(
     if not delta:
         add("positive accuracy, Sablayrolles et al. 2019", sablayrolles_positive_accuracy(epsilon, prior))
         add("accuracy, Yeom et al. 2020", yeom_accuracy(epsilon), "stated for prior 1/2", p=0.5)
-        losses = f"loss within [0, {loss_bound:g}]; between records of the pool in and out of the training set"
-        add("generalization gap (Thudi, Corollary 3)", generalization_gap(epsilon, loss_bound), losses, p=None)
+        losses = "loss within [0, 1]; between records of the pool in and out of the training set"
+        add("generalization gap (Thudi, Corollary 3)", generalization_gap(epsilon, 1.0), losses, p=None)
     if keep is not None:
         secret = f"each record of the pool is kept with probability {keep:g}, and which ones stays secret"
         epsilon_in_pool, prior_in_training = pool_epsilon(epsilon, keep), prior * keep
@@ -366,27 +365,8 @@ def epsilon_for_accuracy(largest: float, prior: float, *, delta: float) -> float
     return largest_epsilon((largest - delta) / (1 - largest), f"accuracy {largest:g}")
 
 
-def epsilon_for_positive_accuracy(largest: float, prior: float, *, delta: float, fpr: float | None) -> float:
-    """Return the largest ε at which Pr[member | fires] ≤ ``largest``; with δ > 0 only for tests of FPR ≥ ``fpr``."""
-    p = check_prior(prior)
-    if not p < largest < 1:
-        raise UsageError(f"a positive accuracy of {largest:g} must lie between the prior {p:g} and 1")
-    if fpr is None:
-        if check_delta(delta):
-            raise UsageError(
-                "with delta above 0, positive accuracy is unbounded without a false-positive rate; pass one"
-            )
-        return logit(largest) - logit(p)
-    f = _check_fpr(fpr)
-    largest_tpr = f * (1 - p) * largest / (p * (1 - largest))
-    if largest_tpr >= 1:
-        raise UsageError(f"at FPR {f:g} and prior {p:g} no test exceeds {largest:g}, whatever epsilon is")
-    growth = max((largest_tpr - delta) / f, (1 - delta - f) / (1 - largest_tpr))
-    return largest_epsilon(growth, f"positive accuracy {largest:g} at FPR {f:g}")
-
-
 def largest_epsilon(growth: float, goal: str) -> float:
     """Return ε = ln(growth), where ``growth`` is the largest allowed e^ε; no ε ≥ 0 has one below 1: ``UsageError``."""
     if growth < 1:
-        raise UsageError(f"{goal} cannot be promised by any epsilon, not even 0; use a smaller share of the pool")
+        raise UsageError(f"{goal} cannot be promised by any epsilon, not even 0")
     return math.log(growth)

@@ -38,14 +38,6 @@ MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("dp", "solve"): ("dp", "bounds"),
     ("dp", "capacity"): ("dp", "bounds", "--deletions"),
 }
-#: options of 0.1 that do nothing any more: read with their value for one version, with one warning
-GONE: dict[str, str] = {
-    "--mode": "the policy says who is left out",
-    "--precision": "networks are compared in full",
-    "--sweep": "run `privgate guard doctor` and `privgate verify` by a timer instead",
-    **dict.fromkeys(("--lease", "--settle"), "run one `privgate guard serve` a registry"),
-}
-
 #: commands that train or read much: they say at once that they have begun
 LONG = ("check", "adopt", "promote", "verify", "advise", "demo", "guard sign", "guard doctor", "dp audit")
 
@@ -58,24 +50,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def spell_as_today(args: list[str]) -> tuple[list[str], list[str]]:
-    """Return a command line of 0.1 in the words of today, and a sentence for each word that changed."""
-    notes = []
+def spell_as_today(args: list[str]) -> tuple[list[str], str]:
+    """Return a command line of 0.1 in the words of today, and a sentence about what changed; options stay as given."""
     for count in (2, 1):
         if words := MOVED.get(tuple(args[:count])):
-            notes.append(f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`")
-            args = [*words, *args[count:]]
-            break
-    kept = iter(args)
-    args = []
-    for word in kept:
-        if why := args[:1] in (["check"], ["promote"], ["guard"]) and GONE.get(word.partition("=")[0], ""):
-            notes.append(f"{word.partition('=')[0]} went with 0.1.0: {why}")
-            if "=" not in word:
-                next(kept, None)
-        else:
-            args.append(word)
-    return args, notes
+            return [*words, *args[count:]], f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"
+    return args, ""
 
 
 class _Lazy(click.Group):
@@ -99,9 +79,9 @@ class _Lazy(click.Group):
         """Read spellings of 0.1, and name the nearest command when one is not known."""
         from difflib import get_close_matches
 
-        args, notes = spell_as_today(args)
-        for note in notes:
-            click.echo(f"note: {note}", err=True)
+        args, moved = spell_as_today(args)
+        if moved:
+            click.echo(f"note: {moved}", err=True)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -25,8 +25,7 @@ def keys() -> None:
 @_DAYS
 @click.option("--role", "roles", multiple=True, help="evidence or verdict; both if absent.")
 @click.option("--model", "models", multiple=True, help="Name or pattern of models it may sign for; all if absent.")
-@click.option("--note", default="", help="For people.")
-def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str) -> int:
+def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], models: tuple[str, ...]) -> int:
     """Write a new private key to PRIVATE (mode 600) and trust its public half."""
     from privgate.guard import keys as truststore
     from privgate.guard.keys import fresh_key
@@ -34,7 +33,7 @@ def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], model
     outputs.file(store, "--trust")
     held = truststore.TrustStore.load(store) if store.exists() else truststore.TrustStore(())
     signer = truststore.new_key()
-    fresh = fresh_key(signer.public_key, days=days, roles=roles or truststore.ROLES, models=models or ("*",), note=note)
+    fresh = fresh_key(signer.public_key, days=days, roles=roles or truststore.ROLES, models=models or ("*",))
     _write_private(private, signer.private_bytes)
     held.add(fresh).save(store)
     click.echo(f"key {fresh.key_id}\n  private: {private}\n  trusted until {fresh.not_after} in {store}")

@@ -11,7 +11,8 @@ import documents
 import numpy as np
 import pytest
 
-from privgate.cli import GONE, spell_as_today
+from privgate.cli import spell_as_today
+from privgate.cli.console import GONE
 from privgate.training.fleet import Fleet
 
 DATA = Path(__file__).parent / "data"

@@ -235,7 +235,7 @@ class Dtp(LeaveOneOutRule):
             if why := "; ".join(BehindInfluence.read(measurement.behind).why_no_certificate):
                 return f"no certificate limits every answer here: {why}; or judge by pdtp-1 (direct queries only)"
             if measurement.n < measurement.population:
-                return "of whoever was not left out nothing is known here: check without --max-retrains and --budget"
+                return "of whoever was not left out nothing is known here: check without --budget"
             return (
                 "no certificate limits every answer of this model for every person: declare the domain, take a model "
                 "that a certificate covers (`privgate explain --list --all`), train in `privgate.models.Sharded`, or "
