@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "advise": ("advise", "Find a change of one parameter of a refused model that is approved."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
-    "policy": ("policy", "Lint, explain, test and compare policies."),
+    "policy": ("policy", "Lint, explain and compare policies."),
     "dp": ("dp", "Differential privacy: bounds, goals and audits."),
 }
 
@@ -79,9 +79,13 @@ class _Lazy(click.Group):
         """Read spellings of 0.1, and name the nearest command when one is not known."""
         from difflib import get_close_matches
 
+        from privgate.cli import console
+
         args, moved = spell_as_today(args)
         if moved:
             click.echo(f"note: {moved}", err=True)
+        if instead := console.GONE.get(gone := " ".join(args[:2])):
+            raise click.UsageError(f"`privgate {gone}` went with 0.1.0: {instead}", ctx)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -89,8 +93,6 @@ class _Lazy(click.Group):
         quiet = os.environ.get("PRIVGATE_QUIET", "").lower() in {"1", "t", "true", "y", "yes", "on"}
         named = next((name for name in LONG if name.split() == args[: name.count(" ") + 1]), "")
         if named and not quiet and not {"--quiet", "--help", "-h"} & {*args}:
-            from privgate.cli import console
-
             console.begin(f"{named}: reading libraries and what was named")
         return super().resolve_command(ctx, args)
 

@@ -16,8 +16,9 @@ from typing import Any
 import click
 
 from privgate.cli import console, options, shared
-from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, SubjectError, UsageError
+from privgate.cli.report import read
+from privgate.documents import LARGE, strict_json
+from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, UsageError
 from privgate.evidence.verdict import Verdict
 from privgate.policy import Policy
 from privgate.subject.subject import Subject
@@ -62,14 +63,7 @@ def _recompute(given: options.CheckInputs, folder: Path) -> int:
     """Compute the certificates of a report again from the data, print one line each, and return exit code 0."""
     from privgate.check import gate
 
-    place = folder / "report.json"
-    try:
-        document = strict_json.read(place, LARGE)
-    except OSError as exc:
-        raise SubjectError(f"{place} cannot be read: {exc.strerror}") from exc
-    except DocumentError as exc:
-        raise SubjectError(f"{place} cannot be read: it {exc}") from exc
-    for sentence in gate.again(given.subject, document, folder, given.policy):
+    for sentence in gate.again(given.subject, read(folder / "report.json"), folder, given.policy):
         click.echo(console.plain(f"recomputed: {sentence}"))
     return 0
 

@@ -22,7 +22,7 @@ import click
 from privgate.errors import ExitCode, PrivgateError
 from privgate.vocabulary import span
 
-#: options that went after 0.1.0 -> what says or does the same now; whoever gives one is told, and nothing is run
+#: options and commands that went after 0.1.0 -> what says or does the same now; whoever gives one is told that
 GONE: dict[str, str] = {
     "--mode": "the policy says who is left out",
     "--precision": "networks are compared in full",
@@ -45,6 +45,7 @@ GONE: dict[str, str] = {
     "--data": "`privgate policy suite URI --output FILE` writes a suite",
     "--tracking-uri": "set MLFLOW_TRACKING_URI",
     "--candidates": "--model URI counts the candidates",
+    "policy test": "`privgate policy diff OLD NEW REPORT` judges past reports by a changed policy",
     "--exit-code": "the exit code is 1 wherever a past verdict would change",
     "--ids": "a draft names each record by its row",
     **dict.fromkeys(("--tuning", "--confidence"), "--runs fixes the effort, at 99.9 %"),

@@ -1,4 +1,4 @@
-"""``privgate policy``: lint, explain, test, diff, suite, schema. Nothing is trained here."""
+"""``privgate policy``: lint, explain, diff, suite, schema. Nothing is trained here."""
 
 import json
 from datetime import UTC, date, datetime
@@ -52,27 +52,6 @@ def explain(*, name: str, rule: str | None) -> int:
 
 
 @policy.command()
-@click.argument("name", shell_complete=shared.complete_policy)
-@click.argument("cases", nargs=-1, required=True, type=_FILE)
-def test(*, name: str, cases: tuple[Path, ...]) -> int:
-    """Judge the evidence in the files CASES by the policy NAME and compare with what they expect.
-
-    Exits 1 if one differs.
-    """
-    from privgate.policy import fixtures
-
-    loaded = Policy.load(name)
-    results = [result for path in cases for result in fixtures.run(loaded, path)]
-    for result in results:
-        click.echo(plain(f"{'FAILED' if result.wrong else 'ok'}  {result.name}"))
-        for line in result.wrong:
-            click.echo(plain(f"    {line}"))
-    wrong = sum(1 for r in results if r.wrong)
-    click.echo(f"{len(results)} cases, {wrong} not as expected")
-    return int(ExitCode.FAILED if wrong else ExitCode.PASSED)
-
-
-@policy.command()
 @click.argument("old", shell_complete=shared.complete_policy)
 @click.argument("new", shell_complete=shared.complete_policy)
 @click.argument("reports", nargs=-1, type=_FILE)
@@ -81,13 +60,13 @@ def diff(*, old: str, new: str, reports: tuple[Path, ...]) -> int:
 
     Exits 1 if one would.
     """
-    from privgate.policy import fixtures as compare
+    from privgate.policy import differences
 
     before, after = Policy.load(old), Policy.load(new)
-    lines = list(compare.settings(before, after))
+    lines = list(differences.settings(before, after))
     for line in lines or ["the resolved policies ask for the same"]:
         click.echo(plain(line))
-    changes = list(compare.verdicts(before, after, list(reports), _today()))
+    changes = list(differences.verdicts(before, after, list(reports), _today()))
     for change in changes:
         click.echo(
             plain(f"{'CHANGED' if change.changed else 'same   '}  {change.report}: {change.old} -> {change.new}")

@@ -45,6 +45,7 @@ WRONG = (
     ("check {one} --policy dtp-1 --report-dir other.json", 2, "is a file"),
     ("check {one} --policy dtp-1 --seeds many", 2, "'many' is no whole number"),
     ("check {one} --policy dtp-1 --max-retrains 5", 2, "--max-retrains went with 0.1.0: say --budget '100 trainings'"),
+    ("policy test dtp-1 cases.yaml", 2, "`privgate policy test` went with 0.1.0"),
     ("promote {one} --to a --mode all", 2, "--mode went with 0.1.0: the policy says who is left out"),
     ("check {one} --policy dtp-1 --budget 0trainings", 2, "write 90s, 30m or 2h"),
     ("check {one} --policy dtp-1 --jobs 0", 2, "x>=1"),

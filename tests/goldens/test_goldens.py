@@ -44,6 +44,8 @@ def test_a_name_outlives_every_move(row):
     if "options" in row:
         words, _ = spell_as_today(row["row"].split()[1:])
         name = " ".join(["privgate", *(word for word in words if not word.startswith("-"))])
+        if name.removeprefix("privgate ") in GONE:
+            return
         options = {option for option in row["options"] if option.startswith("-")}  # of an argument, the place counts
         assert options - set(GONE) <= set(adapters.commands()[name])
         return

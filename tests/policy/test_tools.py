@@ -1,4 +1,4 @@
-"""``privgate policy``: lint, explain, test, diff, schema, from the command line."""
+"""``privgate policy``: lint, explain, diff, schema, from the command line."""
 
 import json
 import shutil
@@ -159,55 +159,6 @@ def test_explain_names_the_nearest_rule(run):
     assert "audit's lower bound" in run("explain", "dp-trained", "dp_epsilon_lower_bound")[1]
     with pytest.raises(UsageError, match="did you mean 'dp_epsilon'"):
         run("explain", "dp-trained", "dp_epsilom")
-
-
-ONE = "cases:\n  - name: a\n    "
-# -- test -------------------------------------------------------------------------------------------------------------
-
-
-def test_the_cases_of_the_example_come_out_as_they_say(run):
-    code, out = run("test", EXAMPLE / "privgate.yaml", EXAMPLE / "cases.yaml")
-
-    assert (code, out.splitlines()[-1]) == (0, "6 cases, 0 not as expected")
-
-
-def test_a_case_that_comes_out_otherwise_says_how_and_exits_1(run, tmp_path):
-    cases = tmp_path / "cases.yaml"
-    report(tmp_path / "past.json", dtp=0.7)
-    cases.write_text(
-        "schema: privgate/policy-test/v1\ncases:\n"
-        "  - name: one\n    measurements: {dtp: {value: 2}}\n"
-        "    expect: {outcome: passed, rules: {dtp: passed, x: passed}}\n"
-        "  - name: two\n    evidence: past.json\n    expect: {outcome: passed, rules: {dtp: passed}}\n"
-        "  - name: three\n    measurements: {dtp: {value: 1}}\n    preconditions: {reproduces: failed}\n"
-        "    expect: {outcome: failed}\n"
-    )
-    code, out = run("test", "dtp-1", cases)
-
-    assert code == 1
-    assert "expected passed, got failed" in out
-    assert "x: no such rule; there are dtp" in out
-    assert "ok  two" in out
-    assert "ok  three" in out
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("cases: []\n", "at least 1 item"),
-        ("cases:\n  - name: a\n    expect: {outcome: passed}\n", "either 'evidence'"),
-        (f"{ONE}measurements: {{dtp: {{value: 1}}}}\n    expect: {{outcome: fine}}\n", "cases.0.expect.outcome"),
-        (f"{ONE}measurements: {{dpt: {{value: 1}}}}\n    expect: {{outcome: passed}}\n", "no rule is called"),
-        ("cases:\n  - name: a\n    evidence: nowhere.json\n    expect: {outcome: passed}\n", "cannot be read"),
-        ("cases:\n  - name: a\n    evidence: cases.yaml\n    expect: {outcome: passed}\n", "neither a report.json"),
-    ],
-)
-def test_cases_that_cannot_be_used_are_refused(run, tmp_path, text, words):
-    cases = tmp_path / "cases.yaml"
-    cases.write_text("schema: privgate/policy-test/v1\n" + text)
-
-    with pytest.raises(UsageError, match=words):
-        run("test", "dtp-1", cases)
 
 
 # -- diff -------------------------------------------------------------------------------------------------------------
