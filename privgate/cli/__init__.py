@@ -31,6 +31,7 @@ MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("list",): ("explain", "--list"),
     ("compare",): ("report", "--compare"),
     **{(name,): ("guard", name) for name in ("serve", "sign", "revoke", "doctor", "keys")},
+    **{(*guard, "keys", verb): ("guard", "keys") for guard in ((), ("guard",)) for verb in ("init", "rotate", "show")},
     ("keys", "revoke"): ("guard", "revoke"),
     ("report", "index"): ("report", "--in-use"),
     ("report", "render"): ("report",),
@@ -52,7 +53,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 def spell_as_today(args: list[str]) -> tuple[list[str], str]:
     """Return a command line of 0.1 in the words of today, and a sentence about what changed; options stay as given."""
-    for count in (2, 1):
+    for count in (3, 2, 1):
         if words := MOVED.get(tuple(args[:count])):
             return [*words, *args[count:]], f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"
     return args, ""

@@ -273,7 +273,7 @@ def signer_from_pem(text: bytes) -> CryptoSigner:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         private = None
     if not isinstance(private, Ed25519PrivateKey):
-        raise StatementError("the signing key is no unencrypted Ed25519 key in PEM; run privgate guard keys init")
+        raise StatementError("the signing key is no unencrypted Ed25519 key in PEM; run privgate guard keys FILE")
     return new_key(private)
 
 
