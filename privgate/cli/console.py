@@ -51,6 +51,7 @@ GONE: dict[str, str] = {
     **dict.fromkeys(("--tuning", "--confidence"), "--runs fixes the effort, at 99.9 %"),
     "--ledger": "an audit remembers nothing",
     "--inclusion": "it follows from --adjacency",
+    "--keep": "a pool's epsilon is ln(1 + s(e^epsilon - 1)) where a share s of it is kept; pass that",
     "--loss-bound": "the gap is that of a loss within [0, 1]; multiply it by yours",
     **dict.fromkeys(("--capacity", "--ppv"), "a goal is --max-accuracy; --deletions says how many a guarantee covers"),
 }

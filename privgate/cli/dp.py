@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,7 +33,6 @@ def dp() -> None:
 @click.option("--delta", type=float, help="0 for a pure guarantee; 1e-5 for a goal if absent.")
 @click.option("--prior", type=float, multiple=True, help="Of membership; .5 for attacks, several for deletions.")
 @click.option("--fpr", type=float, multiple=True, help="False-positive rate for TPR and positive accuracy; repeatable.")
-@click.option("--keep", type=float, help="Share of a pool that training kept in secret.")
 @click.option("--deletions", is_flag=True, help="Print how many deletion requests the guarantee covers instead.")
 @click.option("--rho", type=float, multiple=True, help="Least probability of not having been used; for deletions.")
 @click.option("--max-accuracy", type=float, help="Goal: largest accuracy of any attack.")
@@ -75,8 +73,8 @@ def _print_bounds(o: dict[str, Any]) -> int:
 
     epsilon, curve, source = _guarantee(o)
     inclusion = "independent" if o["adjacency"] == "add_remove" else "fixed_size"
-    given = {name: o[name] for name in ("adjacency", "keep")}
-    rows = list_bounds(epsilon, o["delta"], o["prior"], inclusion=inclusion, fprs=o["fpr"], curve=curve, **given)
+    given = {"adjacency": o["adjacency"], "inclusion": inclusion, "fprs": o["fpr"], "curve": curve}
+    rows = list_bounds(epsilon, o["delta"], o["prior"], **given)
     if o["as_json"]:
         table = [row.payload() for row in rows]
         click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "source": source, "bounds": table}, indent=1))
@@ -201,6 +199,7 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     Exit code 1 if the bound is above --epsilon: the claim is broken. A small bound shows nothing.
     """
     from privgate.claims import audit as audits
+    from privgate.cli.adopt import import_named
     from privgate.run.run import Run
     from privgate.subject.claim import Claim
     from privgate.subject.data import TrainingData
@@ -209,7 +208,7 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     from privgate.training.fleet import Fleet
 
     claim = Claim("stated", adjacency=o["adjacency"], epsilon=o["epsilon"] or 0.0, delta=o["delta"])
-    recipe = Recipe(_imported(training), params=_params(o["params"]), dp=claim)
+    recipe = Recipe(import_named(training, "TRAINING"), params=_params(o["params"]), dp=claim)
     effort = audits.AuditEffort(o["runs"] // 4, o["runs"], o["canaries"])
     with Fleet(jobs=o["jobs"], ledger="none") as fleet:
         run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
@@ -231,13 +230,6 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     elif o["epsilon"] is not None:
         click.echo(f"  the claim of {o['epsilon']:g} is not contradicted; no audit can show that it holds")
     return int(broken)
-
-
-def _imported(reference: str) -> Any:
-    try:
-        return resolve_name(reference)
-    except (ImportError, AttributeError, ValueError) as exc:
-        raise UsageError(f"{reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'") from exc
 
 
 def _params(text: str) -> dict[str, Any]:

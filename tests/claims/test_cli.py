@@ -21,7 +21,7 @@ def test_bounds_prints_the_published_numbers_with_their_hypotheses():
 
 
 def test_every_bound_in_json_names_prior_adjacency_and_sampling_in_words():
-    answer = json.loads(call("bounds", "--epsilon", "1", "--delta", "1e-5", "--fpr", "0.01", "--keep", "0.1", "--json"))
+    answer = json.loads(call("bounds", "--epsilon", "1", "--delta", "1e-5", "--fpr", "0.01", "--json"))
     for row in answer["bounds"]:
         words = " ".join(row["assumptions"])
         assert "guarantee compares data sets" in words
