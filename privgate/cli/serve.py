@@ -71,6 +71,7 @@ def serve(
     """
     import uvicorn
 
+    from privgate.cli.check import check
     from privgate.guard.audit_log import AuditLog
     from privgate.guard.config import Guard
     from privgate.policy import Policy
@@ -83,6 +84,7 @@ def serve(
             f"{', '.join(own)} is about one model and one decision, and no option of all checks of a server"
         )
     options = (*options, f"--isolation={_isolation(names, without_isolation=without_isolation)}")
+    check.make_context("check", ["models:/name/1", *options])  # a mistake is said now, not in the log of every check
     Guard.load(config)  # refuse a wrong configuration now, not in a log
     audit = None if audit_log is None else AuditLog(audit_log.resolve())
     known = {Policy.load(p).name: p for p in policies}

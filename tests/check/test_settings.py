@@ -207,6 +207,13 @@ def test_a_spelling_of_before_works_and_says_what_it_is_called_now(capsys, old, 
     assert [line for line in again.err.splitlines() if line not in notes] == shown.err.splitlines()
 
 
+def test_serve_says_at_once_what_no_check_would_take(monkeypatch, capsys):
+    monkeypatch.setattr("privgate.training.isolation.missing", lambda: "")
+    words = ["guard", "serve", "--config", "guard.yaml", "--policy", "dtp-1", "--work", "w", "--"]
+    assert run([*words, "--max-retrains", "5"]) == 2
+    assert "--max-retrains went with 0.1.0" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["check", "promote"])
 def test_help_shows_daily_options_and_all_of_them_when_asked(capsys, name):
     def options(flag):
