@@ -36,7 +36,7 @@ _WORDS: Mapping[int, str] = {
     ExitCode.INTERRUPTED: "interrupted; a rerun resumes",
 }
 #: inputs that ``privgate check`` takes as options of the same name
-_VALUES = ("tracking-uri", "budget", "max-retrains", "jobs", "shadow-models", "ledger", "hash-key-file", "isolation")
+_VALUES = ("tracking-uri", "budget", "jobs", "ledger", "hash-key-file", "isolation")
 #: files of a report that this step reads, or that a later one signs
 _WRITTEN = ("report.json", "summary.md", "junit.xml", "evidence.dsse.json", "verdict.dsse.json")
 _COMMAND_FILES = frozenset({"GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHUB_STATE", "GITHUB_STEP_SUMMARY"})

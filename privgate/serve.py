@@ -223,7 +223,7 @@ class Server:
         words = [step, job.uri, f"--policy={job.path}", f"--report-dir={folder}", "--quiet"]
         words += [f"--tracking-uri={self.client.tracking_uri}", *self.options]
         if step == "promote":
-            words += [f"--to={job.target}", "--forward-only", f"--config={self.config}", "--sign-timeout=600"]
+            words += [f"--to={job.target}", "--forward-only", f"--config={self.config}"]
             words += [f"--sign-command={self.sign_command}"] if self.sign_command else []
         return run_command(words, folder / "check.log", self.seconds)
 

@@ -21,7 +21,7 @@ def main(folder: Path) -> int:
     info = log_model(recipe, adult.load(), registered_model_name="income", tracking_uri=store, store=folder / "data")
     uri = f"models:/income/{info.registered_model_version}"
     where = ["--tracking-uri", store, "--report-dir", str(folder / "report"), "--ledger", str(folder / "ledger")]
-    return run(["promote", uri, "--to", "production", "--policy", "dtp-1", "--max-retrains", "100", *where])
+    return run(["promote", uri, "--to", "production", "--policy", "dtp-1", "--budget", "100 trainings", *where])
 
 
 if __name__ == "__main__":

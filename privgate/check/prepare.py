@@ -84,7 +84,7 @@ def attacked(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement],
 def _too_few(rule: Rule, limits: Budget) -> str:
     """Return that a budget has fewer shadow models than an approval at a level wants; empty if it has enough."""
     level, least = isinstance(rule, MembershipRule) and rule.level, min(APPROVING)
-    said = f"an approval at a level wants {least} shadow models: --shadow-models {least}"
+    said = f"an approval at a level wants {least} shadow models"
     return said if level and limits.shadow_models < least else ""
 
 

@@ -232,17 +232,6 @@ def generalization_gap(epsilon: float, loss_bound: float) -> float:
     return loss_bound * math.tanh(check_epsilon(epsilon) / 2)
 
 
-def pool_epsilon(epsilon: float, keep: float) -> float:
-    """Return ε of membership in the *pool* of which training secretly keeps each record with probability ``keep`` = s.
-
-    That is ``ln(1 + s(e^ε - 1))``, and δ becomes s·δ (Thudi, section 4.2). Membership in the *training set* keeps ε
-    and δ; only its prior shrinks, from p to p·s.
-    """
-    if not 0 < keep <= 1:
-        raise UsageError(f"the share of the pool that is kept must lie in (0, 1], not {keep}")
-    return math.log1p(keep * math.expm1(check_epsilon(epsilon)))
-
-
 def convert_to_inclusion(epsilon: float, delta: float, *, adjacency: str, inclusion: str) -> tuple[float, float]:
     """Return the (ε, δ) to put into the bounds when records enter training by ``inclusion``, a key of ``INCLUSION``.
 
@@ -283,15 +272,12 @@ def list_bounds(
     inclusion: str,
     fprs: Sequence[float] = (),
     curve: Tradeoff | None = None,
-    loss_bound: float = 1.0,
-    keep: float | None = None,
 ) -> list[GuaranteeBound]:
     """Return every bound that follows from the guarantee (ε, δ) as stated, without what attacks achieved.
 
     ``prior`` is the probability of membership in the adversary's eyes before he sees the model. TPR, positive and
     negative accuracy are bounded at each rate of ``fprs``. ``curve`` is the mechanism's own; it counts unless the
-    guarantee is converted from add/remove to fixed size. ``loss_bound`` is B of the generalization gap. ``keep``
-    (``pool_epsilon``) adds bounds on membership in the pool and in the training set.
+    guarantee is converted from add/remove to fixed size.
     """
     epsilon, delta = convert_to_inclusion(epsilon, delta, adjacency=adjacency, inclusion=inclusion)
     common_words = (
@@ -330,22 +316,8 @@ def list_bounds(
     if not delta:
         add("positive accuracy, Sablayrolles et al. 2019", sablayrolles_positive_accuracy(epsilon, prior))
         add("accuracy, Yeom et al. 2020", yeom_accuracy(epsilon), "stated for prior 1/2", p=0.5)
-        losses = f"loss within [0, {loss_bound:g}]; between records of the pool in and out of the training set"
-        add("generalization gap (Thudi, Corollary 3)", generalization_gap(epsilon, loss_bound), losses, p=None)
-    if keep is not None:
-        secret = f"each record of the pool is kept with probability {keep:g}, and which ones stays secret"
-        epsilon_in_pool, prior_in_training = pool_epsilon(epsilon, keep), prior * keep
-        if delta:
-            in_pool = EpsilonDelta(epsilon_in_pool, keep * delta).accuracy(prior)
-            add("accuracy, membership in the pool", in_pool, secret)
-            in_training = worst_curve.accuracy(prior_in_training)
-            add("accuracy, membership in the training set", in_training, secret, p=prior_in_training)
-        else:
-            in_training, extra = positive_accuracy(epsilon, prior_in_training), f"prior {prior:g} of being in the pool"
-            name = "positive accuracy, membership in the training set"
-            add(name, in_training, f"{secret}; {extra}", p=prior_in_training)
-            in_pool, extra = positive_accuracy(epsilon_in_pool, prior), f"ln(1 + s(e^eps - 1)) = {epsilon_in_pool:.4g}"
-            add("positive accuracy, membership in the pool", in_pool, f"{secret}; epsilon is {extra}")
+        losses = "loss within [0, 1]; between records of the pool in and out of the training set"
+        add("generalization gap (Thudi, Corollary 3)", generalization_gap(epsilon, 1.0), losses, p=None)
     return rows
 
 
@@ -363,30 +335,4 @@ def epsilon_for_accuracy(largest: float, prior: float, *, delta: float) -> float
         raise UsageError(
             f"accuracy {largest:g} cannot be promised at prior {p:g}: guessing without a model already reaches {base:g}"
         )
-    return largest_epsilon((largest - delta) / (1 - largest), f"accuracy {largest:g}")
-
-
-def epsilon_for_positive_accuracy(largest: float, prior: float, *, delta: float, fpr: float | None) -> float:
-    """Return the largest ε at which Pr[member | fires] ≤ ``largest``; with δ > 0 only for tests of FPR ≥ ``fpr``."""
-    p = check_prior(prior)
-    if not p < largest < 1:
-        raise UsageError(f"a positive accuracy of {largest:g} must lie between the prior {p:g} and 1")
-    if fpr is None:
-        if check_delta(delta):
-            raise UsageError(
-                "with delta above 0, positive accuracy is unbounded without a false-positive rate; pass one"
-            )
-        return logit(largest) - logit(p)
-    f = _check_fpr(fpr)
-    largest_tpr = f * (1 - p) * largest / (p * (1 - largest))
-    if largest_tpr >= 1:
-        raise UsageError(f"at FPR {f:g} and prior {p:g} no test exceeds {largest:g}, whatever epsilon is")
-    growth = max((largest_tpr - delta) / f, (1 - delta - f) / (1 - largest_tpr))
-    return largest_epsilon(growth, f"positive accuracy {largest:g} at FPR {f:g}")
-
-
-def largest_epsilon(growth: float, goal: str) -> float:
-    """Return ε = ln(growth), where ``growth`` is the largest allowed e^ε; no ε ≥ 0 has one below 1: ``UsageError``."""
-    if growth < 1:
-        raise UsageError(f"{goal} cannot be promised by any epsilon, not even 0; use a smaller share of the pool")
-    return math.log(growth)
+    return math.log(max((largest - delta) / (1 - largest), 1.0))

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from privgate.claims.bounds import check_delta, check_epsilon, check_prior, largest_epsilon
+from privgate.claims.bounds import check_delta, check_epsilon, check_prior
 from privgate.claims.guarantee_basis import GuaranteeBasis, find_basis, make_bound, start_notes
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import BehindClaim, DeletionRow, Measurement, Request
@@ -91,15 +91,6 @@ def deletion_capacity(epsilon: float, prior: float, rho: float, *, delta: float 
         middle = (low + high) // 2
         low, high = (middle, high) if cost(middle) <= budget else (low, middle)
     return Capacity(low, epsilon, delta, FAILURE if delta else 0.0)
-
-
-def epsilon_for_capacity(people: int, rho: float, prior: float, *, delta: float = 0.0) -> float:
-    """Return the largest ε at which ``deletion_capacity`` covers ``people``; ``UsageError``: ε = 0 does not."""
-    if people < 1:
-        raise UsageError(f"the number of deletion requests must be at least 1, not {people}")
-    odds, budget = check_prior(prior) / (1 - prior), -math.log(_check_rho(rho))
-    growth = math.expm1(budget / people) / odds - people * check_delta(delta) / (rho * FAILURE)
-    return largest_epsilon(growth, f"{people} deletions at rho {rho:g} with inclusion probability {prior:g}")
 
 
 def _check_rho(rho: float) -> float:

@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "advise": ("advise", "Find a change of one parameter of a refused model that is approved."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
-    "policy": ("policy", "Lint, explain, test and compare policies."),
+    "policy": ("policy", "Lint, explain and compare policies."),
     "dp": ("dp", "Differential privacy: bounds, goals and audits."),
 }
 
@@ -31,6 +31,7 @@ MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("list",): ("explain", "--list"),
     ("compare",): ("report", "--compare"),
     **{(name,): ("guard", name) for name in ("serve", "sign", "revoke", "doctor", "keys")},
+    **{(*guard, "keys", verb): ("guard", "keys") for guard in ((), ("guard",)) for verb in ("init", "rotate", "show")},
     ("keys", "revoke"): ("guard", "revoke"),
     ("report", "index"): ("report", "--in-use"),
     ("report", "render"): ("report",),
@@ -38,14 +39,6 @@ MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("dp", "solve"): ("dp", "bounds"),
     ("dp", "capacity"): ("dp", "bounds", "--deletions"),
 }
-#: options of 0.1 that do nothing any more: read with their value for one version, with one warning
-GONE: dict[str, str] = {
-    "--mode": "the policy says who is left out",
-    "--precision": "networks are compared in full",
-    "--sweep": "run `privgate guard doctor` and `privgate verify` by a timer instead",
-    **dict.fromkeys(("--lease", "--settle"), "run one `privgate guard serve` a registry"),
-}
-
 #: commands that train or read much: they say at once that they have begun
 LONG = ("check", "adopt", "promote", "verify", "advise", "demo", "guard sign", "guard doctor", "dp audit")
 
@@ -58,24 +51,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def spell_as_today(args: list[str]) -> tuple[list[str], list[str]]:
-    """Return a command line of 0.1 in the words of today, and a sentence for each word that changed."""
-    notes = []
-    for count in (2, 1):
+def spell_as_today(args: list[str]) -> tuple[list[str], str]:
+    """Return a command line of 0.1 in the words of today, and a sentence about what changed; options stay as given."""
+    for count in (3, 2, 1):
         if words := MOVED.get(tuple(args[:count])):
-            notes.append(f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`")
-            args = [*words, *args[count:]]
-            break
-    kept = iter(args)
-    args = []
-    for word in kept:
-        if why := args[:1] in (["check"], ["promote"], ["guard"]) and GONE.get(word.partition("=")[0], ""):
-            notes.append(f"{word.partition('=')[0]} went with 0.1.0: {why}")
-            if "=" not in word:
-                next(kept, None)
-        else:
-            args.append(word)
-    return args, notes
+            return [*words, *args[count:]], f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"
+    return args, ""
 
 
 class _Lazy(click.Group):
@@ -99,9 +80,13 @@ class _Lazy(click.Group):
         """Read spellings of 0.1, and name the nearest command when one is not known."""
         from difflib import get_close_matches
 
-        args, notes = spell_as_today(args)
-        for note in notes:
-            click.echo(f"note: {note}", err=True)
+        from privgate.cli import console
+
+        args, moved = spell_as_today(args)
+        if moved:
+            click.echo(f"note: {moved}", err=True)
+        if instead := console.GONE.get(gone := " ".join(args[:2])):
+            raise click.UsageError(f"`privgate {gone}` went with 0.1.0: {instead}", ctx)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -109,8 +94,6 @@ class _Lazy(click.Group):
         quiet = os.environ.get("PRIVGATE_QUIET", "").lower() in {"1", "t", "true", "y", "yes", "on"}
         named = next((name for name in LONG if name.split() == args[: name.count(" ") + 1]), "")
         if named and not quiet and not {"--quiet", "--help", "-h"} & {*args}:
-            from privgate.cli import console
-
             console.begin(f"{named}: reading libraries and what was named")
         return super().resolve_command(ctx, args)
 

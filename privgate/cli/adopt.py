@@ -62,7 +62,7 @@ def adopt(
         return 0
     if recipe_name is None or data_name is None:
         raise UsageError("give --recipe and --data; a version that has them takes --one-record-each or --groups alone")
-    recipe, data = _named(recipe_name, "--recipe"), _named(data_name, "--data")
+    recipe, data = import_named(recipe_name, "--recipe"), import_named(data_name, "--data")
     if callable(data) and not isinstance(data, TrainingData):
         data = _ran(data, f"--data {data_name!r}")
     if not isinstance(recipe, Recipe):
@@ -78,7 +78,8 @@ def adopt(
     return 0
 
 
-def _named(name: str, option: str) -> Any:
+def import_named(name: str, option: str) -> Any:
+    """Return what ``module:name`` names, from the working folder too. ``UsageError``: it cannot be imported."""
     module, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), attribute)):
         raise UsageError(f"{option} {name!r} is no name; write module:name")

@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from privgate.cli import console, options, shared
-from privgate.training.isolation import WAYS
 
 
 @click.command()
@@ -15,8 +14,6 @@ from privgate.training.isolation import WAYS
 @click.option("--budget", default="30m", show_default=True, metavar="30m", help="Wall time of the search.")
 @shared.jobs
 @shared.ledger
-@click.option("--shadow-models", type=click.IntRange(min=4), default=64, show_default=True)
-@click.option("--isolation", type=click.Choice(WAYS), default="auto", show_default=True)
 @click.option("--file-not-downloadable", "file_withheld", is_flag=True, help="As check was told it.")
 @shared.quiet
 @shared.as_json
@@ -41,7 +38,6 @@ def advise(*, uri: str, policy_name: str, as_json: bool, **settings: Any) -> int
     with Fleet(
         jobs=settings["jobs"],
         ledger=settings["ledger"],
-        isolate=settings["isolation"],
         signable=True,
         progress=None if quiet else lambda done, total, left: console.progress(done, total, left, fleet.activity),
     ) as fleet:
@@ -49,7 +45,7 @@ def advise(*, uri: str, policy_name: str, as_json: bool, **settings: Any) -> int
             policy,
             subject,
             fleet=fleet,
-            limits=Budget(shadow_models=settings["shadow_models"], file_withheld=settings["file_withheld"]),
+            limits=Budget(shadow_models=options.count_shadow_models(policy), file_withheld=settings["file_withheld"]),
             seconds=seconds,
             tell=(lambda _: None) if quiet else console.note,
         )

@@ -22,6 +22,13 @@ def _documentation(thing: Any) -> str:
     return module if own in module else f"{module}\n\n{own}"
 
 
+def _keys(rule: Any) -> str:
+    described = {name: key.description for name, key in rule.model_fields.items() if key.description}
+    lines = (f"{name}: {text}" for name, text in described.items())
+    indented = (textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="      ") for line in lines)
+    return "\n".join(["Keys:", *indented])
+
+
 def entries() -> Iterator[tuple[str, str, str]]:
     """Yield (kind, name, page) of everything that can be named in a policy or appears in a report."""
     from privgate import vocabulary
@@ -41,7 +48,7 @@ def entries() -> Iterator[tuple[str, str, str]]:
     for kind, known in named:
         for entry in known.values() if isinstance(known, dict) else known:
             name = entry.about.name if kind == "rule" else entry.name
-            reach = f"\n\nThe metric reaches from {entry.about.reaches}." if kind == "rule" else ""
+            reach = f"\n\n{_keys(entry)}\n\nThe metric reaches from {entry.about.reaches}." if kind == "rule" else ""
             if kind == "attack":
                 reach = f"\n\nThreat model: {entry.threat_model}.\n\nSource: {entry.source}."
             yield kind, str(name), _documentation(entry) + reach

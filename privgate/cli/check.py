@@ -16,14 +16,17 @@ from typing import Any
 import click
 
 from privgate.cli import console, options, shared
-from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, SubjectError, UsageError
+from privgate.cli.report import read
+from privgate.documents import LARGE, strict_json
+from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, UsageError
 from privgate.evidence.verdict import Verdict
 from privgate.policy import Policy
 from privgate.subject.subject import Subject
 
 #: file in the report's folder: the MAC of an approval that no signer has answered yet
 WAITING = "waiting-for-signature"
+#: how long the signer command may take
+SIGN_SECONDS = 1800.0
 #: targets "model@alias" that are safe as a shell word; exit codes by which a shell or ssh says that no command ran
 _SHELL_SAFE, _NOT_RUN = re.compile(r"[\w.@+-]+"), {126, 127, 255}
 #: the first word of each refusal by a guarded store
@@ -60,14 +63,7 @@ def _recompute(given: options.CheckInputs, folder: Path) -> int:
     """Compute the certificates of a report again from the data, print one line each, and return exit code 0."""
     from privgate.check import gate
 
-    place = folder / "report.json"
-    try:
-        document = strict_json.read(place, LARGE)
-    except OSError as exc:
-        raise SubjectError(f"{place} cannot be read: {exc.strerror}") from exc
-    except DocumentError as exc:
-        raise SubjectError(f"{place} cannot be read: it {exc}") from exc
-    for sentence in gate.again(given.subject, document, folder, given.policy):
+    for sentence in gate.again(given.subject, read(folder / "report.json"), folder, given.policy):
         click.echo(console.plain(f"recomputed: {sentence}"))
     return 0
 
@@ -83,10 +79,9 @@ def _recompute(given: options.CheckInputs, folder: Path) -> int:
 )
 @click.option("--forward-only", is_flag=True, help="Leave the alias where a later version has it.")
 @shared.sign_command
-@click.option("--sign-timeout", type=float, default=3600.0, show_default=True, help="Seconds to wait for the signer.")
 @options.policy
 @options.run
-def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: float, **settings: Any) -> int:
+def promote(*, uri: str, alias: str, sign_command: str | None, **settings: Any) -> int:
     """Check the model version URI, attach the report, have it signed, and set the alias only if it is approved.
 
     Without a guarded registry store the verdict is advice: other clients can still set the alias. A guarded store asks
@@ -100,7 +95,7 @@ def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: flo
             return _set_signed_alias(uri, alias, settings)
     if sign_command is not None:
         if unsigned := _take_unsigned(uri, alias, settings):
-            _call_signer(sign_command, sign_timeout, unsigned, alias, settings)
+            _call_signer(sign_command, unsigned, alias, settings)
             return _set_alias(unsigned, alias, settings)
         settings["nonce"] = settings["nonce"] or secrets.token_hex(16)
     verdict, subject = _check(uri, attach=True, settings=settings, alias=alias)
@@ -126,7 +121,7 @@ def promote(*, uri: str, alias: str, sign_command: str | None, sign_timeout: flo
             )
             return int(ExitCode.UNSIGNED)
     _note_unsigned(subject, alias, settings)
-    _call_signer(sign_command, sign_timeout, subject, alias, settings)
+    _call_signer(sign_command, subject, alias, settings)
     return _set_alias(subject, alias, settings)
 
 
@@ -223,7 +218,7 @@ def _take_unsigned(uri: str, alias: str, settings: dict[str, Any]) -> Subject | 
     return subject
 
 
-def _call_signer(command: str, timeout: float, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
+def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
     """Run the signer's command without a shell or secrets; if it cannot start, a rerun may hand the report over."""
     name = str(subject.name)
     named = {"out": settings["report_dir"], "policy": settings["policy_name"], "nonce": settings["nonce"]}
@@ -238,13 +233,13 @@ def _call_signer(command: str, timeout: float, subject: Subject, alias: str, set
         # model names come from the registry: no value may bring in another placeholder
         plain = str(value).replace("{", "").replace("}", "")
         words = [word.replace(f"{{{key}}}", plain) for word in words]
-    console.note(f"handing the report to the signer, {timeout:g} s at most")
+    console.note(f"handing the report to the signer, {SIGN_SECONDS:g} s at most")
     try:
         subprocess.run(  # noqa: S603  the operator's own command, without a shell
             words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=timeout,
+            timeout=SIGN_SECONDS,
             check=True,
             env=_without_secrets(),
         )
@@ -301,8 +296,9 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
         nonce=str(settings["nonce"]),
         announce=console.note,
     )
-    verdict = with_context(verdict, run.subject, run.fleet, settings)
-    approved = f"models:/{run.subject.name}@{settings['baseline']}"
+    stated = click.get_current_context().default_map or {}  # keys that have no option
+    verdict = with_context(verdict, run.subject, run.fleet, stated)
+    approved = f"models:/{run.subject.name}@production"
     before = approved_report(approved, config=settings.get("config"), tracking_uri=settings["tracking_uri"])
     try:
         report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)

@@ -3,8 +3,9 @@
 An option on the command line wins, then the environment, then the file: ``privgate.yaml``, or the table
 ``[tool.privgate]`` of a ``pyproject.toml``, in the working folder or the nearest folder above it. Above it, a file of
 another user does not count, and paths in the file begin at its folder. Keys are the options' names; a key that is a
-command's name holds keys for that command alone. Commands that decide what is trusted (guard, verify)
-take no file: a user who can write to a working folder must not choose whom to trust.
+command's name holds keys for that command alone. What page one of a report states has a key and a variable, and no
+option. Commands that decide what is trusted (guard, verify) take no file: a user who can write to a working folder must
+not choose whom to trust.
 """
 
 import os
@@ -16,13 +17,16 @@ from typing import Any
 
 import click
 
+from privgate.cli.console import GONE
 from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import UsageError
 
 #: commands that take their defaults from a file
 CONFIGURED = ("check", "promote", "advise", "report", "policy", "dp", "demo")
-#: keys of 0.1 that do nothing any more: options that went, and commands that are called otherwise now
-_IGNORED = frozenset({"mode", "precision", "compare", "index", "list", "render", "solve"})
+#: command -> keys without an option: what page one states of the model and its data
+STATED = dict.fromkeys(("check", "promote"), ("purpose", "owner", "data-name", "data-source"))
+#: sections of commands that are called otherwise now
+_MOVED = frozenset({"compare", "index", "list", "render", "solve"})
 FILE = "privgate.yaml"
 #: variables of these names are no options
 _OTHER_MEANING = frozenset({"signing_key", "ledger_key", "key"})
@@ -65,24 +69,25 @@ def _for(  # noqa: PLR0917  private
     own = given.get(called)
     settings = {**given, **(own if isinstance(own, Mapping) else {})}
     values: dict[str, Any] = {}
-    for name, option in options_of(command).items():
+    for name, option in {**dict.fromkeys(STATED.get(called, ())), **options_of(command)}.items():
         key = name.replace("-", "_")
+        parameter = key if option is None else str(option.name)
         value = settings.get(name, settings.get(key))
         if (name in settings or key in settings) and not isinstance(value, Mapping):  # a command's own keys
             plain = isinstance(value, bool | list) or value is None
-            values[str(option.name)] = value if plain else _from(at, option, str(value))
+            values[parameter] = value if plain else _from(at, option, str(value))
             used.append(name)
         if (text := environ.get(f"PRIVGATE_{key.upper()}", "")) and key not in _OTHER_MEANING:
-            values[str(option.name)] = text.split(",") if option.multiple else text
+            values[parameter] = text.split(",") if option is not None and option.multiple else text
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             values[name] = _for(name, inner, settings, environ, used, at)
     return values
 
 
-def _from(place: Path, option: click.Option, value: str) -> str:
-    names_path = isinstance(option.type, click.Path) or option.name in {"policy_name", "ledger"}
-    if not names_path or "://" in value or value == "none":
+def _from(place: Path, option: click.Option | None, value: str) -> str:
+    names_path = option and (isinstance(option.type, click.Path) or option.name in {"policy_name", "ledger"})
+    if option is None or not names_path or "://" in value or value == "none":
         return value
     path = place / Path(value).expanduser()
     shipped = option.name == "policy_name" and not path.is_file() and Path(value).name == value
@@ -92,10 +97,14 @@ def _from(place: Path, option: click.Option, value: str) -> str:
 def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) -> tuple[Path, dict[str, Any]]:
     path, keys = _read(folder)
     known = every() if keys else {}
-    allowed = {name for command in known.values() for name in _names(command)} | set(known) | _IGNORED
+    allowed = {name for command in known.values() for name in _names(command)} | set(known) | _MOVED
+    allowed |= {*STATED["check"]}
     for key in _keys(keys):
-        if key.replace("_", "-") not in allowed:
-            near = get_close_matches(key.replace("_", "-"), allowed, n=1)
+        name = key.replace("_", "-")
+        if name not in allowed and f"--{name}" in GONE:
+            click.echo(f"note: {path}: {key} is ignored, it went with 0.1.0: {GONE[f'--{name}']}", err=True)
+        elif name not in allowed:
+            near = get_close_matches(name, allowed, n=1)
             raise UsageError(f"{path}: no option is called {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
     return path.parent, keys
 

@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from privgate.cli import outputs, shared
+from privgate.cli import shared
 from privgate.documents import DocumentError, strict_json
 from privgate.errors import UsageError
 
@@ -15,15 +14,13 @@ if TYPE_CHECKING:
     from privgate.claims.accounting import Mechanism
     from privgate.evidence import GuaranteeBound
 
-#: a share of the pool at which whole numbers of deletions can be covered at all
-CAPACITY_PRIOR = 1e-4
 ADJACENCY = click.Choice(["add_remove", "replace_one"])
+CONFIDENCE = 0.999  # of an audit's bound
 
 
 #: what a mechanism is where no option says so: of a guarantee that is bounded, and of one that is looked for
 BOUNDED: Mapping[str, Any] = {"sample_rate": 1.0, "steps": 1, "sampling": None}
 SOLVED: Mapping[str, Any] = {"sample_rate": 0.01, "steps": 1000, "sampling": "poisson", "delta": 1e-5}
-GOALS = ("capacity", "max_accuracy", "ppv")
 
 
 @click.group()
@@ -36,18 +33,9 @@ def dp() -> None:
 @click.option("--delta", type=float, help="0 for a pure guarantee; 1e-5 for a goal if absent.")
 @click.option("--prior", type=float, multiple=True, help="Of membership; .5 for attacks, several for deletions.")
 @click.option("--fpr", type=float, multiple=True, help="False-positive rate for TPR and positive accuracy; repeatable.")
-@click.option(
-    "--inclusion",
-    type=click.Choice(["independent", "fixed_size"]),
-    help="How records came into the training set; independent for add_remove, fixed_size for replace_one.",
-)
-@click.option("--keep", type=float, help="Share of a pool that training kept in secret.")
-@click.option("--loss-bound", default=1.0, show_default=True, help="Largest loss, for the generalization gap.")
 @click.option("--deletions", is_flag=True, help="Print how many deletion requests the guarantee covers instead.")
 @click.option("--rho", type=float, multiple=True, help="Least probability of not having been used; for deletions.")
-@click.option("--capacity", type=int, help="Goal: deletion requests to be covered without retraining.")
 @click.option("--max-accuracy", type=float, help="Goal: largest accuracy of any attack.")
-@click.option("--ppv", type=float, help="Goal: largest positive accuracy of any attack.")
 @click.option("--noise-multiplier", type=float, help="Adds the mechanism's exact trade-off curve.")
 @click.option("--sample-rate", type=float, help="Share of the records in a step; 1, or .01 for a goal.")
 @click.option("--steps", type=int, help="Number of noised steps; 1, or 1000 for a goal.")
@@ -62,33 +50,31 @@ def dp() -> None:
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words.
 
-    With --deletions, how many deletion requests it covers before the model must be trained again. With a goal
-    (--capacity, --max-accuracy or --ppv), the largest epsilon and the least noise that achieve it.
+    With --deletions, how many deletion requests it covers before the model must be trained again. With the goal
+    --max-accuracy, the largest epsilon and the least noise that achieve it.
     """
-    goals = [goal for goal in GOALS if o[goal] is not None]
-    if len(goals) > 1 or (goals and (o["deletions"] or o["epsilon"] is not None or o["noise_multiplier"] is not None)):
-        raise UsageError("pass one guarantee, or exactly one goal: --capacity, --max-accuracy or --ppv")
-    for name, value in (SOLVED if goals else BOUNDED).items():
+    goal = o["max_accuracy"] is not None
+    if goal and (o["deletions"] or o["epsilon"] is not None or o["noise_multiplier"] is not None):
+        raise UsageError("pass one guarantee, or the goal --max-accuracy")
+    for name, value in (SOLVED if goal else BOUNDED).items():
         o[name] = value if o[name] is None else o[name]
     if o["delta"] is None:
         raise UsageError("pass --delta, 0 for a pure guarantee")
     if o["deletions"]:
         return _print_deletions(o)
-    for name in ("prior", "rho", *(("fpr",) if goals else ())):
-        if len(o[name]) > 1:
-            raise UsageError(f"--{name} is asked for once here, not {len(o[name])} times")
-    o["prior"] = next(iter(o["prior"]), None)
-    return _print_goal(o) if goals else _print_bounds(o)
+    if len(o["prior"]) > 1:
+        raise UsageError(f"--prior is asked for once here, not {len(o['prior'])} times")
+    o["prior"] = next(iter(o["prior"]), 0.5)
+    return _print_goal(o) if goal else _print_bounds(o)
 
 
 def _print_bounds(o: dict[str, Any]) -> int:
     from privgate.claims.bounds import list_bounds
 
     epsilon, curve, source = _guarantee(o)
-    inclusion = o["inclusion"] or ("independent" if o["adjacency"] == "add_remove" else "fixed_size")
-    given = {name: o[name] for name in ("adjacency", "loss_bound", "keep")}
-    prior = 0.5 if o["prior"] is None else o["prior"]
-    rows = list_bounds(epsilon, o["delta"], prior, inclusion=inclusion, fprs=o["fpr"], curve=curve, **given)
+    inclusion = "independent" if o["adjacency"] == "add_remove" else "fixed_size"
+    given = {"adjacency": o["adjacency"], "inclusion": inclusion, "fprs": o["fpr"], "curve": curve}
+    rows = list_bounds(epsilon, o["delta"], o["prior"], **given)
     if o["as_json"]:
         table = [row.payload() for row in rows]
         click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "source": source, "bounds": table}, indent=1))
@@ -145,11 +131,12 @@ def _print_table(rows: Sequence["GuaranteeBound"]) -> None:
 
 
 def _print_goal(o: dict[str, Any]) -> int:
+    from privgate.claims import bounds
     from privgate.claims.accounting import find_noise_multiplier
 
-    o["rho"], o["fpr"] = next(iter(o["rho"]), 0.9), next(iter(o["fpr"]), None)
-    epsilon, words = _goal(o)
-    delta = o["delta"]
+    most, prior, delta = o["max_accuracy"], o["prior"], o["delta"]
+    epsilon = bounds.epsilon_for_accuracy(most, prior, delta=delta)
+    words = f"no attack right in more than {most:g} of cases at prior {prior:g}"
     noise = find_noise_multiplier(epsilon, delta, _mechanism(o, 1.0)) if delta > 0 else None
     drawn = {k: o[k] for k in ("sample_rate", "steps", "sampling", "adjacency")}
     if o["as_json"]:
@@ -166,28 +153,6 @@ def _print_goal(o: dict[str, Any]) -> int:
         steps = f"{o['steps']} steps at sample rate {o['sample_rate']:g}, {o['sampling']}"
         click.echo(f"  noise multiplier  {noise:.4f} for {steps}")
     return 0
-
-
-def _goal(o: dict[str, Any]) -> tuple[float, str]:
-    """Return the largest ε that achieves the goal, and the goal in words."""
-    from privgate.claims import bounds
-    from privgate.claims.capacity import FAILURE, epsilon_for_capacity
-
-    delta, prior = o["delta"], o["prior"] or 0.5
-    if o["max_accuracy"] is not None:
-        epsilon = bounds.epsilon_for_accuracy(o["max_accuracy"], prior, delta=delta)
-        return epsilon, f"no attack right in more than {o['max_accuracy']:g} of cases at prior {prior:g}"
-    if o["ppv"] is not None:
-        epsilon = bounds.epsilon_for_positive_accuracy(o["ppv"], prior, delta=delta, fpr=o["fpr"])
-        return epsilon, f"no positive answer right in more than {o['ppv']:g} of cases at prior {prior:g}"
-    if o["adjacency"] != "add_remove":
-        raise UsageError("deletion capacity needs adjacency add_remove: it is about a record's presence")
-    prior = o["prior"] or CAPACITY_PRIOR
-    words = f"{o['capacity']} deletion requests covered at rho {o['rho']:g} if each person was used with "
-    words += f"probability at most {prior:g}"
-    words += "" if o["prior"] else " (assumed; pass --prior)"
-    words += f", except with probability {FAILURE:g} over the training's randomness" if delta else ""
-    return epsilon_for_capacity(o["capacity"], o["rho"], prior, delta=delta), words
 
 
 def _print_deletions(o: dict[str, Any]) -> int:
@@ -224,12 +189,9 @@ def _print_deletions(o: dict[str, Any]) -> int:
 @click.option("--epsilon", type=float, help="The claim that is audited.")
 @click.option("--delta", type=float, required=True)
 @click.option("--adjacency", type=ADJACENCY, required=True, help="What neighbors of the claim differ in.")
-@click.option("--runs", type=click.IntRange(2), default=80, show_default=True, help="Counted trainings of each kind.")
-@click.option("--tuning", type=click.IntRange(2), default=20, show_default=True, help="Trainings that fix the test.")
+@click.option("--runs", type=click.IntRange(8), default=80, show_default=True, help="Counted trainings of each kind.")
 @click.option("--canaries", type=click.IntRange(0), default=200, show_default=True, help="For the single run; 0: none.")
-@click.option("--confidence", default=0.999, show_default=True)
 @shared.jobs
-@click.option("--ledger", default="none", show_default=True, help="Where trainings are remembered.")
 @shared.as_json
 def audit(*, training: str, data: str, **o: Any) -> int:
     """Prove a lower bound on the epsilon of TRAINING, a function pkg.module:fit(X, y, *, seed, ...).
@@ -237,6 +199,7 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     Exit code 1 if the bound is above --epsilon: the claim is broken. A small bound shows nothing.
     """
     from privgate.claims import audit as audits
+    from privgate.cli.adopt import import_named
     from privgate.run.run import Run
     from privgate.subject.claim import Claim
     from privgate.subject.data import TrainingData
@@ -245,19 +208,18 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     from privgate.training.fleet import Fleet
 
     claim = Claim("stated", adjacency=o["adjacency"], epsilon=o["epsilon"] or 0.0, delta=o["delta"])
-    recipe = Recipe(_imported(training), params=_params(o["params"]), dp=claim)
-    effort = audits.AuditEffort(o["tuning"], o["runs"], o["canaries"])
-    outputs.ledger(o["ledger"])
-    with Fleet(jobs=o["jobs"], ledger=o["ledger"]) as fleet:
+    recipe = Recipe(import_named(training, "TRAINING"), params=_params(o["params"]), dp=claim)
+    effort = audits.AuditEffort(o["runs"] // 4, o["runs"], o["canaries"])
+    with Fleet(jobs=o["jobs"], ledger="none") as fleet:
         run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
-        audited = audits.audit_claim(run, claim, delta=o["delta"], confidence=o["confidence"], effort=effort)
+        audited = audits.audit_claim(run, claim, delta=o["delta"], confidence=CONFIDENCE, effort=effort)
     broken = o["epsilon"] is not None and audited.epsilon > o["epsilon"]
     if o["as_json"]:
-        answer = {"epsilon_at_least": audited.epsilon, "confidence": o["confidence"], "broken": broken}
+        answer = {"epsilon_at_least": audited.epsilon, "confidence": CONFIDENCE, "broken": broken}
         click.echo(json.dumps({**answer, **audited.payload()}, indent=1))
         return int(broken)
     many, single = audited.many_runs, audited.one_run
-    said = f"epsilon is at least {audited.epsilon:.4g} at delta {o['delta']:g} (confidence {o['confidence']:g})"
+    said = f"epsilon is at least {audited.epsilon:.4g} at delta {o['delta']:g} (confidence {CONFIDENCE:g})"
     click.secho(said, bold=True)
     counted = f"{many.counted} counted trainings: {many.misses} misses, {many.false_alarms} false alarms"
     click.echo(f"  many runs  {counted}: {many.epsilon:.4g}")
@@ -268,13 +230,6 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     elif o["epsilon"] is not None:
         click.echo(f"  the claim of {o['epsilon']:g} is not contradicted; no audit can show that it holds")
     return int(broken)
-
-
-def _imported(reference: str) -> Any:
-    try:
-        return resolve_name(reference)
-    except (ImportError, AttributeError, ValueError) as exc:
-        raise UsageError(f"{reference!r} cannot be imported: {exc}; name it as 'pkg.module:function'") from exc
 
 
 def _params(text: str) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """``privgate init``: a policy, a configuration and a CI snippet to start from."""
 
-import json
 from pathlib import Path
 
 import click
 
 from privgate.cli import config, outputs, shared
-from privgate.errors import ExitCode, PolicyError
+from privgate.errors import ExitCode
 
 _POLICY = """\
 # What a model must keep to be released. `privgate policy explain {file}` says it in plain words.
@@ -17,11 +16,6 @@ version: "1"
 extends: {base}
 description: >-
   The release policy of this project.
-{data}"""
-_DATA = """\
-data:
-  # what must hold of the training data before anything is trained; edit it
-  suite: {suite}
 """
 _CONFIG = """\
 # Settings of privgate. Options on the command line and PRIVGATE_<OPTION> in the environment win over this file.
@@ -93,23 +87,18 @@ _SNIPPETS = {"github": (".github/workflows/privacy.yml", _GITHUB), "gitlab": (".
     shell_complete=shared.complete_policy,
     help="Policy to extend.",
 )
-@click.option("--data", default=None, metavar="URI", help="Model version whose declared domain its data must keep.")
-@shared.tracking_uri
 @click.option("--ci", type=click.Choice([*_SNIPPETS, "none"]), default="github", show_default=True)
-def init(*, folder: Path, base: str, data: str | None, tracking_uri: str | None, ci: str) -> int:
-    """Write privgate.yaml, privacy-policy.yaml and a CI snippet; what exists is left as it is.
-
-    With --data, data-suite.json too: a Great Expectations suite of the domain that was declared for a model's data.
-    """
+def init(*, folder: Path, base: str, ci: str) -> int:
+    """Write privgate.yaml, privacy-policy.yaml and a CI snippet; what exists is left as it is."""
     from privgate.policy import Policy
 
     Policy.load(base)  # an unknown one is said before anything is written
     place = outputs.folder(folder, "--folder")
-    policy, suite = "privacy-policy.yaml", "data-suite.json"
-    named = "" if data is None else _DATA.format(suite=suite)
-    files = {} if data is None else {suite: _suite(data, tracking_uri)}
-    files[policy] = _POLICY.format(name="release", base=base, file=policy, data=named)
-    files[config.FILE] = _CONFIG.format(policy=policy)
+    policy = "privacy-policy.yaml"
+    files = {
+        policy: _POLICY.format(name="release", base=base, file=policy),
+        config.FILE: _CONFIG.format(policy=policy),
+    }
     if ci in _SNIPPETS:
         name, text = _SNIPPETS[ci]
         files[name] = text.format(policy=policy)
@@ -120,18 +109,6 @@ def init(*, folder: Path, base: str, data: str | None, tracking_uri: str | None,
             continue
         outputs.file(path, "init:").write_text(text, encoding="utf-8")
         click.echo(f"wrote {path}")
-    try:
-        Policy.load(place / policy)
-    except PolicyError as exc:  # the suite is a draft: what a person has to do with it is the next step
-        click.echo(f"{policy} cannot be used yet: {exc}")
     click.echo("next: privgate policy explain privacy-policy.yaml, then privgate check models:/NAME/VERSION")
     click.echo('completion: eval "$(_PRIVGATE_COMPLETE=bash_source privgate)"   # or zsh_source, fish_source')
     return int(ExitCode.PASSED)
-
-
-def _suite(data: str, tracking_uri: str | None) -> str:
-    from privgate import Subject
-    from privgate.controls import suites
-
-    suite = suites.draft(Subject.load(data, tracking_uri=tracking_uri).data, "data-suite")
-    return json.dumps(suite, indent=2) + "\n"

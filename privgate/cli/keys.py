@@ -4,82 +4,78 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from privgate.cli import outputs, shared
 from privgate.errors import StatementError, UsageError
 
+if TYPE_CHECKING:
+    from privgate.guard.keys import TrustStore
+
 _STORE = click.option("--trust", "store", required=True, type=click.Path(path_type=Path), help="The trust store file.")
-_DAYS = click.option("--days", default=365, show_default=True, type=click.IntRange(1, 3650), help="How long it counts.")
 
 
-@click.group()
-def keys() -> None:
-    """Make, show and rotate signing keys; `privgate guard revoke` lets one count no longer."""
-
-
-@keys.command()
-@click.argument("private", type=click.Path(dir_okay=False, path_type=Path))
+@click.command()
+@click.argument("private", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @_STORE
-@_DAYS
+@click.option("--old", metavar="ID", help="Key to retire, as much of its id as is unique; the new one has its roles.")
+@click.option("--overlap", default=7, show_default=True, type=click.IntRange(0, 365), help="Days that both keys count.")
+@click.option("--days", default=365, show_default=True, type=click.IntRange(1, 3650), help="How long it counts.")
 @click.option("--role", "roles", multiple=True, help="evidence or verdict; both if absent.")
 @click.option("--model", "models", multiple=True, help="Name or pattern of models it may sign for; all if absent.")
-@click.option("--note", default="", help="For people.")
-def init(*, private: Path, store: Path, days: int, roles: tuple[str, ...], models: tuple[str, ...], note: str) -> int:
-    """Write a new private key to PRIVATE (mode 600) and trust its public half."""
-    from privgate.guard import keys as truststore
-    from privgate.guard.keys import fresh_key
+def keys(
+    *,
+    private: Path | None,
+    store: Path,
+    old: str | None,
+    overlap: int,
+    days: int,
+    roles: tuple[str, ...],
+    models: tuple[str, ...],
+) -> int:
+    """Write a new key to PRIVATE (mode 600) and trust its public half, or list all keys.
 
-    outputs.file(store, "--trust")
-    held = truststore.TrustStore.load(store) if store.exists() else truststore.TrustStore(())
-    signer = truststore.new_key()
-    fresh = fresh_key(signer.public_key, days=days, roles=roles or truststore.ROLES, models=models or ("*",), note=note)
-    _write_private(private, signer.private_bytes)
-    held.add(fresh).save(store)
-    click.echo(f"key {fresh.key_id}\n  private: {private}\n  trusted until {fresh.not_after} in {store}")
-    return 0
-
-
-@keys.command()
-@_STORE
-def show(*, store: Path) -> int:
-    """List trusted keys: id, window, roles, models, state."""
+    With --old it takes the place of another, whose roles and models it has. Until the overlap ends, sign stored
+    evidence again: privgate guard sign --renew models:/name@alias. Without PRIVATE, trusted keys are listed: id,
+    window, roles, models, state. `privgate guard revoke` lets one count no longer.
+    """
     from privgate.guard import keys as truststore
     from privgate.guard import statement
 
-    for key in truststore.TrustStore.load(store).keys:
+    if private is None and old is None:
+        return _show(truststore.TrustStore.load(store))
+    if private is None:
+        raise UsageError("name the file of the new key, which takes the place of --old")
+    if old is not None and (roles or models):
+        raise UsageError("--role and --model are those of the key that --old names; leave them out")
+    outputs.file(store, "--trust")
+    held = truststore.TrustStore.load(store) if store.exists() else truststore.TrustStore(())
+    before, note = None if old is None else held.key(old), ""
+    if before is not None:
+        roles, models, note = before.roles, before.scope, before.note
+        held = held.retire(before.key_id, after=statement.now() + timedelta(days=overlap))
+    signer = truststore.new_key()
+    key = truststore.fresh_key(
+        signer.public_key, days=days, roles=roles or truststore.ROLES, models=models or ("*",), note=note
+    )
+    _write_private(private, signer.private_bytes)
+    held.add(key).save(store)
+    click.echo(f"key {key.key_id}\n  private: {private}\n  trusted until {key.not_after} in {store}")
+    if before is not None:
+        click.echo(f"key {before.key_id} counts until {held.key(before.key_id).not_after}; renew its statements before")
+    return 0
+
+
+def _show(held: "TrustStore") -> int:
+    from privgate.guard import statement
+
+    for key in held.keys:
         reasons = [key.refusal(role, (key.scope or ("",))[0], statement.now()) for role in key.roles]
         state = "counts" if key.roles and not any(reasons) else next((r for r in reasons if r), "counts for nothing")
         click.echo(f"{key.key_id}  {key.not_before} .. {key.not_after}  {','.join(key.roles)}  {' '.join(key.scope)}")
         click.echo(f"  {state}{f'  ({key.note})' if key.note else ''}")
-    return 0
-
-
-@keys.command()
-@click.argument("private", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--old", required=True, metavar="ID", help="Key to retire, as much of its id as is unique.")
-@click.option("--overlap", default=7, show_default=True, type=click.IntRange(0, 365), help="Days both keys count.")
-@_STORE
-@_DAYS
-def rotate(*, private: Path, old: str, overlap: int, store: Path, days: int) -> int:
-    """Write a new private key with the old one's roles, and retire the old one.
-
-    Until the overlap ends, sign stored evidence again: privgate guard sign --renew models:/name@alias.
-    """
-    from privgate.guard import keys as truststore
-    from privgate.guard import statement
-    from privgate.guard.keys import fresh_key
-
-    held = truststore.TrustStore.load(store)
-    before = held.key(old)
-    signer = truststore.new_key()
-    fresh = fresh_key(signer.public_key, days=days, roles=before.roles, models=before.scope, note=before.note)
-    after = held.retire(before.key_id, after=statement.now() + timedelta(days=overlap))
-    _write_private(private, signer.private_bytes)
-    after.add(fresh).save(store)
-    click.echo(f"key {fresh.key_id} counts until {fresh.not_after}")
-    click.echo(f"key {before.key_id} counts until {after.key(before.key_id).not_after}; renew its statements before")
     return 0
 
 

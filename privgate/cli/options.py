@@ -20,7 +20,7 @@ from privgate.report.schema import read
 from privgate.run.run import Budget
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
-from privgate.training.isolation import WAYS
+from privgate.training.isolation import OFFLINE, WAYS
 
 __all__ = [
     "CheckInputs",
@@ -124,13 +124,6 @@ def run(command: F) -> F:
             ),
             click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
             click.option("--nonce", default="", help="Kept in the report; a signer who is told it signs no other."),
-            click.option("--purpose", default="", help="What the model is for; on page one."),
-            click.option("--owner", default="", help="Who answers for the model; on page one."),
-            click.option("--data-name", default="", help="What the training data are called; on page one."),
-            click.option("--data-source", default="", help="Where the training data come from; on page one."),
-            click.option(
-                "--baseline", default="production", show_default=True, help="Alias whose signed report is compared."
-            ),
             jobs,
             click.option(
                 "--cluster",
@@ -143,20 +136,10 @@ def run(command: F) -> F:
                 "--budget",
                 default=None,
                 metavar="30m",
-                help="Longest time for leaving people out, as 90s, 30m or 2h; people are sampled to fit.",
-            ),
-            click.option(
-                "--max-retrains", type=click.IntRange(min=1), default=None, help="The same as a number of trainings."
+                help="Most that leaving people out may cost, as 30m, 2h or '100 trainings'; people are sampled to fit.",
             ),
             click.option(
                 "--full", is_flag=True, help="Measure everybody, though the verdict is decided by the first few."
-            ),
-            click.option(
-                "--shadow-models",
-                type=click.IntRange(min=4),
-                default=64,
-                show_default=True,
-                help="Models that attacks are trained on, at most.",
             ),
             click.option(
                 "--seeds", type=click.IntRange(min=1), default=None, help="Fewest other seeds to compare with."
@@ -164,20 +147,13 @@ def run(command: F) -> F:
             click.option(
                 "--time-limit", type=float, default=600.0, show_default=True, help="Seconds for one training."
             ),
-            click.option("--memory-limit", type=float, default=None, help="GiB for one training."),
             click.option(
                 "--isolation",
-                type=click.Choice(WAYS),
+                type=click.Choice((*WAYS, OFFLINE)),
                 default="auto",
                 show_default=True,
-                help="Where training code runs: in a box, in a box if one can be made, or as you, for debugging.",
-            ),
-            click.option(
-                "--network",
-                type=click.Choice(("declared", "never")),
-                default="declared",
-                show_default=True,
-                help="Whether a box has the network: where the recipe declares that it needs it, or never.",
+                help="Where training code runs: in a box if one can be made, in a box, as you, for debugging, or in a "
+                "box without the network that its recipe declares.",
             ),
             click.option(
                 "--file-not-downloadable",
@@ -207,23 +183,21 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
     if writes:
         outputs.check(settings)
     limits = Budget(
-        max_retrains=settings["max_retrains"],
-        budget_seconds=None if settings["budget"] is None else duration(settings["budget"]),
-        shadow_models=settings["shadow_models"],
+        **budget(settings["budget"]),
+        shadow_models=count_shadow_models(chosen),
         seeds=settings["seeds"],
         full=settings["full"],
         file_withheld=settings["file_withheld"],
     )
-    memory = settings["memory_limit"]
+    offline = settings["isolation"] == OFFLINE
     fleet = Fleet(
         jobs=settings["jobs"],
         cluster=settings["cluster"],
         ledger=settings["ledger"],
         time_limit=settings["time_limit"],
-        memory_limit=None if memory is None else int(memory * 2**30),
-        isolate=settings["isolation"],
+        isolate="bubblewrap" if offline else settings["isolation"],
         signable=True,
-        network=settings["network"] == "declared",
+        network=not offline,
         progress=None
         if settings["quiet"]
         else lambda done, total, left: console.progress(done, total, left, fleet.activity),
@@ -275,6 +249,20 @@ def _known(uri: str, tracking_uri: str | None) -> str:
 def _few(names: Iterable[str], most: int = 8) -> str:
     every = list(names)
     return ", ".join(every[-most:]) + (f" and {len(every) - most} more" if len(every) > most else "")
+
+
+def count_shadow_models(policy: Policy) -> int:
+    """Return how many models attacks are trained on at most: what the policy wants, 64 at least."""
+    return max(Budget().shadow_models, policy.audit.min_shadow_models)
+
+
+def budget(text: str | None) -> dict[str, Any]:
+    """Return what leaving people out may cost, as ``Budget`` takes it: a number of trainings, or seconds."""
+    if text is None:
+        return {}
+    if match := re.fullmatch(r"\s*(\d*[1-9]\d*)\s*trainings?\s*", text):
+        return {"max_retrains": int(match[1])}
+    return {"budget_seconds": duration(text)}
 
 
 def duration(text: str) -> float:

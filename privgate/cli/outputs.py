@@ -1,32 +1,32 @@
 """Where a command writes: tried before anything is trained, so that hours of work are not lost to a folder."""
 
+import contextlib
 import os
+import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from privgate.errors import UsageError
 
 
-def why(exc: OSError) -> str:
-    """Return the system's words; a file where a folder is to be made "exists", which says too little."""
-    return "Not a directory" if isinstance(exc, FileExistsError) else str(exc.strerror or exc)
+@contextlib.contextmanager
+def _named(place: Path, option: str, what: str) -> Iterator[None]:
+    """Tell of a place that cannot be written by its option and path; a file in a folder's place "exists", no more."""
+    try:
+        yield
+    except OSError as exc:
+        why = "Not a directory" if isinstance(exc, FileExistsError) else exc.strerror or exc
+        raise UsageError(f"{option} {place.absolute()} cannot be written: {why}; name another {what}") from exc
 
 
 def folder(path: str | os.PathLike[str], option: str) -> Path:
-    """Return a folder that was made if absent and in which a file was just written and removed.
-
-    ``UsageError``: it cannot be written; the sentence names ``option``, the path and why.
-    """
+    """Return a folder that was made if absent, and in which a file can be written; ``UsageError``: it cannot."""
     place = Path(path).expanduser()
-    trial = place / f".privgate-{uuid.uuid4().hex}"
-    try:
+    with _named(place, option, "folder"):
         place.mkdir(parents=True, exist_ok=True)
-        trial.write_bytes(b"")
-        trial.unlink()
-    except OSError as exc:
-        raise UsageError(f"{option} {place.absolute()} cannot be written: {why(exc)}; name another folder") from exc
+        tempfile.TemporaryFile(dir=place).close()
     return place
 
 
@@ -34,14 +34,11 @@ def file(path: str | os.PathLike[str], option: str) -> Path:
     """Return a file that can be written; what it holds stays until it is. ``UsageError``: as ``folder``."""
     place = Path(path).expanduser()
     fresh = not place.exists()
-    try:
+    with _named(place, option, "file"):
         place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("ab"):
-            pass
+        place.open("ab").close()
         if fresh:
             place.unlink()
-    except OSError as exc:
-        raise UsageError(f"{option} {place.absolute()} cannot be written: {why(exc)}; name another file") from exc
     return place
 
 

@@ -1,4 +1,4 @@
-"""``privgate policy``: lint, explain, test, diff, suite, schema. Nothing is trained here."""
+"""``privgate policy``: lint, explain, diff, suite, schema. Nothing is trained here."""
 
 import json
 from datetime import UTC, date, datetime
@@ -23,12 +23,8 @@ def policy() -> None:
 @policy.command()
 @click.argument("name", shell_complete=shared.complete_policy)
 @click.option("--model", "uri", default=None, metavar="URI", help="Say which rules can never approve this version.")
-@shared.tracking_uri
-@click.option(
-    "--candidates", type=click.IntRange(min=0), default=None, help="Say what so many candidates cannot settle."
-)
 @click.option("--strict", is_flag=True, help="Exit 2 if there is any remark.")
-def lint(*, name: str, uri: str | None, tracking_uri: str | None, candidates: int | None, strict: bool) -> int:
+def lint(*, name: str, uri: str | None, strict: bool) -> int:
     """Check the policy NAME (a shipped name, or a file): mistakes, and what is probably not meant.
 
     Exits 2 if the policy cannot be used; remarks alone exit 0.
@@ -36,7 +32,7 @@ def lint(*, name: str, uri: str | None, tracking_uri: str | None, candidates: in
     from privgate.policy.explain import lint as look
 
     loaded = Policy.load(name)
-    remarks = look(loaded, today=_today(), facts=_facts(uri, tracking_uri, candidates))
+    remarks = look(loaded, today=_today(), facts=None if uri is None else _facts(uri))
     for remark in remarks:
         click.echo(plain(str(remark)))
     click.echo(f"{loaded.name} version {loaded.version}: {len(remarks)} remarks; {loaded.digest}")
@@ -56,40 +52,21 @@ def explain(*, name: str, rule: str | None) -> int:
 
 
 @policy.command()
-@click.argument("name", shell_complete=shared.complete_policy)
-@click.argument("cases", nargs=-1, required=True, type=_FILE)
-def test(*, name: str, cases: tuple[Path, ...]) -> int:
-    """Judge the evidence in the files CASES by the policy NAME and compare with what they expect.
-
-    Exits 1 if one differs.
-    """
-    from privgate.policy import fixtures
-
-    loaded = Policy.load(name)
-    results = [result for path in cases for result in fixtures.run(loaded, path)]
-    for result in results:
-        click.echo(plain(f"{'FAILED' if result.wrong else 'ok'}  {result.name}"))
-        for line in result.wrong:
-            click.echo(plain(f"    {line}"))
-    wrong = sum(1 for r in results if r.wrong)
-    click.echo(f"{len(results)} cases, {wrong} not as expected")
-    return int(ExitCode.FAILED if wrong else ExitCode.PASSED)
-
-
-@policy.command()
 @click.argument("old", shell_complete=shared.complete_policy)
 @click.argument("new", shell_complete=shared.complete_policy)
 @click.argument("reports", nargs=-1, type=_FILE)
-@click.option("--exit-code", is_flag=True, help="Exit 1 if a past verdict would change.")
-def diff(*, old: str, new: str, reports: tuple[Path, ...], exit_code: bool) -> int:
-    """Say what differs between the policies OLD and NEW, and which past REPORTS (report.json) would end differently."""
-    from privgate.policy import fixtures as compare
+def diff(*, old: str, new: str, reports: tuple[Path, ...]) -> int:
+    """Say what differs between the policies OLD and NEW, and which past REPORTS (report.json) would end differently.
+
+    Exits 1 if one would.
+    """
+    from privgate.policy import differences
 
     before, after = Policy.load(old), Policy.load(new)
-    lines = list(compare.settings(before, after))
+    lines = list(differences.settings(before, after))
     for line in lines or ["the resolved policies ask for the same"]:
         click.echo(plain(line))
-    changes = list(compare.verdicts(before, after, list(reports), _today()))
+    changes = list(differences.verdicts(before, after, list(reports), _today()))
     for change in changes:
         click.echo(
             plain(f"{'CHANGED' if change.changed else 'same   '}  {change.report}: {change.old} -> {change.new}")
@@ -99,19 +76,15 @@ def diff(*, old: str, new: str, reports: tuple[Path, ...], exit_code: bool) -> i
     changed = sum(1 for c in changes if c.changed)
     if reports:
         click.echo(f"{changed} of {len(changes)} past verdicts would change")
-    return int(ExitCode.FAILED if exit_code and changed else ExitCode.PASSED)
+    return int(ExitCode.FAILED if changed else ExitCode.PASSED)
 
 
 @policy.command()
 @click.argument("data", metavar="URI|FILE")
 @click.option("--target", default=None, metavar="COLUMN", help="Of a FILE: the labels.")
-@click.option("--ids", default=None, metavar="COLUMN", help="Of a FILE: names of records.")
 @click.option("--groups", default=None, metavar="COLUMN", help="Of a FILE: whose records they are.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write it to a file.")
-@shared.tracking_uri
-def suite(
-    *, data: str, target: str | None, ids: str | None, groups: str | None, output: Path | None, tracking_uri: str | None
-) -> int:
+def suite(*, data: str, target: str | None, groups: str | None, output: Path | None) -> int:
     """Write a Great Expectations suite for the training data of a model, or for a CSV or Parquet FILE.
 
     It says what the declared domain says. Without one it is a draft of what the data look like. A policy that names the
@@ -121,7 +94,7 @@ def suite(
     from privgate.controls import suites
 
     place = None if output is None else outputs.file(output, "--output")
-    drafted_suite = suites.draft(_data(data, target, ids, groups, tracking_uri), place.stem if place else "data")
+    drafted_suite = suites.draft(_data(data, target, groups), place.stem if place else "data")
     text = json.dumps(drafted_suite, indent=2) + "\n"
     if place is None:
         click.echo(text, nl=False)
@@ -151,31 +124,25 @@ def schema(*, output: Path | None) -> int:
     return int(ExitCode.PASSED)
 
 
-def _data(data: str, target: str | None, ids: str | None, groups: str | None, tracking_uri: str | None) -> Any:
+def _data(data: str, target: str | None, groups: str | None) -> Any:
     """Return the training data of a model version, or those of a file."""
     if ":/" in data and "://" not in data:
         from privgate import Subject
 
-        return Subject.load(data, tracking_uri=tracking_uri).data
+        return Subject.load(data).data
     if target is None:
         raise UsageError(f"{data}: name the column that holds the labels: --target COLUMN")
     from privgate import TrainingData
 
-    return TrainingData.from_file(data, target=target, ids=ids, groups=groups)
+    return TrainingData.from_file(data, target=target, groups=groups)
 
 
-def _facts(uri: str | None, tracking_uri: str | None, candidates: int | None) -> dict[str, Any] | None:
-    """Return what is known before training: of a model, or only of the number of candidates; None if of neither."""
-    known: dict[str, Any] | None = None
-    if uri is not None:
-        from privgate import Subject
-        from privgate.check.prepare import facts
+def _facts(uri: str) -> dict[str, Any]:
+    """Return what is known of a model before training."""
+    from privgate import Subject
+    from privgate.check.prepare import facts
 
-        known = facts(Subject.load(uri, tracking_uri=tracking_uri))
-    elif candidates is not None:
-        # of a model that nobody named, only what the number of candidates rules out is said
-        known = {"certificates": ["?"], "dp": True, "probabilities": True}
-    return known if candidates is None or known is None else {**known, "candidates": candidates}
+    return facts(Subject.load(uri))
 
 
 def _today() -> date:

@@ -16,15 +16,21 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("source", metavar="[FILE|URI]", default="")
-@click.option("--html", type=_FILE, help="Write a page.")
-@click.option("--markdown", type=_FILE, help="Write the summary.")
-@click.option("--junit", type=_FILE, help="Write JUnit XML.")
+@click.option("--html", "page", type=_FILE, help="Write a page.")
 @click.option("--format", "form", type=click.Choice(shared.PRINTED), help="Print it.")
 @click.option("--compare", "old", metavar="FILE|URI", help="Compare with this report of an earlier version.")
-@click.option("--in-use", is_flag=True, help="One page over a registry: every model that has --alias; takes --html.")
-@click.option("--alias", default="production", show_default=True, help="Which versions count as in use.")
+@click.option(
+    "--in-use",
+    "alias",
+    metavar="[ALIAS]",
+    is_flag=False,
+    flag_value="production",
+    help="One page over a registry: every model that has ALIAS, or production; takes --html.",
+)
 @shared.tracking_uri
-def report(*, source: str, old: str | None, in_use: bool, alias: str, tracking_uri: str | None, **wanted: Any) -> int:
+def report(
+    *, source: str, page: Path | None, form: str | None, old: str | None, alias: str | None, tracking_uri: str | None
+) -> int:
     """Render the report of a version again; the same JSON gives the same bytes.
 
     It is a report.json, or what is attached to models:/name/version. With --compare it is the later one of two. Exit 4
@@ -33,17 +39,16 @@ def report(*, source: str, old: str | None, in_use: bool, alias: str, tracking_u
     from privgate import report as rendering
     from privgate.cli.console import plain
 
-    form, paths = wanted.pop("form"), {kind: path for kind, path in wanted.items() if path is not None}
-    if in_use == bool(source):
+    if (alias is not None) == bool(source):
         raise UsageError("name one report (a report.json, or models:/name/version), or --in-use")
-    if (in_use and set(paths) != {"html"}) or (in_use and old):
+    if alias is not None and (page is None or form or old):
         raise UsageError("--in-use writes one page, --html FILE, and nothing else")
-    if not (paths or form or old):
-        raise UsageError("say what to write: --html FILE, --markdown FILE, --junit FILE, or --format to print it")
-    for kind, path in paths.items():
-        outputs.file(path, f"--{kind}")
-    if in_use:
-        return _write_index(paths["html"], alias, tracking_uri)
+    if not (page or form or old):
+        raise UsageError("say what to write: --html FILE, or --format to print it")
+    if page is not None:
+        outputs.file(page, "--html")
+    if alias is not None and page is not None:
+        return _write_index(page, alias, tracking_uri)
     document = _document(source, tracking_uri)
     if old is not None:
         document = rendering.compare(_document(old, tracking_uri), document)
@@ -51,9 +56,9 @@ def report(*, source: str, old: str | None, in_use: bool, alias: str, tracking_u
             click.echo(plain(unescape(line)))
     elif form is not None:
         click.echo(rendering.render(document, form), nl=False)
-    for kind, path in paths.items():
-        path.write_text(rendering.render(document, kind), encoding="utf-8")
-        click.echo(f"wrote {path}", err=form is not None)
+    if page is not None:
+        page.write_text(rendering.render(document, "html"), encoding="utf-8")
+        click.echo(f"wrote {page}", err=form is not None)
     return 0
 
 

@@ -71,6 +71,7 @@ def serve(
     """
     import uvicorn
 
+    from privgate.cli.check import check
     from privgate.guard.audit_log import AuditLog
     from privgate.guard.config import Guard
     from privgate.policy import Policy
@@ -83,8 +84,7 @@ def serve(
             f"{', '.join(own)} is about one model and one decision, and no option of all checks of a server"
         )
     options = (*options, f"--isolation={_isolation(names, without_isolation=without_isolation)}")
-    if "--network" not in names:
-        options = ("--network=never", *options)  # the author of the recipe must not choose
+    check.make_context("check", ["models:/name/1", *options])  # a mistake is said now, not in the log of every check
     Guard.load(config)  # refuse a wrong configuration now, not in a log
     audit = None if audit_log is None else AuditLog(audit_log.resolve())
     known = {Policy.load(p).name: p for p in policies}
@@ -113,7 +113,7 @@ def _isolation(names: set[str], *, without_isolation: bool) -> str:
         raise UsageError("--isolation and --cluster run checks without a box; say --without-isolation beside them")
     if why := isolation.missing():
         raise UsageError(f"{why}; serve runs training code of others, so mend that, or say --without-isolation")
-    return "bubblewrap"
+    return isolation.OFFLINE  # the author of the recipe must not choose
 
 
 def _read_secret(path: Path) -> bytes:

@@ -26,9 +26,8 @@ from privgate.errors import ExitCode, RegistryError, UsageError
 @click.option("--checked-elsewhere", is_flag=True, help="I state that another container or host ran the check.")
 @click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
 @shared.tracking_uri
-@click.option("--key-id", metavar="ID", help="Id of the key that the signer command uses.")
-@click.option("--signer-command", metavar="CMD", help="Signs stdin, writes the signature in base64.")
-@click.option("--key", "key_file", type=click.Path(path_type=Path), help="Private key, PEM, mode 600.")
+@click.option("--key-id", metavar="ID", help="Id of the key in a key service, as the trust store lists it.")
+@click.option("--key", "key_file", type=click.Path(path_type=Path), help="Private key, PEM, or a URI of a key service.")
 def sign(
     *,
     out_dir: Path | None,
@@ -48,8 +47,8 @@ def sign(
 ) -> int:
     """Sign the report in OUT_DIR, after judging its numbers again and looking at the registry's files.
 
-    The key comes from --key, --signer-command or the environment variable PRIVGATE_SIGNING_KEY. Run this as another
-    user than privgate check, or on another host: otherwise the statement is marked advisory.
+    The key comes from --key or the environment variable PRIVGATE_SIGNING_KEY. Run this as another user than privgate
+    check, or on another host: otherwise the statement is marked advisory.
     """
     from privgate.guard import signing
     from privgate.guard.config import Guard
@@ -65,12 +64,7 @@ def sign(
         raise UsageError("say which registry this is: --config FILE or --registry-id ID")
     if to_dir is not None:
         outputs.folder(to_dir, "--to")
-    signer = signer_from(
-        key_file=key["key_file"],
-        command=key["signer_command"],
-        key_id=key["key_id"],
-        trust=None if guard is None else guard.trust,
-    )
+    signer = signer_from(key_file=key["key_file"], key_id=key["key_id"], trust=None if guard is None else guard.trust)
     policy = Policy.load(policy_name)
     if renew is not None:
         if guard is None:

@@ -1,6 +1,5 @@
 """``privgate verify``, and all of ``privgate-verify``: for deployment scripts, without a training environment."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,9 +12,7 @@ _PATH = click.Path(path_type=Path)
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("what", metavar="URI|FOLDER")
-@click.option("--config", type=_PATH, help="The guard's configuration.")
-@click.option("--trust", "store", type=_PATH, help="Trust store, where there is no --config.")
-@click.option("--registry-id", metavar="ID", help="Id of the registry, where there is no --config.")
+@click.option("--config", type=_PATH, required=True, help="The guard's configuration.")
 @click.option("--policy", "policy_name", metavar="NAME|FILE|DIGEST", help="The policy that must have been applied.")
 @click.option("--target", metavar="ALIAS", help="What it is to serve as; the URI's alias if absent.")
 @click.option("--to", type=click.Path(path_type=Path), help="Hand the verified files over in this new folder.")
@@ -24,23 +21,17 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--recompute", type=_PATH, metavar="FOLDER", help="Let theorems' limits come out again of a check's folder."
 )
-@click.option("--accept-advisory", is_flag=True, help="Accept statements of a user who also ran the check.")
-@click.option("--accept-unboxed", is_flag=True, help="Accept statements whose training code ran without a box.")
 @shared.tracking_uri
 def verify(
     *,
     what: str,
-    config: Path | None,
-    store: Path | None,
-    registry_id: str | None,
+    config: Path,
     policy_name: str | None,
     target: str | None,
     to: Path | None,
     statement: Path | None,
     model: str | None,
     recompute: Path | None,
-    accept_advisory: bool,
-    accept_unboxed: bool,
     tracking_uri: str | None,
 ) -> int:
     """Verify that URI, or what was downloaded to FOLDER, may serve now: its statement and every byte. Exit 0 or 4.
@@ -48,19 +39,13 @@ def verify(
     Without --to it prints the place and digest to pin: what is downloaded later, or by name, is another download.
     """
     from privgate.guard.config import Guard, Terms, policy_named
-    from privgate.guard.keys import TrustStore
 
-    named = policy_named(policy_name, Path()) if policy_name is not None else None
-    if config is not None:
-        guard = Guard.load(config)
-    elif store is not None and registry_id is not None and named is not None:
-        guard = Guard(registry_id, TrustStore.load(store))
-    else:
-        raise UsageError("give --config FILE, or all of --trust, --registry-id and --policy")
-    terms = None
-    if named is not None:
-        terms = Terms(guard.registry, named.digest, named.name, guard.accept_advisory or accept_advisory)
-        terms = replace(terms, accept_unboxed=guard.accept_unboxed or accept_unboxed)
+    guard, terms = Guard.load(config), None
+    if policy_name is not None:
+        named = policy_named(policy_name, Path())
+        terms = Terms(
+            guard.registry, named.digest, named.name, guard.accept_advisory, accept_unboxed=guard.accept_unboxed
+        )
     if what.startswith("models:"):
         if statement is not None or model is not None:
             raise UsageError("--statement and --model are for a folder; a registry knows both itself")

@@ -21,7 +21,7 @@ from privgate.run.run import Budget
 
 #: keys of the configuration that say how a check runs, with what they are where absent
 _FLEET = {"jobs": None, "ledger": None, "time_limit": 600.0, "isolation": "auto"}
-_BUDGET = ("max_retrains", "budget_seconds", "shadow_models", "seeds", "mode")
+_BUDGET = ("max_retrains", "budget_seconds", "shadow_models", "seeds")
 _KNOWN = frozenset({"policy", "uri", "attach", "hash_key_file", *_FLEET, *_BUDGET, *STATED})
 #: folder of the report among the run's artifacts
 _PLACE = "privgate"
@@ -32,8 +32,8 @@ class PrivacyEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's own cl
 
     ``evaluator_config={"privgate": {"policy": "dtp-1"}}`` names the policy, and may hold ``uri`` (``models:/name/1``;
     the evaluated model's own id if absent), ``attach`` (false: nothing on the version), what page one states
-    (``purpose``, ``owner``, ``data_name``, ``data_source``) and what the run may cost (``max_retrains``, ``mode``,
-    ``jobs``, …). A model that is evaluated for something else is left alone: without a policy nothing is judged.
+    (``purpose``, ``owner``, ``data_name``, ``data_source``) and what the run may cost (``max_retrains``, ``jobs``,
+    …). A model that is evaluated for something else is left alone: without a policy nothing is judged.
     """
 
     @classmethod

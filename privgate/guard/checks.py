@@ -20,7 +20,7 @@ _CLOCKS = timedelta(minutes=5)
 UNBOXED = (
     "the training code ran without a box, as the user who checked, and could have written the report; check where "
     "bubblewrap works (--isolation bubblewrap), or say accept_unboxed: true in the guard's configuration, or "
-    "--accept-unboxed to one command"
+    "--accept-unboxed to privgate guard sign"
 )
 
 

@@ -96,7 +96,7 @@ def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
         if end < now:
             yield _LOOK(f"{called} counts no longer; remove it or rotate it")
         elif end < now + _SOON:
-            yield _LOOK(f"{called} counts only until {key.not_after}; run privgate guard keys rotate")
+            yield _LOOK(f"{called} counts only until {key.not_after}; run privgate guard keys NEW --old ID")
         else:
             yield _FINE(f"{called} counts until {key.not_after}")
     if all(k.refusal("verdict", (k.scope or ("",))[0], now) for k in guard.trust.keys):

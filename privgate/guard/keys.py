@@ -5,8 +5,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
-import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -275,44 +273,17 @@ def signer_from_pem(text: bytes) -> CryptoSigner:
     except (ValueError, TypeError, UnsupportedAlgorithm):
         private = None
     if not isinstance(private, Ed25519PrivateKey):
-        raise StatementError("the signing key is no unencrypted Ed25519 key in PEM; run privgate guard keys init")
+        raise StatementError("the signing key is no unencrypted Ed25519 key in PEM; run privgate guard keys FILE")
     return new_key(private)
-
-
-@dataclass(frozen=True)
-class CommandSigner:
-    """A command that signs: it reads the message on stdin and writes the signature in base64."""
-
-    #: split as a shell would, run without one
-    command: str
-    #: of the key that the command uses
-    key_id: str
-
-    def sign(self, payload: bytes) -> Signature:
-        """Return what the command answers; ``StatementError``: it failed, hung for a minute, or gave no signature."""
-        try:
-            done = subprocess.run(  # noqa: S603  the operator's own command, without a shell
-                shlex.split(self.command), input=payload, capture_output=True, timeout=60, check=True
-            )
-            signature = base64.b64decode(done.stdout.strip(), validate=True)
-        except (OSError, subprocess.SubprocessError, ValueError) as exc:
-            raise StatementError(f"the signer command did not sign ({type(exc).__name__}); run it by hand") from exc
-        if len(signature) != 64:
-            raise StatementError(f"the signer command answered {len(signature)} bytes, an Ed25519 signature has 64")
-        return Signature(self.key_id, signature.hex())
-
-
-AnySigner = Signer | CommandSigner
 
 
 def signer_from(
     *,
     key_file: Path | None = None,
-    command: str | None = None,
     key_id: str | None = None,
     trust: TrustStore | None = None,
-) -> AnySigner:
-    """Return the signer of a file, a command or the environment; ``UsageError``: there is none, or others read it.
+) -> Signer:
+    """Return the signer of a file or the environment; ``UsageError``: there is none, or others read it.
 
     A URI of securesystemslib's in the place of a file (``awskms:…``) takes the key ``key_id`` of the trust store.
     """
@@ -325,14 +296,8 @@ def signer_from(
             raise UsageError(f"signing key {str(key_file)!r} cannot be used: {exc}") from exc
     if key_file is not None:
         return signer_from_pem(private_bytes(key_file, "signing key"))
-    if command is not None:
-        if not key_id:
-            raise UsageError(
-                "a signer command needs the id of its key: --key-id, as privgate guard keys show prints it"
-            )
-        return CommandSigner(command, key_id)
     if not (held := os.environ.get(KEY_VARIABLE)):
-        raise UsageError(f"no signing key: give --key FILE or --signer-command, or set {KEY_VARIABLE}")
+        raise UsageError(f"no signing key: give --key FILE, or set {KEY_VARIABLE}")
     return signer_from_pem(held.encode())
 
 
@@ -347,7 +312,7 @@ def private_bytes(path: Path, what: str) -> bytes:
     return content
 
 
-def seal(body: Mapping[str, Any], signer: AnySigner) -> Envelope:
+def seal(body: Mapping[str, Any], signer: Signer) -> Envelope:
     """Return a statement in a signed envelope."""
     unsigned = Envelope(statement.payload(body), ())
     signature = signer.sign(unsigned.signed)

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from securesystemslib.signer import Signer
+
 from privgate import cases, digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
@@ -22,7 +24,7 @@ from privgate.evidence.verdict import Finding, Outcome, together
 from privgate.guard import statement
 from privgate.guard.checks import EVIDENCE_FILE, TAG, check_terms, row_and_statement, stored_evidence
 from privgate.guard.config import Guard, Terms, refuse_name
-from privgate.guard.keys import AnySigner, seal
+from privgate.guard.keys import seal
 from privgate.guard.statement import Claims, Envelope
 from privgate.policy import Judged, Policy
 from privgate.registry.attachments import copy_to_run
@@ -155,7 +157,7 @@ class Signed:
 
 def sign(
     out_dir: Path,
-    signer: AnySigner,
+    signer: Signer,
     *,
     policy: Policy,
     registry: str,
@@ -188,7 +190,7 @@ def sign(
     return _sign(content, signer, client, policy, request=request or SigningRequest(), words=words, guard=guard)
 
 
-def renew(uri: str, signer: AnySigner, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
+def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
     """Return fresh statements of a version's stored evidence; ``StatementError``: it is missing, altered, unsigned."""
     client = connect(tracking_uri)
     target = named(client, uri)
@@ -217,7 +219,7 @@ def renew(uri: str, signer: AnySigner, *, policy: Policy, guard: Guard, tracking
 
 def _sign(
     content: bytes,
-    signer: AnySigner,
+    signer: Signer,
     client: Any,
     policy: Policy,
     *,

@@ -95,7 +95,7 @@ def _aggregate(
     records = run.compute(regressors.list_people if run.subject.task == "regression" else person_table.list_people)
     people = len(records["unit"])
     if people == 0:
-        raise MeasurementError("nobody was measured; raise --max-retrains or the budget")
+        raise MeasurementError("nobody was measured; raise the budget")
     run.compute(person_table.contradicted)
     total = left_out.summarize(run, request, *left_out.pad_missing(left_out.count_missing(run), *columns))
     seeds = len(run.compute(left_out.retrained).seeds)

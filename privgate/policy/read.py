@@ -16,16 +16,16 @@ from privgate.membership import NAMES
 from privgate.policy import document_shape
 from privgate.policy import problems as locate
 from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
-from privgate.policy.problems import PolicyFileError, Problem, Tree, nearest, read
+from privgate.policy.problems import PolicyFileError, Tree, nearest, read
 from privgate.policy.rules.rule_base import ISOLATIONS
 
 # ``extends``: a policy laid over another; what the result says more weakly than the other is refused.
 
-#: mappings that are merged key by key, and lists that are joined
+#: mappings that are merged key by key
 _MERGED = ("audit", "data")
-_JOINED = ("waivers", "never_waivable")
-#: what a file says about itself; never inherited (conditions are all kept, but beside one another)
-_OWN = ("schema", "name", "version", "description", "approves", "extends", "applies_to", "not_applicable")
+#: what a file says about itself; never inherited (conditions are all kept, but beside one another). A waiver was
+#: granted against the limits of its own file
+_OWN = ("schema", "name", "version", "description", "approves", "extends", "applies_to", "not_applicable", "waivers")
 
 
 def lay_over(child: Tree, parent: Tree) -> Tree:
@@ -34,8 +34,11 @@ def lay_over(child: Tree, parent: Tree) -> Tree:
     Rules are matched by id. The child's rules come first, so that positions in messages are those of the child's file.
     """
     value = {k: v for k, v in parent.value.items() if k not in _OWN}
-    marks = {place: mark for place, mark in parent.marks.items() if place and place[0] not in ("rules", *_JOINED)}
-    value.update({k: v for k, v in child.value.items() if k not in (*_MERGED, *_JOINED, "rules")})
+    beside = ("rules", "waivers", "never_waivable")
+    marks = {place: mark for place, mark in parent.marks.items() if place and place[0] not in beside}
+    value.update({k: v for k, v in child.value.items() if k not in (*_MERGED, "rules")})
+    if isinstance(said := child.value.get("never_waivable") or [], list):  # the shape check names anything else
+        value["never_waivable"] = [*said, *(n for n in parent.value.get("never_waivable") or () if n not in said)]
     for name in _MERGED:
         if not isinstance(given := child.value.get(name, {}), dict):
             value[name] = given  # no keys with values: the shape check says so
@@ -46,7 +49,6 @@ def lay_over(child: Tree, parent: Tree) -> Tree:
             ours = [] if given.get("suite") is None else given["suite"]
             value[name]["suite"] = [*theirs.get("suite", ()), *(ours if isinstance(ours, list) else [ours])]
     merged = Tree(child.file, value, {**marks, **child.marks})
-    _join_lists(merged, child, parent)
     _merge_rules(merged, child, parent)
     return merged
 
@@ -54,13 +56,8 @@ def lay_over(child: Tree, parent: Tree) -> Tree:
 _TIGHTER = "a tighter value, or a waiver for one model version"
 
 
-def weakened(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]:
-    """Yield a problem for everything that the child says more weakly than its parent."""
-    yield from (tree.problem(place, what, _TIGHTER) for place, what in _weaker_values(child, parent))
-    yield from _waived_more(child, parent, tree)
-
-
-def _weaker_values(child: Document, parent: Document) -> Iterator[tuple[Place, str]]:
+def list_weakened(child: Document, parent: Document) -> Iterator[tuple[Place, str]]:
+    """Yield place and sentence of everything that the child says more weakly than its parent."""
     own = {rule.name: (i, rule) for i, rule in enumerate(child.rules)}
     known = parent.groups
     for name, (position, rule) in own.items():
@@ -86,53 +83,6 @@ def _weaker_values(child: Document, parent: Document) -> Iterator[tuple[Place, s
 def _size(value: Any) -> float:
     """Return how much a setting demands; words by their place in what the key accepts, least first."""
     return float(ISOLATIONS.index(value) if isinstance(value, str) else value)
-
-
-def _waived_more(child: Document, parent: Document, tree: Tree) -> Iterator[Problem]:
-    """Yield a problem for every inherited waiver of a rule that is tightened, and for every one that grew.
-
-    A ceiling was approved against the limit that stood with it. Where the limit is lowered, the same ceiling waives
-    more than anybody approved: it must be stated again, no higher than before.
-    """
-    ours, theirs = ({r.name: r for r in d.rules} for d in (child, parent))
-    before = {(w.rule, w.model, w.version): w for w in parent.waivers}
-    for i, waiver in enumerate(child.waivers):
-        old = before.get((waiver.rule, waiver.model, waiver.version))
-        if old is None or waiver.rule not in ours:
-            continue
-        rule = ours[waiver.rule]
-        if not rule.is_within(waiver.ceiling, old.ceiling):
-            text = f"{waiver.ceiling:g} waives more than the {old.ceiling:g} of the policy that this one extends"
-            yield tree.problem(("waivers", i, "ceiling"), text, _TIGHTER)
-        tightened = rule.judged() != theirs[waiver.rule].judged()
-        if waiver == old and tree.mark(("waivers", i)).file != tree.file and tightened:
-            text = (
-                f"the inherited waiver {waiver.key} up to {waiver.ceiling:g} was approved for the rule as it was; this "
-                "file tightens the rule"
-            )
-            expected = f"the waiver stated here again, up to at most {waiver.ceiling:g}, or removed where it stands"
-            yield Problem(tree.mark(("extends",)), f"waivers.{i}", text, expected)
-
-
-def _join_lists(merged: Tree, child: Tree, parent: Tree) -> None:
-    """Put the parent's waivers and never-waivable rules behind the child's."""
-    for name in _JOINED:
-        mine, theirs = child.value.get(name) or [], parent.value.get(name) or []
-        if not isinstance(mine, list):
-            merged.value[name] = mine  # not a list: the shape check says so
-            continue
-        said = [_excused(v) for v in mine]
-        kept = [i for i, v in enumerate(theirs) if _excused(v) not in said]
-        merged.value[name] = [*mine, *(theirs[i] for i in kept)]
-        for new, old in enumerate(kept, start=len(mine)):
-            _move(merged, parent, (name, old), (name, new))
-
-
-def _excused(item: Any) -> Any:
-    """Return what a waiver excuses, which a file that extends another may state anew; any other item is itself."""
-    if isinstance(item, dict) and {"rule", "model", "version"} <= item.keys():
-        return tuple(str(item[key]) for key in ("rule", "model", "version"))
-    return item
 
 
 def _merge_rules(merged: Tree, child: Tree, parent: Tree) -> None:
@@ -198,9 +148,10 @@ def resolve(path: Path, name: str, kind: type[D], above: tuple[Path, ...] = ()) 
     parent = _parent(tree, path, above)
     tree = tree if parent is None else lay_over(tree, parent.tree)
     document = document_shape.validated(tree, kind)
-    weaker = () if parent is None else weakened(document, parent.document, tree)
+    weaker = () if parent is None else list_weakened(document, parent.document)
+    weakened = (tree.problem(place, what, _TIGHTER) for place, what in weaker)
     unfit = (tree.problem(*problem) for problem in (*_unknown_names(document), *_unfit_waivers(document)))
-    if problems := sorted([*weaker, *unfit]):
+    if problems := sorted([*weakened, *unfit]):
         raise PolicyFileError(*problems)
     own = Resolved(tree, document, (document.applies_to,), suites=suite_texts, files=(path, *suite_files))
     if parent is None:

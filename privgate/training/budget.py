@@ -72,5 +72,5 @@ def count_affordable(
         each = time_training(subject, [Fit(seeds[0], r, left_out=r) for r in rows], fleet)
         affordable = min(affordable, int(budget_seconds * fleet.workers / (max(each, 1e-6) * len(seeds))))
     if affordable < 1:
-        raise UsageError("the budget does not reach for a single person; raise --budget or --max-retrains")
+        raise UsageError("the budget does not reach for a single person; raise --budget")
     return affordable

@@ -15,6 +15,8 @@ NONE = "none"
 #: what is said of a box whose code shares the host's network, because its recipe declares that it needs it
 NETWORKED = "with network"
 WAYS = ("auto", "bubblewrap", NONE)
+#: a box without the network, though the recipe declares that it needs it: a word of the command line
+OFFLINE = "offline"
 
 
 def missing() -> str:

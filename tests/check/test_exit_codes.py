@@ -40,7 +40,7 @@ def test_1_blocked_and_not_promoted(inside):
 
 def test_5_inconclusive_is_said_before_and_after(inside):
     ended = inside(
-        "check", "models:/forest/1", "--policy", "dtp-1", "--no-attach", "--seeds", "2", "--max-retrains", "8"
+        "check", "models:/forest/1", "--policy", "dtp-1", "--no-attach", "--seeds", "2", "--budget", "8 trainings"
     )
 
     assert ended.returncode == 5, ended.stdout + ended.stderr

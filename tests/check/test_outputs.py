@@ -82,7 +82,7 @@ def test_a_file_that_can_be_written_keeps_what_it_holds(taken):
         ["report", "report.json", "--html", "taken/page.html"],
         ["report", "--in-use", "--html", "taken/page.html"],
         ["report", "b.json", "--compare", "a.json", "--html", "taken/page.html"],
-        ["guard", "keys", "init", "key.pem", "--trust", "taken/trust.json"],
+        ["guard", "keys", "key.pem", "--trust", "taken/trust.json"],
     ],
     ids=lambda a: " ".join(a[:3]),
 )

@@ -36,7 +36,7 @@ def test_approved_is_promoted_blocked_is_not_and_both_are_compared(server, capsy
 
     to = ["--to", "production"]
     good = run(["promote", "models:/over-http/1", *to, "--report-dir", str(folder / "one"), *common])
-    common += ["--max-retrains", "100"]
+    common += ["--budget", "100 trainings"]
     bad = run(["promote", "models:/over-http/2", *to, "--report-dir", str(folder / "two"), *common])
 
     assert (good, bad) == (0, 1)

@@ -95,7 +95,7 @@ def test_a_killed_check_goes_on_and_a_second_policy_trains_nothing(command, tmp_
 def test_a_ledger_of_before_is_ignored_by_one_sentence(command, tmp_path):
     (tmp_path / "ledger").mkdir(mode=0o700)
     (tmp_path / "ledger" / "00000-1-abc.seg").write_bytes(b"PRIVGATE")
-    errors = ended(command("share-1", "out", "--max-retrains", "2"), 0, 1, 5)
+    errors = ended(command("share-1", "out", "--budget", "2 trainings"), 0, 1, 5)
 
     assert errors.count("written by privgate 0.1, whose answers are not read; delete its *.seg files") == 1
     assert "Traceback" not in errors

@@ -111,11 +111,11 @@ def test_the_default_policy_is_release_1(capsys, words):
 
 def test_a_table_of_pyproject_serves_as_well():
     Path("pyproject.toml").write_text(
-        '[tool.privgate]\npolicy = "strict"\nmax-retrains = 50\n[tool.privgate.check]\nobserve = true'
+        '[tool.privgate]\npolicy = "strict"\nseeds = 50\n[tool.privgate.check]\nobserve = true'
     )
 
-    assert settings("check") == {"policy_name": "strict", "max_retrains": "50", "observe": True}
-    assert settings("promote") == {"policy_name": "strict", "max_retrains": "50"}
+    assert settings("check") == {"policy_name": "strict", "seeds": "50", "observe": True}
+    assert settings("promote") == {"policy_name": "strict", "seeds": "50"}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,8 @@ def test_a_table_of_pyproject_serves_as_well():
     [("polcy: dtp-1", "no option is called 'polcy'; did you mean 'policy'?"), ("- a", "holds a list"),
      ("a: [", "cannot be read"), ("check: {jbos: 2}", "did you mean 'jobs'?"),
      # sections of commands that are called otherwise now are left alone
-     ("compare: {html: a}\ndp: {solve: {steps: 5}}\nmode: all\npolicy: no-such", "no-such")],
+     ("compare: {html: a}\ndp: {solve: {steps: 5}}\nmode: all\npolicy: no-such", "no-such"),
+     ("max-retrains: 5\npolicy: no-such", "max-retrains is ignored, it went with 0.1.0: say --budget")],
 )  # fmt: skip
 def test_a_file_with_a_mistake_is_refused_in_a_sentence(capsys, text, words):
     Path("privgate.yaml").write_text(text)
@@ -194,8 +195,7 @@ def test_a_shell_completes_commands_and_policies():
                      ("dp solve --max-accuracy 0.6 --delta 0", "dp bounds --max-accuracy 0.6 --delta 0"),
                      ("list", "explain --list"), ("policy list", "explain --list"),
                      ("sign . --policy dtp-1", "guard sign . --policy dtp-1"),
-                     ("compare a b", "report b --compare a"),
-                     ("check models:/a/1 --mode all --precision=full --policy no", "check models:/a/1 --policy no")]
+                     ("compare a b", "report b --compare a")]
 )  # fmt: skip
 def test_a_spelling_of_before_works_and_says_what_it_is_called_now(capsys, old, new):
     code, shown = run(new.split()), capsys.readouterr()
@@ -203,8 +203,15 @@ def test_a_spelling_of_before_works_and_says_what_it_is_called_now(capsys, old, 
     again = capsys.readouterr()
     assert again.out == shown.out
     notes = [line for line in again.err.splitlines() if line.startswith("note: ")]
-    assert len(notes) == (2 if "--mode" in old else 1)
+    assert len(notes) == 1
     assert [line for line in again.err.splitlines() if line not in notes] == shown.err.splitlines()
+
+
+def test_serve_says_at_once_what_no_check_would_take(monkeypatch, capsys):
+    monkeypatch.setattr("privgate.training.isolation.missing", lambda: "")
+    words = ["guard", "serve", "--config", "guard.yaml", "--policy", "dtp-1", "--work", "w", "--"]
+    assert run([*words, "--max-retrains", "5"]) == 2
+    assert "--max-retrains went with 0.1.0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["check", "promote"])
@@ -216,7 +223,7 @@ def test_help_shows_daily_options_and_all_of_them_when_asked(capsys, name):
     daily, every = options("--help"), options("--help-all")
     assert len(daily) <= 15
     assert set(daily) < set(every)
-    assert {"--shadow-models", "--isolation"} <= {*every} - {*daily}
+    assert {"--seeds", "--isolation"} <= {*every} - {*daily}
 
 
 def test_help_shows_every_command_once_in_a_group(capsys):

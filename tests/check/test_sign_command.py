@@ -128,5 +128,5 @@ def test_a_name_that_a_shell_reads_is_not_handed_to_a_command(name, tmp_path):
     subject = SimpleNamespace(name=name, version="1")
     settings = {"report_dir": str(tmp_path), "policy_name": "dtp-1", "nonce": "n"}
     with pytest.raises(UsageError, match="sign it by hand"):
-        check._call_signer(f"touch {tmp_path}/ran {{uri}} {{nonce}}", 5.0, subject, "production", settings)
+        check._call_signer(f"touch {tmp_path}/ran {{uri}} {{nonce}}", subject, "production", settings)
     assert not (tmp_path / "ran").exists()

@@ -55,13 +55,6 @@ def test_two_records_that_come_together_or_a_known_size_need_twice_the_epsilon()
     assert both == pytest.approx(bounds.positive_accuracy(2.0, 0.5), abs=1e-12)
 
 
-@given(st.floats(0.01, 5), st.floats(0.01, 1))
-def test_amplification_for_the_pool_is_exact_for_randomized_response(epsilon, keep):
-    tell = bounds.sigmoid(epsilon)
-    inside = keep * tell + (1 - keep) * (1 - tell)
-    assert math.log(inside / (1 - tell)) == pytest.approx(bounds.pool_epsilon(epsilon, keep), abs=1e-9)
-
-
 @given(epsilons)
 def test_every_earlier_bound_is_weaker(epsilon):
     ours = EpsilonDelta(epsilon).accuracy(0.5)
@@ -145,7 +138,6 @@ def test_rounding_and_grids_only_loosen():
         lambda: Gaussian(-1.0),
         lambda: Gaussian(math.inf),
         lambda: bounds.generalization_gap(1, math.inf),
-        lambda: bounds.pool_epsilon(1, 0),
         lambda: bounds.convert_to_inclusion(1, 0, adjacency="replace_one", inclusion="independent"),
     ],
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.claims import capacity
-from privgate.claims.capacity import deletion_capacity, epsilon_for_capacity, group_capacity
+from privgate.claims.capacity import deletion_capacity, group_capacity
 from privgate.errors import UsageError
 
 
@@ -57,15 +57,6 @@ def test_with_delta_the_statement_fails_for_no_more_models_than_stated(monkeypat
     answers = rng.choice(4, size=(20_000, m), p=outside)  # models given that none of them was used
     ok = posterior_out[answers].prod(axis=1) >= rho
     assert (~ok).mean() <= failure + 4 * math.sqrt(failure / 20_000)
-
-
-def test_epsilon_for_a_capacity_is_its_inverse():
-    for m, rho, p, delta in ((100, 0.9, 0.0001, 0.0), (38, 0.9, 0.001, 0.0), (20, 0.8, 0.002, 1e-6)):
-        epsilon = epsilon_for_capacity(m, rho, p, delta=delta)
-        assert deletion_capacity(epsilon * (1 - 1e-9), p, rho, delta=delta).people == m
-        assert deletion_capacity(epsilon + 1e-3, p, rho, delta=delta).people <= m
-    with pytest.raises(UsageError, match="cannot be promised"):
-        epsilon_for_capacity(100, 0.9, 0.01)
 
 
 @pytest.mark.parametrize(

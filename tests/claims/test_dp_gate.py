@@ -65,7 +65,7 @@ def audited(noise, **options):
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])
 def test_an_audit_breaks_the_claim_of_a_training_without_noise_and_no_other(noise):
-    done, broken = audited(noise, epsilon=1.0, runs=30, tuning=3), noise == 0
+    done, broken = audited(noise, epsilon=1.0, runs=30), noise == 0
     answer = json.loads(done.output)
     assert (answer["broken"], answer["epsilon_at_least"] > 1, done.return_value) == (broken, broken, int(broken))
     assert answer["many_runs"]["counted"] == 60

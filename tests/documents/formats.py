@@ -21,7 +21,7 @@ from privgate.guard import keys as truststore
 from privgate.guard.config import Guard
 from privgate.guard.keys import TrustStore, fresh_key, seal
 from privgate.guard.statement import Claims, Envelope
-from privgate.policy import Policy, fixtures
+from privgate.policy import Policy, differences
 from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
 from privgate.serve import CheckRequest, refuse_delivery
@@ -70,17 +70,6 @@ waivers:
     granted: 2026-01-02
     expires: 2026-02-02
 """ % ("a" * 64)
-CASES = """\
-cases:
-  - name: small
-    measurements: {dtp: {low: 0.1, high: 0.2}}
-    expect: {outcome: passed, rules: {dtp: passed}}
-  - name: large
-    measurements: {dtp: {value: 3.0, kind: exact}}
-    preconditions: {reproduces: passed}
-    today: 2026-01-03
-    expect: {outcome: failed}
-"""
 MLMODEL = """\
 artifact_path: model
 flavors:
@@ -266,12 +255,11 @@ def formats(folder):
         return False
 
     def evident(content):
-        return fixtures.load_evidence(world.write("e.json", content)) is None
+        return differences.load_evidence(world.write("e.json", content)) is None
 
     text = {k: json.dumps(v).encode() for k, v in honest.items()}
     return [
         Format("policy", POLICY.encode(), judging),
-        Format("policy tests", CASES.encode(), lambda c: fixtures.run(world.policy, world.write("c.yaml", c)) is None),
         Format("suite", text["suite"], lambda c: suites.parse(c.decode(errors="replace"), "s.json") is None, SUITE),
         Format("guard", GUARD.encode(), guarding),
         Format("trust store", text["trust"], trusting, honest["trust"]),

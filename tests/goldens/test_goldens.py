@@ -11,7 +11,8 @@ import documents
 import numpy as np
 import pytest
 
-from privgate.cli import GONE, spell_as_today
+from privgate.cli import spell_as_today
+from privgate.cli.console import GONE
 from privgate.training.fleet import Fleet
 
 DATA = Path(__file__).parent / "data"
@@ -43,6 +44,8 @@ def test_a_name_outlives_every_move(row):
     if "options" in row:
         words, _ = spell_as_today(row["row"].split()[1:])
         name = " ".join(["privgate", *(word for word in words if not word.startswith("-"))])
+        if name.removeprefix("privgate ") in GONE:
+            return
         options = {option for option in row["options"] if option.startswith("-")}  # of an argument, the place counts
         assert options - set(GONE) <= set(adapters.commands()[name])
         return
@@ -110,7 +113,7 @@ def own_registry(empty_database, monkeypatch):
 
 
 #: what was left open and is decided now: the truth of this one, .11267, lies above its limit, .1124
-DECIDED_SINCE = {"regression_lbfgs_1e2_median": "failed"}
+DECIDED_SINCE = {"regression_lbfgs_1e2_median": "failed", "inherited": "failed"}  # a waiver is of its own file
 #: subjects of a second, one of each outcome
 FEW = frozenset(("constant_flags_alpha1e12", "contingency_table", "plain_small_tree"))
 

@@ -132,7 +132,7 @@ def test_a_budget_with_too_few_shadow_models_is_named_before_anything_is_trained
     fleet, subject = InProcess(), Subject.local(Recipe(GaussianNB(), seed=2), DATA)
     run = prepare(POLICY, subject, fleet=fleet, limits=Budget(shadow_models=31))
 
-    said = "an approval at a level wants 32 shadow models: --shadow-models 32"
+    said = "an approval at a level wants 32 shadow models"
     assert run.cannot_conclude == tuple(f"{r.name}: {said}" for r in POLICY.rules)
     assert not fleet.calls
 

@@ -80,7 +80,10 @@ def test_share_1_says_what_its_sample_shows_at_any_size_of_the_data():
 def test_attacks_1_has_the_sizes_and_limits_of_dtp_1_attacks_and_concludes():
     policy, other = Policy.load("attacks-1"), Policy.load("dtp-1-attacks")
 
-    assert [r.judged() for r in policy.rules] == [r.judged() for r in other.rules if r.name != "dtp"]
+    said, theirs = (
+        [r.model_dump(exclude={"id", "reason", "source"}) for r in p.rules if r.name != "dtp"] for p in (policy, other)
+    )
+    assert said == theirs
     assert policy.audit == other.audit
     facts = {"certificates": [], "candidates": policy.audit.min_candidates}
     assert [r.cannot_conclude(facts) for r in policy.rules] == ["", ""]

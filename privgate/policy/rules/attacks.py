@@ -1,6 +1,6 @@
 """The rules that limit what attacks achieve: on membership, and on sensitive features.
 
-Each class says what its limit means, what it requests, and an example.
+Each class says what its limit means, and an example.
 """
 
 import math
@@ -80,9 +80,6 @@ class MembershipRule(ScopedRule):
     ``class`` and ``group`` the worst of them; ``record`` the worst single record, over models trained on random
     subsets of the pool. **Blocks** if the lower confidence limit exceeds ``max`` (Holm over all that was searched),
     **passes** if the upper limit is within it, else **inconclusive**. A fraction.
-
-    A request names attack (catalogue key or "any"), scope and confidence; level and sensitive column where the policy
-    names them.
     """
 
     narrow_it = "more candidates or more shadow models narrow the interval"
@@ -155,8 +152,6 @@ class AttackAccuracy(MembershipRule):
 
     Limit ``max`` in [0.5, 1], the balanced accuracy (TPR + TNR) / 2; see ``MembershipRule``.
 
-    Request: ``attack_accuracy(attack="any", scope="model", confidence=0.95, level=…, group=…)``.
-
         - metric: attack_accuracy
           max: 0.6
           attack: any
@@ -189,8 +184,6 @@ class AttackAdvantage(MembershipRule):
     Limit ``max`` in [0, 1]. Advantage is 2 x balanced accuracy - 1 (Yeom et al., 2020, definition 4); see
     ``MembershipRule``.
 
-    Request: ``attack_advantage(attack="any", scope="model", confidence=0.95, level=…, group=…)``.
-
         - metric: attack_advantage
           max: 0.2
     """
@@ -219,8 +212,6 @@ class AttackTpr(MembershipRule):
     Limit ``max`` in [0, 1] on the true-positive rate at a false-positive rate of at most ``at_fpr`` (fractions). Two
     thresholds, one for blocking and one for approving; a false-positive rate that the sample cannot resolve is
     inconclusive; see ``MembershipRule``.
-
-    Request: ``attack_tpr(at_fpr=…, attack="any", scope="model", confidence=0.95, level=…, group=…)``.
 
         - metric: attack_tpr
           at_fpr: 0.01
@@ -294,9 +285,6 @@ class GeneralizationGap(ScopedRule):
     on the best attack; a small gap does not mean that attacks fail (theorem 4), so this rule never stands alone for
     safety.
 
-    Request: ``generalization_gap(loss="zero_one" | "cross_entropy", scope="model" | "class" | "group", confidence=0.95,
-    group=<sensitive column>)``; ``group`` only where the policy names one. Fraction, or nats.
-
         - metric: generalization_gap
           max: 0.05
     """
@@ -340,9 +328,6 @@ class AttributeAdvantage(CandidatesRule):
     ``sensitive=``; of a classifier, inversion reads every label's confidence. **Blocks** if the lower confidence limit
     exceeds the limit, **passes** if the upper limit is within it, else **inconclusive**. What is guessed without the
     model stands beside it.
-
-    Request: ``attribute_advantage(attribute=<sensitive column>, confidence=0.95)``; ``attribute`` only where the policy
-    names one. Fraction.
 
         - metric: attribute_advantage
           max: 0.2
@@ -391,9 +376,6 @@ class RobustAdvantage(CandidatesRule):
     Distances are exact for linear models and single trees, and along random directions for anything else. The adversary
     has the model; a third of the candidates train its shadow model. ``max`` limits the larger advantage, 0 to 1,
     guessing 0: an approval needs the whole interval below. It is a lower bound on the best attack.
-
-    Request: ``robust_advantage(radius=<number>, confidence=0.95)``; ``radius`` only where the policy names one.
-    Fraction.
 
         - metric: robust_advantage
           max: 0.2

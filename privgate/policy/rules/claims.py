@@ -1,6 +1,6 @@
 """The rules about differential privacy: epsilon, its audit, what attacks could reach at best, and who can be erased.
 
-Each class says what its limit means, what it requests, and an example.
+Each class says what its limit means, and an example.
 """
 
 import math
@@ -87,11 +87,6 @@ class DpEpsilon(GuaranteeRule):
     Limit ``max`` on epsilon in nats at ``delta``, for one person, whose records are a group where there are several. An
     independent accountant recomputes epsilon from the sampling, clipping, noise and steps of a rerun.
 
-    Request: ``dp_epsilon(delta=1e-5, accept_declared_claims=False, adjacency="add_remove" | "replace_one")``;
-    ``adjacency`` only where the policy names one, otherwise the claim's own. ``behind.declared_only`` is true where
-    nothing was observed and the policy accepts that, ``behind.delta`` the delta that the guarantee really has (0 for
-    pure ones). Nats.
-
         - metric: dp_epsilon
           max: 8
           delta: 1e-5
@@ -142,8 +137,6 @@ class DpAttackAccuracyBound(GuaranteeRule):
     this speaks of every attack, and says nothing about attacks actually succeeding. It follows from the noised steps
     that were seen; that training reaches its records by no other way is not looked at.
 
-    Request: ``dp_attack_accuracy_bound(prior=0.5, accept_declared_claims=False)``. Fraction; kind "bound".
-
         - metric: dp_attack_accuracy_bound
           max: 0.75
           prior: 0.5
@@ -185,9 +178,6 @@ class DpEpsilonLowerBound(Rule):
     An audit gives a lower bound on epsilon at ``confidence``. **Fails** if it exceeds the limit: the claim is broken.
     An audit can never show that a guarantee holds, so passing means "not contradicted". ``max`` is a number in nats, or
     ``claim`` (the default): the epsilon that the recipe claims, at the claim's own delta.
-
-    Request: ``dp_epsilon_lower_bound(confidence=0.999, delta=…)``; ``delta`` only where the policy names one, otherwise
-    the claim's own. ``low`` is the lower bound, ``high`` infinite, ``behind.claimed_epsilon`` the claim (nats).
 
         - metric: dp_epsilon_lower_bound
           max: claim
@@ -288,9 +278,6 @@ class DeletionCapacity(GuaranteeRule):
     With ``rho`` and ``prior`` (Thudi et al., 2022, corollary 2; section 7.3): everybody must still believe with
     probability at least ``rho`` that the erased people were never used. ``prior`` is the largest probability with which
     they were. It counts only where the recipe is seen to draw its training set with at most that probability.
-
-    Request: ``deletion_capacity(epsilon=…, delta=…, accept_declared_claims=False)``, or with ``rho`` and ``prior``.
-    People; larger is better, so ``low`` is what counts.
 
         - metric: deletion_capacity
           min: 5

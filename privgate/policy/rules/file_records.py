@@ -12,8 +12,6 @@ that nobody could read are a **warning**. With ``bound: lower`` both are.
 Whoever runs a check may state that the file is not downloadable. Then this rule warns where it would block, and a guard
 accepts that only if its own table says the same.
 
-Request: ``file_records()``. Records.
-
     - metric: file_records
       max: 0
 """

@@ -1,6 +1,6 @@
 """The rules about how much depends on one person: any answer, the answer about that person, or a regressor's numbers.
 
-Each class says what its limit means, what it requests, and an example.
+Each class says what its limit means, and an example.
 """
 
 import math
@@ -194,10 +194,6 @@ class Dtp(LeaveOneOutRule):
     this rule. DTP stops no attack by itself: a temperature, or clipping one model, lowers it and leaves every attack as
     it was (section 12.4 of docs/mathematics.md); dtp-1-attacks judges the attacks beside it.
 
-    Request: ``dtp(aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q`` only with quantile,
-    ``threshold`` (nats) only with share_above; a random sample is enough for either. ``low`` is the aggregate of
-    ``dtp_lower`` less its error, ``high`` that of ``dtp_upper``; nats, or a fraction for share_above.
-
         - metric: dtp
           max: 1.0
     """
@@ -235,7 +231,7 @@ class Dtp(LeaveOneOutRule):
             if why := "; ".join(BehindInfluence.read(measurement.behind).why_no_certificate):
                 return f"no certificate limits every answer here: {why}; or judge by pdtp-1 (direct queries only)"
             if measurement.n < measurement.population:
-                return "of whoever was not left out nothing is known here: check without --max-retrains and --budget"
+                return "of whoever was not left out nothing is known here: check without --budget"
             return (
                 "no certificate limits every answer of this model for every person: declare the domain, take a model "
                 "that a certificate covers (`privgate explain --list --all`), train in `privgate.models.Sharded`, or "
@@ -268,10 +264,6 @@ class Pdtp(LeaveOneOutRule):
     Where training draws, the figure is about this code at this seed: the registered model's own pair. Above the limit
     is never met later; five other seeds refuse, or leave it open. A recipe without a recorded seed is judged on the
     mean over runs.
-
-    Request: ``pdtp(over="own" | "beside", aggregate="max" | "quantile" | "share_above", q=…, threshold=…)``; ``q`` only
-    with quantile, ``threshold`` (nats) only with share_above. ``low`` and ``high`` are the aggregate less and plus its
-    error; nats, or a fraction for share_above.
 
         - metric: pdtp
           max: 1.0
@@ -323,10 +315,6 @@ class Sensitivity(LeaveOneOutRule):
     at every question of the declared domain, which only a theorem can bound (least squares and ridge: the change is
     linear in the question). **Passes** if the upper limit is within ``max``, **fails** if a change that was seen
     exceeds it, else **inconclusive**. A policy that enforces it refuses a classifier before anything is trained.
-
-    Request: ``sensitivity(over="own" | "beside" | "domain", aggregate="max" | "quantile" | "share_above", q=…,
-    threshold=…)``; ``q`` only with quantile and ``threshold`` (residual deviations) only with share_above. Residual
-    deviations, or a fraction for share_above.
 
         - metric: sensitivity
           max: 0.5

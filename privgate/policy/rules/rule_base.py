@@ -315,10 +315,6 @@ class Rule(Part, ABC):
                 weaker[name] = f"is another question: the parent has {old!r}; give a new rule an id of its own"
         return weaker
 
-    def judged(self) -> dict[str, Any]:
-        """Return everything about the rule that changes a judgement."""
-        return {k: v for k, v in self.model_dump().items() if k not in _PROSE}
-
     def _direction_of(self, name: str) -> str | None:
         if name == self.direction:
             return "down" if self.direction == "max" else "up"

@@ -148,7 +148,7 @@ def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, 
 
     for name in ("evil", "good"):
         registry.client.set_model_version_tag(name, "1", TAG, "dtp-1,production")
-    with serving(registry, folder, "--every", "5", "--", "--jobs", "1", "--max-retrains", "5") as served:
+    with serving(registry, folder, "--every", "5", "--", "--jobs", "1", "--budget", "5 trainings") as served:
         until(lambda: all(TAG not in tags(registry, n) for n in ("evil", "good")), served, seconds=1500)
         # what if a report lay there all the same, and tags said that it approves: the victim is checked all the same
         assert not planted.exists()  # what was written in a box lay in its own /tmp
@@ -253,7 +253,7 @@ def test_nothing_that_a_recipe_names_runs_outside_of_a_box(registry, tmp_path):
     def answered(name):
         return TAG not in tags(registry, name) or tags(registry, name).get("privgate.problem", "")
 
-    with serving(registry, tmp_path / "s", "--every", "600", "--", "--jobs", "1", "--max-retrains", "5") as served:
+    with serving(registry, tmp_path / "s", "--every", "600", "--", "--jobs", "1", "--budget", "5 trainings") as served:
         until(lambda: all(answered(name) for name in names), served, seconds=2000)
     outcomes = {name: tags(registry, name).get("privgate.problem") or "answered" for name in names}
     print(json.dumps(outcomes, indent=1))

@@ -128,7 +128,7 @@ def test_a_training_function_reaches_no_key_no_environment_and_no_alias(homes, r
     # the signer at work meanwhile, its key in its environment
     signing = subprocess.Popen(["sleep", "600"], user=SIGNER, group=SIGNER, extra_groups=[], env=secret)
     try:
-        more = ("--max-retrains", "30", "--isolation", "none")  # a box would keep what it took
+        more = ("--budget", "30 trainings", "--isolation", "none")  # a box would keep what it took
         where = ("--tracking-uri", registry.address)
         _, said = run_as(CHECKER, homes / "checker", *CHECK, *more, *where)
     finally:

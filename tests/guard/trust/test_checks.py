@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import json
-import sys
 import types
 from dataclasses import replace
 from datetime import timedelta
@@ -226,22 +225,13 @@ def test_a_trust_store_comes_back_and_refuses_what_it_does_not_know(world, tmp_p
             TrustStore.load(path)
 
 
-def test_a_private_key_comes_from_file_environment_or_command(tmp_path, monkeypatch):
-    key, path, script = new_key(), tmp_path / "key.pem", tmp_path / "sign.py"
+def test_a_private_key_comes_from_file_or_environment(tmp_path, monkeypatch):
+    key, path = new_key(), tmp_path / "key.pem"
     path.write_bytes(key.private_bytes)
     path.chmod(0o600)
     assert signer_from(key_file=path).public_key.keyid == key.public_key.keyid
     monkeypatch.setenv(KEY_VARIABLE, key.private_bytes.decode())
     assert signer_from().public_key.keyid == key.public_key.keyid
-    script.write_text(
-        "import sys, base64\nfrom privgate.guard.keys import signer_from_pem\n"
-        f"key = signer_from_pem(open({str(path)!r}, 'rb').read())\n"
-        "print(base64.b64encode(bytes.fromhex(key.sign(sys.stdin.buffer.read()).signature)).decode())\n"
-    )
-    command = signer_from(command=f"{sys.executable} {script}", key_id=key.public_key.keyid)
-    assert command.sign(b"message") == key.sign(b"message")
-    with pytest.raises(StatementError, match="did not sign"):
-        signer_from(command="false", key_id=key.public_key.keyid).sign(b"")
 
 
 def test_a_key_of_another_kind_is_trusted_in_pem_and_signs_by_its_address(world, tmp_path, monkeypatch):

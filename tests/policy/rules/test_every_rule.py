@@ -15,7 +15,7 @@ from privgate.policy import rules
 from privgate.policy.rules import ALL, METRICS
 from privgate.policy.rules.rule_base import Rule
 from privgate.run.needs import Need
-from tests.policy.rules.rule_pages import EXAMPLES, example, page
+from tests.policy.rules.rule_pages import EXAMPLES, example
 
 
 def measured(rule, low, high=None, **options):
@@ -75,14 +75,6 @@ def test_its_metric_says_how_it_is_measured_and_what_it_reaches(rule):
     assert math.isnan(about.worst) == (not about.unit)
     assert about.per_unit == bool(about.columns)
     assert set(about.columns) <= {*COLUMNS, *SENSITIVITY_COLUMNS}
-
-
-def test_its_page_says_what_it_requests(rule):
-    text = page(type(rule))
-
-    assert f"Request: ``{rule.metric}(" in " ".join(text.split())
-    for name, _ in rule.request().options:
-        assert f"{name}=" in text
 
 
 def test_every_field_is_described(rule):
