@@ -51,12 +51,43 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-def spell_as_today(args: list[str]) -> tuple[list[str], str]:
-    """Return a command line of 0.1 in the words of today, and a sentence about what changed; options stay as given."""
+#: option of 0.1, with its value where that matters -> the words of today; none where it did nothing
+MOVED_OPTIONS: dict[str, tuple[str, ...]] = {
+    "--max-retrains": ("--budget", "{} trainings"),
+    "--network never": ("--isolation", "offline"),
+    "--alias": ("--in-use", "{}"),
+    **dict.fromkeys(("--network declared", "--mode", "--precision", "--sweep", "--lease", "--settle"), ()),
+}
+
+
+def spell_as_today(args: list[str]) -> tuple[list[str], list[str]]:
+    """Return a command line of 0.1 in the words of today, and a sentence for each thing that changed."""
+    said = []
     for count in (3, 2, 1):
         if words := MOVED.get(tuple(args[:count])):
-            return [*words, *args[count:]], f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"
-    return args, ""
+            said = [f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"]
+            old = args[count:]
+            if words[-1] == "--compare":  # which takes the earlier report: options stood anywhere
+                k = next((k for k in range(len(old)) if not old[k].startswith("-") and _ends_option(old[:k])), 0)
+                old = [*old[k:], *old[:k]]
+            args = [*words, *old]
+            break
+    spelled, rest = list[str](), iter(args)
+    for word in rest:
+        name, given, value = word.partition("=")
+        if name not in {option.partition(" ")[0] for option in MOVED_OPTIONS}:
+            spelled.append(word)
+            continue
+        value = value if given else next(rest, "")
+        words = tuple(w.format(value) for w in MOVED_OPTIONS.get(f"{name} {value}", MOVED_OPTIONS.get(name, ())))
+        spelled += words
+        said.append(f"{name} is now {words[0]} {words[1]!r}" if words else f"{name} does nothing any more")
+    return spelled, said
+
+
+def _ends_option(before: list[str]) -> bool:
+    """Return whether a word behind these is no option's value."""
+    return not before or not before[-1].startswith("--") or "=" in before[-1]
 
 
 class _Lazy(click.Group):
@@ -83,8 +114,8 @@ class _Lazy(click.Group):
         from privgate.cli import console
 
         args, moved = spell_as_today(args)
-        if moved:
-            click.echo(f"note: {moved}", err=True)
+        for sentence in moved:
+            click.echo(f"note: {sentence}", err=True)
         if instead := console.GONE.get(gone := " ".join(args[:2])):
             raise click.UsageError(f"`privgate {gone}` went with 0.1.0: {instead}", ctx)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
@@ -120,8 +151,8 @@ def cli(ctx: click.Context, /, **_: Any) -> None:
     Exit codes: 0 approved, 1 refused, 2 command line or policy unusable, 3 a bug in privgate. 4 model, data, registry
     or statement unreadable or wrong. 5 undecided, which releases nothing. 6 approved, not signed. 130 interrupted.
 
-    Every option may stand in privgate.yaml, in [tool.privgate] of pyproject.toml, or as PRIVGATE_OPTION_NAME in the
-    environment.
+    Every option may stand as PRIVGATE_OPTION_NAME in the environment. Those of check, promote, advise, report, policy,
+    dp and demo may stand in privgate.yaml, or in [tool.privgate] of pyproject.toml.
     """
     from privgate.cli import config, console
 

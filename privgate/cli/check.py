@@ -111,7 +111,7 @@ def promote(*, uri: str, alias: str, sign_command: str | None, **settings: Any) 
         if sign_command is None:
             folder, policy = shlex.quote(settings["report_dir"]), shlex.quote(settings["policy_name"])
             config = shlex.quote(str(settings["config"] or "guard.yaml"))
-            how = f"privgate guard sign {folder} --policy {policy} --config {config} --model {subject.uri}"
+            how = f"privgate guard sign {folder} --policy {policy} --config {config} --model {subject.uri} --key FILE"
             click.echo(
                 console.plain(
                     f"approved, not promoted: {exc}; sign it as another user: {how}; then promote it with --config "

@@ -26,7 +26,7 @@ CONFIGURED = ("check", "promote", "advise", "report", "policy", "dp", "demo")
 #: command -> keys without an option: what page one states of the model and its data
 STATED = dict.fromkeys(("check", "promote"), ("purpose", "owner", "data-name", "data-source"))
 #: sections of commands that are called otherwise now
-_MOVED = frozenset({"compare", "index", "list", "render", "solve"})
+_MOVED = {"list": "explain", "solve": "bounds", **dict.fromkeys(("compare", "index", "render"), "report")}
 FILE = "privgate.yaml"
 #: variables of these names are no options
 _OTHER_MEANING = frozenset({"signing_key", "ledger_key", "key"})
@@ -76,6 +76,8 @@ def _for(  # noqa: PLR0917  private
         if (name in settings or key in settings) and not isinstance(value, Mapping):  # a command's own keys
             plain = isinstance(value, bool | list) or value is None
             values[parameter] = value if plain else _from(at, option, str(value))
+            if option is not None and option.multiple and not isinstance(value, list):
+                values[parameter] = [values[parameter]]
             used.append(name)
         if (text := environ.get(f"PRIVGATE_{key.upper()}", "")) and key not in _OTHER_MEANING:
             values[parameter] = text.split(",") if option is not None and option.multiple else text
@@ -97,11 +99,13 @@ def _from(place: Path, option: click.Option | None, value: str) -> str:
 def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) -> tuple[Path, dict[str, Any]]:
     path, keys = _read(folder)
     known = every() if keys else {}
-    allowed = {name for command in known.values() for name in _names(command)} | set(known) | _MOVED
+    allowed = {name for command in known.values() for name in _names(command)} | set(known)
     allowed |= {*STATED["check"]}
     for key in _keys(keys):
         name = key.replace("_", "-")
-        if name not in allowed and f"--{name}" in GONE:
+        if name in _MOVED:
+            click.echo(f"note: {path}: {key} is ignored: write its keys below {_MOVED[name]}", err=True)
+        elif name not in allowed and f"--{name}" in GONE:
             click.echo(f"note: {path}: {key} is ignored, it went with 0.1.0: {GONE[f'--{name}']}", err=True)
         elif name not in allowed:
             near = get_close_matches(name, allowed, n=1)

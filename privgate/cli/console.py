@@ -5,6 +5,7 @@ is a terminal, one line is drawn over and over; elsewhere each is a line of its 
 """
 
 import contextlib
+import errno
 import math
 import os
 import re
@@ -224,7 +225,10 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
             click.echo("interrupted: what was computed is kept; the same command resumes", err=True)
         except (BrokenPipeError, SystemExit):  # click exits with 1 if stdout is closed
             code = ExitCode.INTERRUPTED
-        except Exception:  # noqa: BLE001  a crash must not look like a failed policy
+        except Exception as exc:  # noqa: BLE001  a crash must not look like a failed policy
+            if isinstance(exc, OSError) and exc.errno == errno.ENOSPC:
+                click.echo("error: a disk is full: what was written is not whole; make room, and try again", err=True)
+                return ExitCode.USAGE
             traceback.print_exc()
             click.echo(f"this is a bug in {name}; nothing was approved", err=True)
         finally:

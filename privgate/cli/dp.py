@@ -20,6 +20,8 @@ CONFIDENCE = 0.999  # of an audit's bound
 
 #: what a mechanism is where no option says so: of a guarantee that is bounded, and of one that is looked for
 BOUNDED: Mapping[str, Any] = {"sample_rate": 1.0, "steps": 1, "sampling": None}
+#: what is printed -> options that do not concern it
+OTHERS = {"goal": ("fpr", "rho"), "deletions": ("fpr",), "bounds": ("rho",)}
 SOLVED: Mapping[str, Any] = {"sample_rate": 0.01, "steps": 1000, "sampling": "poisson", "delta": 1e-5}
 
 
@@ -60,6 +62,9 @@ def bounds(**o: Any) -> int:
         o[name] = value if o[name] is None else o[name]
     if o["delta"] is None:
         raise UsageError("pass --delta, 0 for a pure guarantee")
+    printed = "goal" if goal else "deletions" if o["deletions"] else "bounds"
+    if idle := next((n for n in OTHERS[printed] if o[n]), ""):
+        raise UsageError(f"--{idle} says nothing about {printed} here; leave it out")
     if o["deletions"]:
         return _print_deletions(o)
     if len(o["prior"]) > 1:
@@ -158,6 +163,8 @@ def _print_goal(o: dict[str, Any]) -> int:
 def _print_deletions(o: dict[str, Any]) -> int:
     from privgate.claims.capacity import RHOS, deletion_capacity, group_capacity
 
+    if o["adjacency"] != "add_remove":
+        raise UsageError("--deletions counts people who are removed; it needs --adjacency add_remove")
     epsilon, delta, prior, rho = _guarantee(o)[0], o["delta"], o["prior"], o["rho"]
     priors, rhos, most_delta = prior or (0.0001, 0.001, 0.01, 0.1), rho or RHOS, 1e-5 if delta else 0.0
     people_covered = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in rhos for p in priors}

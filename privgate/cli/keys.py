@@ -108,7 +108,9 @@ def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> 
     from privgate.guard.keys import TrustStore
 
     held, now, note = TrustStore.load(store), statement.now(), " ".join(reason.split())[:200]
-    if re.fullmatch("[0-9a-f]{6,64}", what) and not Path(what).exists():
+    if re.fullmatch("[0-9a-fA-F]{1,64}", what) and not Path(what).exists():
+        if len(what := what.lower()) < 6:
+            raise UsageError(f"{what} is too short for a key; name six digits of its id or more")
         held.revoke(what, at=now).save(store)
         click.echo(f"key {held.key(what).key_id} is revoked; check and sign again what rested on it")
         return 0
@@ -120,7 +122,7 @@ def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> 
     else:
         revoked = f"statement {_payload(what)}"
         held.revoke_statement(revoked.removeprefix("statement "), at=now, note=note).save(store)
-    click.echo(f"{revoked} is revoked in {store}; run privgate guard doctor to see what rested on it")
+    click.echo(f"{revoked} is revoked in {store}; `privgate guard doctor --config FILE` lists what rested on it")
     return 0
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from privgate.cli import outputs, shared
 from privgate.documents import LARGE, DocumentError, strict_json
@@ -40,7 +41,8 @@ def report(
     from privgate.cli.console import plain
 
     if (alias is not None) == bool(source):
-        raise UsageError("name one report (a report.json, or models:/name/version), or --in-use")
+        step = "name the later report behind the earlier one" if old else "name one report, or --in-use"
+        raise UsageError(f"{step}: a report.json, or models:/name/version")
     if alias is not None and (page is None or form or old):
         raise UsageError("--in-use writes one page, --html FILE, and nothing else")
     if not (page or form or old):
@@ -49,6 +51,8 @@ def report(
         outputs.file(page, "--html")
     if alias is not None and page is not None:
         return _write_index(page, alias, tracking_uri)
+    if old is not None and click.get_current_context().get_parameter_source("form") is not ParameterSource.COMMANDLINE:
+        form = None  # settings say it for checks
     document = _document(source, tracking_uri)
     if old is not None:
         document = rendering.compare(_document(old, tracking_uri), document)

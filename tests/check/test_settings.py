@@ -10,7 +10,7 @@ import yaml
 from click.shell_completion import ShellComplete
 
 from privgate.__main__ import run
-from privgate.cli import COMMANDS, GROUPS, cli, config
+from privgate.cli import COMMANDS, GROUPS, cli, config, spell_as_today
 from privgate.policy import Policy
 from privgate.policy.problems import shipped
 
@@ -210,8 +210,25 @@ def test_a_spelling_of_before_works_and_says_what_it_is_called_now(capsys, old, 
 def test_serve_says_at_once_what_no_check_would_take(monkeypatch, capsys):
     monkeypatch.setattr("privgate.training.isolation.missing", lambda: "")
     words = ["guard", "serve", "--config", "guard.yaml", "--policy", "dtp-1", "--work", "w", "--"]
-    assert run([*words, "--max-retrains", "5"]) == 2
-    assert "--max-retrains went with 0.1.0" in capsys.readouterr().err
+    assert run([*words, "--shadow-models", "5"]) == 2
+    assert "--shadow-models went with 0.1.0" in capsys.readouterr().err
+
+
+OLD = {
+    "check U --max-retrains 5 --mode=full": ["check", "U", "--budget", "5 trainings"],
+    "check U --network never --network declared": ["check", "U", "--isolation", "offline"],
+    "compare --html p.html a.json b.json": ["report", "--compare", "a.json", "b.json", "--html", "p.html"],
+    "compare --html=p.html a.json b.json": ["report", "--compare", "a.json", "b.json", "--html=p.html"],
+    "report index --alias live --html p": ["report", "--in-use", "--in-use", "live", "--html", "p"],
+    "keys revoke 123456 --trust t": ["guard", "revoke", "123456", "--trust", "t"],
+}
+
+
+@pytest.mark.parametrize("old", OLD)
+def test_spellings_of_before_mean_what_they_did_and_are_noted(old):
+    words, notes = spell_as_today(old.split())
+    assert words == OLD[old]
+    assert notes
 
 
 @pytest.mark.parametrize("name", ["check", "promote"])

@@ -74,7 +74,7 @@ def wrong(key: str, text: str) -> PydanticCustomError:
 
 
 #: what a failed rule advises that has no number of its own: the one place that searches has them
-WAY_OUT = "run `privgate advise`: it measures which changes are approved, and what they cost in usefulness"
+WAY_OUT = "run `privgate advise URI`: it measures which changes are approved, and what they cost in usefulness"
 _AGAIN = "log the model again (privgate.log_model) and check that version"
 #: what stands in the way -> one step that can succeed; a person is named where no command of the model's owner can
 STEPS: Mapping[str, str] = {
@@ -88,7 +88,8 @@ STEPS: Mapping[str, str] = {
     "claim": "claim differential privacy, dp=Claim(...), and train by Opacus or diffprivlib, which reruns show; "
     f"{_AGAIN}",
     "guarantee": f"mend what the message names, in the training or in its Claim(...); {_AGAIN}",
-    "isolation": "ask whoever runs this host to let bubblewrap make namespaces (`privgate guard doctor` says how)",
+    "isolation": "ask whoever runs this host to let bubblewrap make namespaces: `privgate guard doctor --config FILE` "
+    "says how",
     "error": f"provide what the message names here, pass it in params=…, or declare network=True; {_AGAIN}",
     "place": "ask whoever runs this host to mend what the message names; then check again",
 }
