@@ -107,10 +107,11 @@ def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> 
     from privgate.guard import statement
     from privgate.guard.keys import TrustStore
 
+    names_key = re.fullmatch("[0-9a-fA-F]{1,64}", what) and not Path(what).exists()
+    if names_key and len(what := what.lower()) < 6:
+        raise UsageError(f"{what} is too short for a key; name six digits of its id or more")
     held, now, note = TrustStore.load(store), statement.now(), " ".join(reason.split())[:200]
-    if re.fullmatch("[0-9a-fA-F]{1,64}", what) and not Path(what).exists():
-        if len(what := what.lower()) < 6:
-            raise UsageError(f"{what} is too short for a key; name six digits of its id or more")
+    if names_key:
         held.revoke(what, at=now).save(store)
         click.echo(f"key {held.key(what).key_id} is revoked; check and sign again what rested on it")
         return 0
