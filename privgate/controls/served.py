@@ -61,6 +61,15 @@ _ADVICE = {
     "other numbers": _DECLARE,
 }
 
+#: flavor that serves labels -> how the same model is logged so that it serves probabilities
+_AS_PROBABILITIES = {
+    "sklearn": "; or log the model with pyfunc_predict_fn='predict_proba'",
+    **dict.fromkeys(
+        ("xgboost", "lightgbm"),
+        "; or log it by privgate.log_model(recipe, data), which serves probabilities",
+    ),
+}
+
 
 def check_served(subject: Subject, fleet: Fleet) -> list[Precondition]:
     """Check that MLflow serves what is declared; return nothing for a subject without a stored model.
@@ -117,8 +126,8 @@ def _compare(  # noqa: PLR0917  one comparison
     if wrong:
         kind = _describe_values(served, native)
         step = _ADVICE["other labels" if kind == "labels" and subject.release.form == "label" else kind]
-        if step == _ADVICE["labels"] and getattr(subject.model, "flavor", "") == "sklearn":
-            step += "; or log the model with pyfunc_predict_fn='predict_proba'"
+        if step == _ADVICE["labels"]:
+            step += _AS_PROBABILITIES.get(getattr(subject.model, "flavor", ""), "")
         text = f"MLflow serves {kind}, and declared are {promise} ({Count(wrong, total)} of {total} answers differ)"
         return _doubt(f"{text}; {step}", detail)
     few = _draw_few(subject, fleet, rows, questions)

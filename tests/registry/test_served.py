@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import SimpleImputer
@@ -65,6 +66,18 @@ def with_recipe(by_mlflow):
 
 def log(recipe, data, **options):
     return log_model(recipe, data, registered_model_name="m", store="artifacts", **options)
+
+
+def test_boosted_trees_as_mlflow_logs_them_serve_labels_and_the_next_step_is_one_of_ours(registry, judged, flowers):
+    recipe = Recipe(XGBClassifier(n_estimators=2, max_depth=1, n_jobs=1), seed=1)
+    data = replace(flowers, y=np.unique(flowers.y, return_inverse=True)[1])
+    info = mlflow.xgboost.log_model(clone(recipe.training).fit(data.X, data.y), name="m", registered_model_name="m")
+    log_recipe(info, recipe, data, store="artifacts")
+    found = judged()
+    assert found.message.startswith("MLflow serves labels, and declared are exact probabilities")
+    assert found.message.endswith("or log it by privgate.log_model(recipe, data), which serves probabilities")
+    log(recipe, data)
+    assert judged("models:/m/2").outcome == "passed"
 
 
 @pytest.mark.quick(1)
