@@ -1,5 +1,6 @@
 """What must hold before anything is measured: of stored files, of the data, and by the controls of the recipe."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -10,6 +11,7 @@ from privgate.controls import depends, opened, reproduces, seeds, served, strang
 from privgate.controls.data_checks import check_data
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Measurement, Precondition, Request, SeedControl
+from privgate.evidence.telling import SMALL_CELL
 from privgate.evidence.verdict import Outcome
 from privgate.file import measure as file
 from privgate.policy import Policy
@@ -142,8 +144,11 @@ def too_few(policy: Policy, run: Run) -> str:
             return candidates.refusal
         least, usable = max(pool.LEAST, people, getattr(rule, "least", 0)), int(candidates.trial[data.n :].sum())
         if usable < least:
-            some = Count(usable, data.pool_size - data.n)
-            return f"rule {rule.name!r} needs {least} candidates, and {some} are usable: give more"
+            given = data.pool_size - data.n
+            some, enough = Count(usable, given), "many more"
+            if usable >= SMALL_CELL:
+                enough = f"about {math.ceil(given * least / usable / 100) * 100:,} instead of {given:,}"
+            return f"rule {rule.name!r} needs {least} candidates, and {some} are usable: give {enough}"
     return ""
 
 

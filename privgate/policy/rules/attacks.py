@@ -37,6 +37,10 @@ def points(share: float) -> str:
     return f"{100 * share:.1f} percentage points"
 
 
+#: times as many candidates as there are, above which the model must change instead
+MOST_WORTH = 10
+
+
 class CandidatesRule(Rule):
     """A limit on how differently the model treats its training data and candidates, people it was not trained on."""
 
@@ -110,7 +114,12 @@ class MembershipRule(ScopedRule):
             return f"{said}; at this figure none are enough: {self.lower_it}"
         if self.is_open(measurement):
             return "no upper limit was found: let every attack run and, at a level, every shadow model be trained"
-        needed = math.ceil(behind.candidates * max(1.0, wide / room) ** 2 / 100) * 100  # it narrows with their root
+        given = behind.candidates + sum(
+            v or 0 for k, v in behind.removed_candidates.items() if not k.startswith("members")
+        )
+        needed = math.ceil(given * max(1.0, wide / room) ** 2 / 100) * 100  # it narrows with their root
+        if needed > MOST_WORTH * given:
+            return f"{said}; so near to the limit no number that can be had decides it: {self.lower_it}"
         drawn = measurement.n < measurement.population and self.scope != "record"
         more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
         return f"{said}: about {needed:,} candidates decide it if all are tried and the figure stays as it is{more}"

@@ -11,22 +11,23 @@ from privgate.policy.rules.attacks import AttackAccuracy
 RULE = AttackAccuracy(max=0.6)
 
 
-def measured(value, high, candidates=1000, **more):
-    behind = BehindMembership(candidates=candidates)
+def measured(value, high, candidates=1000, removed=0, **more):
+    gone = {"also_in_training": removed, "members_with_a_double": 5}
+    behind = BehindMembership(candidates=candidates, removed_candidates=gone)
     return Measurement(RULE.request(), value, 0.5, high, n=candidates, behind=behind, **more)
 
 
 @pytest.mark.parametrize(
-    ("value", "high", "candidates", "needed"),
-    [(0.56, 0.619, 1000, 2200), (0.55, 0.62, 1000, 2000), (0.5, 0.7, 400, 1600)],
+    ("value", "high", "candidates", "removed", "needed"),
+    [(0.56, 0.619, 1000, 0, 2200), (0.55, 0.62, 1000, 0, 2000), (0.5, 0.7, 400, 0, 1600), (0.5, 0.7, 400, 600, 4000)],
 )
-def test_an_open_attack_says_how_many_candidates_decide_it(value, high, candidates, needed):
-    m = measured(value, high, candidates)
+def test_an_open_attack_says_how_many_candidates_decide_it(value, high, candidates, removed, needed):
+    m = measured(value, high, candidates, removed)
     told = RULE.advice(m, Outcome.INCONCLUSIVE)
 
     assert int(re.search(r"about ([\d,]+) candidates", told)[1].replace(",", "")) == needed
     # an interval of that many ends at the limit
-    assert value + (high - value) * (candidates / needed) ** 0.5 <= RULE.max
+    assert value + (high - value) * ((candidates + removed) / needed) ** 0.5 <= RULE.max
 
 
 def test_of_whom_a_part_was_drawn_more_are_tried_only_where_the_policy_says_so():
@@ -37,6 +38,7 @@ def test_of_whom_a_part_was_drawn_more_are_tried_only_where_the_policy_says_so()
 
 def test_where_the_figure_itself_is_above_more_people_do_not_help():
     assert "none are enough" in RULE.advice(measured(0.61, 0.65), Outcome.INCONCLUSIVE)
+    assert "no number that can be had" in RULE.advice(measured(0.599, 0.65), Outcome.INCONCLUSIVE)
 
 
 def test_where_no_upper_limit_was_found_no_number_of_candidates_is_promised():
