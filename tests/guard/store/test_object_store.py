@@ -1,4 +1,4 @@
-"""Files in an object store: written by multipart and presigned upload after the approval, past the server."""
+"""Files in an object store: written by a presigned upload after the approval, past the server."""
 
 import urllib.request
 
@@ -61,25 +61,6 @@ def released(registry, name):
     version = registry.log(name)
     registry.release(name, version, alias="production")
     return registry.client.get_logged_model(registry.client.get_model_version(name, version).source.rpartition("/")[2])
-
-
-def test_a_multipart_upload_after_the_approval_does_not_verify(stored, site, name):
-    guard = Guard.load(site.config)
-    location = released(stored, name).artifact_location
-    assert verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
-
-    where = f"/api/2.0/mlflow-artifacts/mpu/{{}}/{location.removeprefix('mlflow-artifacts:/')}"
-    status, upload = stored.post(where.format("create"), {"path": "weights.json", "num_parts": 1})
-    assert status == 200, upload
-    (part,) = upload["credentials"]
-    tag = put(part["url"], b'"stolen"')
-    parts = [{"part_number": part["part_number"], "etag": tag}]
-    done = {"path": "weights.json", "upload_id": upload["upload_id"], "parts": parts}
-    status, answer = stored.post(where.format("complete"), done)
-    assert status == 200, answer  # MLflow lets anybody do this
-
-    with pytest.raises(DigestMismatchError, match="not those that were checked"):
-        verify(f"models:/{name}@production", guard, tracking_uri=stored.address)
 
 
 def test_a_presigned_upload_after_the_approval_does_not_verify(stored, site, name, monkeypatch):

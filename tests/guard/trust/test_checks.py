@@ -57,6 +57,9 @@ STATEMENTS = [
     ({}, {"task": "regression"}, "judged as classification"),
     ({"policy": "regression-1"}, {"task": "regression"}, ""),
     ({"task": "regression"}, {"task": "classification"}, "regression, and the guard's table says that it is classific"),
+    ({"task": NOT_APPLICABLE}, {"task": "classification"}, "says that it is classification"),
+    ({"task": NOT_APPLICABLE}, {}, "to be judged"),  # a policy by hand, or a guard without a table
+    ({"task": NOT_APPLICABLE}, {"task": NOT_APPLICABLE}, "may not sign a not_applicable"),  # without the role
     ({"withheld": True}, {}, "the guard's table does not say that of this model"),
     ({"withheld": True}, {"withheld": True}, ""),
     ({"isolation": "bubblewrap 0.11.0 with network"}, {}, ""),
@@ -88,7 +91,6 @@ def test_what_a_statement_says_is_compared_with_the_terms(world, changes, terms,
         world.check(world.envelope(**changes).text(), terms=replace(world.terms, **terms))
 
 
-@pytest.mark.attack("32 a statement about a check without a box", "registry, verify, serve, doctor", "refused")
 @pytest.mark.parametrize("isolation", UNBOXES)
 def test_a_statement_without_a_box_counts_only_where_the_operator_says_so(world, isolation):
     with pytest.raises(StatementError, match=BOXLESS) as caught:
@@ -120,7 +122,6 @@ TERMS = [
 ]
 
 
-@pytest.mark.attack("32 a refusal without a box", "sign", "signed")
 @pytest.mark.parametrize(("changes", "why", "signed"), TERMS, ids=str)
 def test_who_signs_refuses_what_the_guard_would(world, changes, why, signed):
     moments = {name: world.now + by for name, by in changes.items() if isinstance(by, timedelta)}
