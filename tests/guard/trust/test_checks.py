@@ -57,9 +57,6 @@ STATEMENTS = [
     ({}, {"task": "regression"}, "judged as classification"),
     ({"policy": "regression-1"}, {"task": "regression"}, ""),
     ({"task": "regression"}, {"task": "classification"}, "regression, and the guard's table says that it is classific"),
-    ({"task": NOT_APPLICABLE}, {"task": "classification"}, "says that it is classification"),
-    ({"task": NOT_APPLICABLE}, {}, "to be judged"),  # a policy by hand, or a guard without a table
-    ({"task": NOT_APPLICABLE}, {"task": NOT_APPLICABLE}, "may not sign a not_applicable"),  # without the role
     ({"withheld": True}, {}, "the guard's table does not say that of this model"),
     ({"withheld": True}, {"withheld": True}, ""),
     ({"isolation": "bubblewrap 0.11.0 with network"}, {}, ""),
@@ -101,8 +98,13 @@ def test_a_statement_without_a_box_counts_only_where_the_operator_says_so(world,
 
 def test_what_was_never_trained_here_needs_no_box_and_a_refusal_counts_without(world):
     key = fresh_key(world.signer.public_key, days=90, roles=("not_applicable",), models=("*",))
-    stated = world.envelope(task=NOT_APPLICABLE, isolation="none").text()
-    assert world.check(stated, terms=replace(world.terms, task=NOT_APPLICABLE), store=TrustStore((key,)))
+    stated, terms = world.envelope(task=NOT_APPLICABLE, isolation="none").text(), world.terms
+    assert world.check(stated, terms=replace(terms, task=NOT_APPLICABLE), store=TrustStore((key,)))
+    with refused("may not sign a not_applicable"):  # a key without the role
+        world.check(stated, terms=replace(terms, task=NOT_APPLICABLE))
+    for task, why in (("classification", "says that it is classification"), ("", "to be judged")):
+        with refused(why):
+            world.check(stated, terms=replace(terms, task=task), store=TrustStore((key,)))
     refusal = world.envelope(isolation="none", passed=False, outcome="failed").text()
     assert counting(refusal, world.trust, world.now) is not None
 
