@@ -70,7 +70,8 @@ def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(regis
     earlier = statement.now() - timedelta(minutes=5)
     kept = registry.sign(name, version, signed=earlier, decided=earlier)
     client.set_registered_model_alias(name, "production", version)
-    registry.sign(name, version, passed=False, outcome="failed")
+    refusal = registry.claims(name, version, passed=False, outcome="failed")
+    client.set_model_version_tag(name, version, TAG, registry.text(refusal))
     client.delete_registered_model_alias(name, "production")
     with pytest.raises(MlflowException, match="signed later"):
         client.set_model_version_tag(name, version, TAG, kept)
@@ -79,7 +80,9 @@ def test_what_the_signer_took_back_is_not_put_back_by_somebody_who_kept_it(regis
     with pytest.raises(MlflowException, match="not an approval"):
         client.set_registered_model_alias(name, "production", version)
     with pytest.raises(MlflowException, match="no later check than the one that refused"):
-        registry.sign(name, version, decided=earlier, signed=statement.now() + timedelta(seconds=2))
-    time.sleep(1.1)  # of a refusal and an approval of one second the refusal counts
+        registry.sign(name, version, decided=refusal.decided, signed=statement.now() + timedelta(seconds=2))
+    with pytest.raises(MlflowException, match="refused in the second in which this was signed"):
+        registry.sign(name, version, signed=refusal.signed, decided=refusal.signed)
+    time.sleep(1.1)
     registry.sign(name, version)
     client.set_registered_model_alias(name, "production", version)
