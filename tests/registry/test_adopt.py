@@ -1,10 +1,8 @@
 """Versions that are no logged model get a recipe; runs name their models."""
 
 import getpass
-import importlib
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -77,55 +75,17 @@ def test_the_command_line_adopts(old, tmp_path, monkeypatch, capsys):
     assert len(mlflow.MlflowClient().search_model_versions("name='old'")) == 1
     assert not mlflow.search_logged_models(output_format="list")
     named_so = ["--recipe", "pg_adopted:fit", "--seed", "3", "--data", "pg_adopted:data"]
-    code = run(["adopt", "models:/old/1", *named_so, "--store", str(tmp_path / "kept")])
+    code = run(["adopt", "models:/old/1", *named_so, "--store", str(tmp_path / "kept"), "--release", "label"])
     assert code == 0
     assert "models:/old/2 holds the bytes of models:/old/1" in capsys.readouterr().out
     subject, client = Subject.load("models:/old/2"), mlflow.MlflowClient()
-    assert subject.recipe.seed == 3
+    assert (subject.recipe.seed, subject.release) == (3, Release("label"))
     assert model_files(Path(subject.model.folder)) == model_files(old)
     assert client.get_model_version("old", "1").tags["privgate.adopted_as"] == "models:/old/2"
     assert client.get_model_version("old", "2").tags["privgate.adopted_from"] == "models:/old/1"
     assert str(client.get_model_version_by_alias("old", "live").version) == "1"
     assert run(["adopt", "models:/old/1", "--recipe", "pg_adopted", "--data", "pg_adopted:data"]) == 2
     assert run(["adopt", "models:/old/1", *named_so[:4], "--data", "pg_adopted:absent"]) == 2
-
-
-OWNED = """
-import numpy as np
-from privgate import TrainingData
-
-X = np.random.default_rng(1).normal(size=(120, 3))
-y = (X[:, 0] + 0.5 * X[:, 1] > 0).astype(int)
-
-def sklearn(X, y, *, seed):
-    from sklearn.linear_model import LogisticRegression
-    return LogisticRegression(C=0.1).fit(X, y)
-
-def people():
-    return TrainingData(X[:60], y[:60], candidates=(X[60:], y[60:]))
-"""
-SMALL = "schema: privgate/policy/v1\nname: small\nversion: '1'\nrules:\n  - {metric: pdtp, max: 20}\n"
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.slow
-def test_what_plain_mlflow_has_logged_is_decided_by_two_commands(registry, tmp_path, monkeypatch):
-    (tmp_path / "pg_plain.py").write_text(OWNED)
-    (tmp_path / "small.yaml").write_text(SMALL)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", registry)
-    (place := tmp_path / "bin").mkdir()
-    (place / "privgate").write_text("from privgate.__main__ import main\nmain()\n")  # as pip installs it
-    own = importlib.import_module("pg_plain")
-    with mlflow.start_run():
-        fitted = own.sklearn(own.X[:60], own.y[:60], seed=3)
-        mlflow.sklearn.log_model(fitted, name="m", registered_model_name="m", pip_requirements=[])
-    recipe = ["pg_plain:sklearn", "--seed", "3"]
-    words = ["--recipe", *recipe, "--data", "pg_plain:people", "--store", str(tmp_path / "kept"), "--release", "label"]
-    command = [sys.executable, str(place / "privgate"), "adopt", "models:/m/1", *words]
-    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
-    assert run(["check", "models:/m/1", "--policy", "small.yaml", "--jobs", "1", "--quiet"]) in {0, 1}
-    sys.modules.pop("pg_plain")
 
 
 @pytest.mark.parametrize(
