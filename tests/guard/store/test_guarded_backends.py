@@ -1,4 +1,4 @@
-"""The guard over PostgreSQL, before a plain server, and when it is itself broken."""
+"""The guard before a plain server, and when it is itself broken."""
 
 import mlflow
 import pytest

@@ -17,7 +17,6 @@ from privgate.guard.transaction import _TABLES, check_equality
 from tests.guard.store.conftest import WAITING
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
-HELD = sqlalchemy.text("SELECT count(*) FROM registered_model_aliases WHERE name = :n")
 
 
 @pytest.fixture
