@@ -25,7 +25,7 @@ import pytest
 from privgate.report.charts import Drawing
 from privgate.subject import sources
 from privgate.training.sandbox import bubblewrap
-from tests import attack_table, sampling
+from tests import sampling
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -47,8 +47,6 @@ OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.tra
 OUTSIDE_LIES = {"browser", "guard", "training"}
 #: fixtures that start a server for the whole session; who shares one is an area of its own
 SERVERS = ("guarded_server", "mlflow_server", "postgres")
-#: files of which a parameter decides whether a server is asked for
-BY_PARAMETER = {"mlflow_server": "test_attach.py"}
 #: groups that take longest, which begin first: one that began last would run alone at the end
 LONGEST = ("registry", "guarded_server", "check", "influence", "claims", "membership", "training", "theorems",
            "run", "guard/store", "kernel", "report", "browser")  # fmt: skip
@@ -92,8 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
             if inside.parts[0] not in OUTSIDE_LIES and item.get_closest_marker("outside"):
                 assert item.get_closest_marker("slow") or item.get_closest_marker("bench"), item.nodeid
-        # some of these ask for the plain server by a parameter
-        group = next((name for name in SERVERS if name in fixed or item.path.name == BY_PARAMETER.get(name)), area)
+        group = next((name for name in SERVERS if name in fixed), area)
         item.add_marker(pytest.mark.xdist_group(group))
         place[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
     items.sort(key=place.__getitem__)
@@ -207,25 +204,6 @@ def _refuse_environment_writes(event: str, _arguments: tuple[object, ...]) -> No
 
 
 sys.addaudithook(_refuse_environment_writes)  # all tests are its law, wherever they lead
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Begin the table of attacks, once for all workers."""
-    if not hasattr(session.config, "workerinput") and not os.environ.get(HIDE):
-        attack_table.begin()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Write a row for every attack that a test performs; what is not shown is no "refused"."""
-    report = yield
-    for mark in item.iter_markers("attack"):
-        if call.when == "call" or not report.passed:
-            way, path, result = mark.args
-            attack_table.note(way, path, result if report.passed else f"NOT SHOWN ({report.outcome})")
-    return report
 
 
 @pytest.hookimpl(trylast=True)
@@ -348,11 +326,10 @@ def _running_mlflow(
     python: str = sys.executable,
     port: int | None = None,
     database: Path | None = None,
-    politely: bool = True,
 ) -> Iterator[str]:
     """Run a real ``mlflow server`` on loopback while this lasts; ended by its own process group.
 
-    SQLite files that do not exist yet begin as copies of ``database``. Without ``politely`` it ends by kill -9.
+    SQLite files that do not exist yet begin as copies of ``database``.
     """
     port = port or _free_port()
     command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), *options]
@@ -377,7 +354,7 @@ def _running_mlflow(
         yield f"http://127.0.0.1:{port}"
     finally:
         # asked first: a process that ends by itself leaves its measured coverage behind
-        for end in (signal.SIGTERM, signal.SIGKILL) if politely else (signal.SIGKILL,):
+        for end in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, end)
             with contextlib.suppress(subprocess.TimeoutExpired):

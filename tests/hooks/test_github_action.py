@@ -1,7 +1,6 @@
 """The GitHub Action, run by a small local runner: what it passes on, and what no input can make it do."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -36,7 +35,7 @@ def arguments(ended):
 # -- the whole action, in processes of its own ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("word", "code"), [("passed", 0), ("failed", 1), ("inconclusive", 5), ("unreadable", 4)])
+@pytest.mark.parametrize(("word", "code"), [("failed", 1), ("unreadable", 4)])
 def test_the_action_ends_as_the_check_does_and_says_so(run, word, code):
     ended = run(f"models:/credit/{word}")
 
@@ -80,22 +79,20 @@ def test_action_and_workflow_have_one_default_policy():
         ("bug", 3, "error"),
         ("unreadable", 4, "error"),
         ("killed", 137, "error"),
+        ("lies", 3, "error"),  # a success that the report does not bear out
+        ("empty", 3, "error"),
     ],
 )
-def test_exit_code_and_outputs_are_those_of_the_check(step, word, code, verdict):
+def test_exit_code_outputs_and_junit_are_those_of_the_check(step, workspace, word, code, verdict):
     ended = step(f"models:/credit/{word}")
 
     assert ended.code == code
     assert ended.outputs["verdict"] == verdict
     assert ended.outputs["exit-code"] == str(code)
     assert ended.outputs["attestation"] == ""
-
-
-@pytest.mark.parametrize("word", ["lies", "empty"])
-def test_a_success_that_the_report_does_not_bear_out_is_an_error(step, word):
-    ended = step(f"models:/credit/{word}")
-
-    assert (ended.code, ended.outputs["verdict"]) == (3, "error")
+    suite = ET.parse(workspace / ended.outputs["report-dir"] / "junit.xml").getroot()
+    if verdict == "error" and word != "lies":
+        assert (suite.get("errors"), suite.get("tests")) == ("1", "1")
 
 
 def test_an_earlier_report_is_never_told_again(step, workspace):
@@ -105,15 +102,6 @@ def test_an_earlier_report_is_never_told_again(step, workspace):
     assert ended.outputs["verdict"] == "error"
     assert not (workspace / "privgate-report" / "report.json").exists()
     assert "no verdict" in ended.summary
-
-
-@pytest.mark.parametrize("word", ["passed", "failed", "usage", "killed", "empty"])
-def test_junit_is_always_there(step, workspace, word):
-    ended = step(f"models:/credit/{word}")
-
-    suite = ET.parse(workspace / ended.outputs["report-dir"] / "junit.xml").getroot()
-    if word not in ("passed", "failed"):
-        assert (suite.get("errors"), suite.get("tests")) == ("1", "1")
 
 
 def test_a_python_without_privgate_is_unusable_and_not_blocked(workspace, action, tmp_path):
@@ -156,7 +144,6 @@ def test_promoting_is_its_own_command(step):
         "--to",
         "production",
     ]
-    assert step("models:/credit/passed", promote_to="production", attach="false").code == 2
 
 
 def test_every_argument_is_an_option_of_the_command():
@@ -205,15 +192,18 @@ def test_an_option_a_line_break_or_nothing_is_refused_as_a_model(step, model):
     assert len(ended.annotations) == 1
 
 
-def test_a_flag_that_is_neither_true_nor_false_is_refused(step):
-    assert step("models:/credit/passed", observe="yes").code == 2
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({"observe": "yes"}, ""),  # neither true nor false
+        ({"promote_to": "production", "attach": "false"}, ""),
+        ({"environ": {"PRIVGATE_SIGNING_KEY": "pem"}}, "sign in another job"),  # no training code beside a key
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_runs(step, inputs, said):
+    ended = step("models:/credit/passed", **inputs)
 
-
-def test_a_signing_key_and_training_code_never_meet(step):
-    ended = step("models:/credit/passed", environ={"PRIVGATE_SIGNING_KEY": "pem"})
-
-    assert ended.code == 2
-    assert "sign in another job" in ended.log
+    assert (ended.code, "ARGUMENTS" in ended.log, said in ended.log) == (2, False, True)
 
 
 def test_what_the_check_prints_is_no_command_and_it_sees_no_command_files(run):
@@ -234,20 +224,18 @@ def test_a_folder_called_privgate_in_the_repository_shadows_nothing(run, workspa
 # -- what is told -----------------------------------------------------------------------------------------------------
 
 
-def test_one_annotation_a_finding_at_the_policys_line(step):
-    (annotation,) = step("models:/credit/failed").annotations
+@pytest.mark.parametrize(
+    ("word", "inputs", "said"),
+    [
+        ("failed", {}, "::error title=Influence,file=policy.yaml,line=7::failed: 1.4 nats: 100%25 of%0Ait"),
+        ("failed", {"policy": "dtp-1"}, "::error title=Influence::"),  # a shipped one has no line in this repository
+        ("warned", {}, "::warning "),
+    ],
+)
+def test_one_annotation_a_finding_at_the_policys_line(step, word, inputs, said):
+    (annotation,) = step(f"models:/credit/{word}", **inputs).annotations
 
-    assert annotation == "::error title=Influence,file=policy.yaml,line=7::failed: 1.4 nats: 100%25 of%0Ait"
-
-
-def test_a_shipped_policy_has_no_line_in_this_repository(step):
-    (annotation,) = step("models:/credit/failed", policy="dtp-1").annotations
-
-    assert annotation.startswith("::error title=Influence::")
-
-
-def test_a_warning_is_a_warning(step):
-    assert [a.split(" ")[0] for a in step("models:/credit/warned").annotations] == ["::warning"]
+    assert annotation.startswith(said)
 
 
 def test_at_most_ten_annotations_and_the_rest_is_counted(step):
@@ -317,34 +305,6 @@ def test_signing_needs_to_know_what_for(tmp_path, name):
 # -- the files themselves ---------------------------------------------------------------------------------------------
 
 
-def tool(name, *options):
-    path = Path(sys.executable).with_name(name)
-    if not path.exists():
-        pytest.skip(f"{name} is not installed")
-    return subprocess.run([path, *options], capture_output=True, text=True, check=False, cwd=ROOT)
-
-
-@pytest.mark.parametrize("file", [ACTION, WORKFLOW])
-def test_zizmor_finds_nothing(file):
-    done = tool("zizmor", "--offline", "--persona", "pedantic", "--no-progress", file)
-
-    assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize(("file", "schema"), [(ACTION, "vendor.github-actions"), (WORKFLOW, "vendor.github-workflows")])
-def test_the_files_are_valid_by_githubs_schemas(file, schema):
-    done = tool("check-jsonschema", "--builtin-schema", schema, file)
-
-    assert done.returncode == 0, done.stdout
-
-
-def test_the_files_are_tidy():
-    rules = "{extends: default, rules: {line-length: {max: 120}, document-start: disable, truthy: {check-keys: false}, "
-    done = tool("yamllint", "-s", "-d", rules + "comments: {min-spaces-from-content: 1}}}", ACTION, WORKFLOW)
-
-    assert done.returncode == 0, done.stdout
-
-
 def test_the_action_has_the_promised_outputs_and_no_expression_inside_a_script():
     spec = YAML(typ="safe").load(ACTION.read_text())
 
@@ -362,9 +322,3 @@ def test_the_signing_key_is_only_in_the_job_that_runs_no_training_code():
     assert "privgate.github check" not in decide
     assert jobs["decide"]["environment"]
     assert "records.parquet" not in WORKFLOW.read_text()
-
-
-def test_no_expression_stands_inside_a_script_of_the_workflow():
-    jobs = YAML(typ="safe").load(WORKFLOW.read_text())["jobs"]
-
-    assert not any("${{" in step.get("run", "") for job in jobs.values() for step in job["steps"])

@@ -1,4 +1,4 @@
-"""The Action with the real privgate on a real registry: pass, block, inconclusive, and a hostile model name."""
+"""The Action with the real privgate on a real registry: pass and block."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ def registry(tmp_path_factory):
 
 @pytest.fixture
 def run(workspace, registry, action, tmp_path):
-    for name, metric, limit in (("generous", "dtp", 3), ("severe", "dtp", 0.001), ("attacked", "attack_accuracy", 0.6)):
+    for name, metric, limit in (("generous", "dtp", 3), ("severe", "dtp", 0.001)):
         (workspace / f"{name}.yaml").write_text(POLICY.format(name=name, metric=metric, limit=limit))
     (tmp_path / "hash.key").write_text("k" * 64)
 
@@ -68,25 +68,3 @@ def test_a_model_beyond_the_limit_is_blocked_at_the_policys_line(run):
 
     assert (ended.code, ended.outputs["verdict"]) == (1, "failed"), ended.log
     assert any(a.startswith("::error") and "file=severe.yaml,line=5" in a for a in ended.annotations), ended.log
-
-
-def test_without_candidates_an_attack_rule_is_inconclusive(run):
-    ended = run("attacked.yaml")
-
-    assert (ended.code, ended.outputs["verdict"]) == (5, "inconclusive"), ended.log
-
-
-def test_a_hostile_model_name_is_a_model_that_cannot_be_read(run, workspace):
-    ended = run("generous.yaml", model='models:/credit/1"; touch owned; echo "')
-
-    assert (ended.code, ended.outputs["verdict"]) == (4, "error"), ended.log
-    assert not list(workspace.rglob("owned"))
-
-
-def test_an_unusable_policy_ends_with_2_and_names_the_line(run, workspace):
-    (workspace / "severe.yaml").write_text(POLICY.format(name="severe", metric="dtpp", limit=1))
-    ended = run("severe.yaml")
-
-    assert ended.code == 2
-    assert "severe.yaml:5:5: rules.0.metric: unknown metric 'dtpp'" in ended.log
-    assert "did you mean 'dtp'?" in ended.log

@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,74 +14,30 @@ from privgate.cli import COMMANDS
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".github"
 WORKFLOWS = sorted(HOME.glob("workflows/*.yml"))
-#: programs of the runner; what else is run must be of this tree
-SYSTEM = {"sudo", "test", "grep", "apt-get", "sysctl", "true"}
-#: modules of Python's own installers
-INSTALLERS = {"pip", "venv", "build"}
 
 
 def read(path):
     return YAML(typ="safe").load(path.read_text())
 
 
-def steps(path):
-    return [(job, step) for job, told in read(path)["jobs"].items() for step in told["steps"]]
-
-
-def commands(script):
-    """Each command of a script; what stands in a here-document is another language's."""
-    script = re.sub(r"<<'(\w+)'\n.*?\n\s*\1\b", "", script, flags=re.DOTALL).replace("\\\n", " ")
-    for line in re.split(r"\n|&&|\|\||;", script):
-        words = shlex.split(line, comments=True)
-        while words and (re.fullmatch(r"\w+=.*", words[0]) or words[0] in ("sudo", "env", "-E")):
-            words = words[1:]
-        if words:
-            yield words
-
-
-def unknown(words):
-    """Why a command cannot be run in a checkout; empty if it can."""
-    first, rest = words[0], words[1:]
-    if first in SYSTEM:
-        named = [w for w in rest if w.endswith((".py", ".toml", ".sh"))]
-        return next((f"no file {w}" for w in named if not (ROOT / w).exists()), "")
-    if first == "bash":
-        return "" if (ROOT / rest[0]).is_file() else f"no script {rest[0]}"
-    if first == "make":
-        return "" if re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE) else f"no target {rest}"
-    if first == "python":
-        rest = [w for w in rest if w not in ("-P", "-")]
-        if not rest:
-            return ""
-        if rest[0] != "-m" or (rest[1] not in INSTALLERS and importlib.util.find_spec(rest[1]) is None):
-            return f"python runs {rest}"
-        folders = [w for w in rest[2:] if w.startswith("packages/")]
-        return next((f"no distribution in {w}" for w in folders if not (ROOT / w / "pyproject.toml").is_file()), "")
-    name = Path(first).name
-    if name == "pip" and rest[0] == "install":
-        return ""
-    if name == "privgate":
-        return "" if rest[0] in COMMANDS else f"no command privgate {rest[0]}"
-    return f"no program {first}"
-
-
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.name)
-def test_every_command_of_a_workflow_exists(path):
-    scripts = [step["run"] for _, step in steps(path) if "run" in step]
-    found = [words for script in scripts for words in commands(script)]
-
-    assert found
-    assert [f"{' '.join(w)}: {why}" for w in found if (why := unknown(w))] == []
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["bash .ci/ran", "make tset", "python -m privgate.gitlab check", "privgate demonstrate", "curl x", "grep a no.py"],
-)
-def test_a_command_that_does_not_exist_is_found(command):
-    (words,) = commands(command)
-
-    assert unknown(words)
+def test_every_target_module_script_and_command_of_a_workflow_exists(path):
+    scripts = "\n".join(step.get("run", "") for job in read(path)["jobs"].values() for step in job["steps"])
+    makefile = (ROOT / "Makefile").read_text()
+    lists = {
+        "target": re.findall(r"\bmake ([\w-]+)", scripts),
+        "module": re.findall(r"\bpython (?:-P )?-m ([\w.]+)", scripts),
+        "script": re.findall(r"\bbash ([\w./-]+)", scripts),
+        "command": re.findall(r"(?:^|/)privgate ([a-z]+)", scripts, re.MULTILINE),
+    }
+    exists = {
+        "target": lambda name: re.search(rf"^{name}:", makefile, re.MULTILINE),
+        "module": lambda name: name == "build" or importlib.util.find_spec(name),  # which the step before installs
+        "script": lambda name: (ROOT / name).is_file(),
+        "command": COMMANDS.__contains__,
+    }
+    assert any(lists.values())
+    assert [(kind, name) for kind, names in lists.items() for name in names if not exists[kind](name)] == []
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.name)
@@ -130,30 +85,30 @@ def test_the_citation_states_the_version_of_the_tree_and_names_nobody():
     assert cited["license"] in (ROOT / "pyproject.toml").read_text()
 
 
-CHECKED = [
-    *[(p, "vendor.github-workflows") for p in WORKFLOWS],
-    (HOME / "dependabot.yml", "vendor.dependabot"),
-    (ROOT / "CITATION.cff", "vendor.citation-file-format"),
+ACTION, DEPENDABOT = ROOT / "hooks" / "github-action" / "action.yml", HOME / "dependabot.yml"
+ZIZMOR = ("zizmor", "--offline", "--persona", "pedantic", "--no-progress")
+SCHEMA = ("check-jsonschema", "--builtin-schema")
+TIDY = (
+    "{extends: default, rules: {line-length: {max: 120}, document-start: disable, truthy: {check-keys: false}, "
+    "comments: {min-spaces-from-content: 1}}}"
+)
+TOOLS = [
+    *((*ZIZMOR, path) for path in (*WORKFLOWS, DEPENDABOT, ACTION)),
+    *((*SCHEMA, "vendor.github-workflows", path) for path in WORKFLOWS),
+    (*SCHEMA, "vendor.dependabot", DEPENDABOT),
+    (*SCHEMA, "vendor.github-actions", ACTION),
+    (*SCHEMA, "vendor.citation-file-format", ROOT / "CITATION.cff"),
+    ("yamllint", "-s", "-d", TIDY, HOME / "workflows" / "privgate-gate.yml"),
+    ("yamllint", "-s", "-d", TIDY, ACTION),
 ]
 
 
-@pytest.mark.parametrize(("path", "schema"), CHECKED, ids=lambda v: v.name if isinstance(v, Path) else "")
-def test_files_are_valid_by_their_schemas(path, schema):
-    tool = Path(sys.executable).with_name("check-jsonschema")
+@pytest.mark.parametrize("command", TOOLS, ids=lambda c: f"{c[0]} {c[-1].name}")
+def test_tools_that_read_such_files_find_nothing(command):
+    tool = Path(sys.executable).with_name(command[0])
     if not tool.exists():
-        pytest.skip("check-jsonschema is not installed")
-    done = subprocess.run([tool, "--builtin-schema", schema, path], capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize("path", [*WORKFLOWS, HOME / "dependabot.yml"], ids=lambda p: p.name)
-def test_zizmor_finds_nothing(path):
-    tool = Path(sys.executable).with_name("zizmor")
-    if not tool.exists():
-        pytest.skip("zizmor is not installed")
-    command = [tool, "--offline", "--persona", "pedantic", "--no-progress", path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+        pytest.skip(f"{command[0]} is not installed")
+    done = subprocess.run([tool, *command[1:]], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout
 

@@ -69,7 +69,6 @@ def test_every_key_of_a_policy_is_tried_with_wrong_kinds():
     assert set(RIGHT) == {name.rstrip("_") for name in Document.model_fields}
 
 
-@pytest.mark.attack("25 a policy with values of wrong kinds", "policy", "one sentence")
 @pytest.mark.parametrize("whole", [True, False], ids=["beside the other keys", "alone"])
 @pytest.mark.parametrize("key", sorted(RIGHT))
 def test_a_value_of_a_wrong_kind_is_one_sentence(tmp_path, key, whole):
@@ -83,7 +82,6 @@ def test_a_value_of_a_wrong_kind_is_one_sentence(tmp_path, key, whole):
         assert all(len(line) < 600 for line in said.splitlines())
 
 
-@pytest.mark.attack("25 a policy extends a secret file", "policy", "nothing printed")
 @pytest.mark.parametrize(
     "content",
     [

@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import mlflow
-import numpy as np
 import pytest
 
-from privgate import Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate, log_model, report
+from privgate import Fleet, Policy, Subject, evaluate, log_model, report
 from privgate.guard import keys as truststore
+from tests.guard.store.conftest import DATA, GOOD
 
 
 @pytest.fixture
@@ -120,19 +120,9 @@ def no_experiment_of_another_registry():
 
 @pytest.fixture(scope="session")
 def data():
-    rng = np.random.default_rng(3)
-    X = rng.integers(0, 3, size=(40, 4))
-    return TrainingData(
-        X,
-        (X[:, 0] > 0).astype(int),
-        candidates=(X[:10].copy(), np.ones(10, int)),
-        domain=Domain(categories=(3,) * 4),
-        one_record_each=True,
-    )
+    return DATA
 
 
 @pytest.fixture(scope="session")
 def recipe():
-    from sklearn.naive_bayes import CategoricalNB
-
-    return Recipe(CategoricalNB(alpha=5.0, min_categories=3))
+    return GOOD

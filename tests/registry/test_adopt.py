@@ -1,10 +1,8 @@
 """Versions that are no logged model get a recipe; runs name their models."""
 
 import getpass
-import importlib
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,10 +14,9 @@ import yaml
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 
-from privgate import Fleet, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model
+from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model
 from privgate.__main__ import run
 from privgate.check import beforehand
-from privgate.controls import reproduces
 from privgate.errors import SubjectError, UsageError
 from privgate.registry import adopt
 from privgate.registry.client import connect
@@ -51,27 +48,6 @@ def old(registry, tmp_path):
     return folder
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("uri", ["models:/old/1", "models:/old@live"])
-def test_an_old_version_becomes_one_of_the_same_bytes_that_can_be_checked(old, uri):
-    with pytest.raises(SubjectError, match=re.escape(f"privgate adopt {uri} --recipe")):
-        Subject.load(uri)
-
-    found = adopt(uri, Recipe(GaussianNB()), DATA, store="artifacts")
-
-    assert found == "models:/old/2"
-    subject = Subject.load(found)
-    assert model_files(Path(subject.model.folder)) == model_files(old)
-    with Fleet(jobs=1, ledger="none") as fleet:
-        told = reproduces.check_reproduces(subject, fleet)
-    assert told.detail["from_registered_model"] == 0.0
-    client = mlflow.MlflowClient()
-    assert client.get_model_version("old", "1").tags["privgate.adopted_as"] == "models:/old/2"
-    assert client.get_model_version("old", "2").tags["privgate.adopted_from"] == "models:/old/1"
-    assert str(client.get_model_version_by_alias("old", "live").version) == "1"
-    assert np.allclose(mlflow.pyfunc.load_model(found).predict(X), GaussianNB().fit(DATA.X, DATA.y).predict_proba(X))
-
-
 def test_a_version_of_mlflow_3_is_given_a_recipe_where_it_is(by_mlflow, tmp_path):
     by_mlflow(GaussianNB().fit(DATA.X, DATA.y), "own")
     assert adopt("models:/own/1", Recipe(GaussianNB()), DATA, store="artifacts") == "models:/own/1"
@@ -92,83 +68,24 @@ def test_the_command_line_adopts(old, tmp_path, monkeypatch, capsys):
         "    return TrainingData(X, (X[:, 0] > 0).astype(int))\n"
     )
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(SubjectError, match=re.escape("privgate adopt models:/old/1 --recipe")):
+        Subject.load("models:/old/1")
     with pytest.raises(UsageError, match="store="):  # nothing is made where the data have no place
         adopt("models:/old/1", Recipe(GaussianNB()), DATA)
     assert len(mlflow.MlflowClient().search_model_versions("name='old'")) == 1
     assert not mlflow.search_logged_models(output_format="list")
     named_so = ["--recipe", "pg_adopted:fit", "--seed", "3", "--data", "pg_adopted:data"]
-    code = run(["adopt", "models:/old/1", *named_so, "--store", str(tmp_path / "kept")])
+    code = run(["adopt", "models:/old/1", *named_so, "--store", str(tmp_path / "kept"), "--release", "label"])
     assert code == 0
     assert "models:/old/2 holds the bytes of models:/old/1" in capsys.readouterr().out
-    assert Subject.load("models:/old/2").recipe.seed == 3
+    subject, client = Subject.load("models:/old/2"), mlflow.MlflowClient()
+    assert (subject.recipe.seed, subject.release) == (3, Release("label"))
+    assert model_files(Path(subject.model.folder)) == model_files(old)
+    assert client.get_model_version("old", "1").tags["privgate.adopted_as"] == "models:/old/2"
+    assert client.get_model_version("old", "2").tags["privgate.adopted_from"] == "models:/old/1"
+    assert str(client.get_model_version_by_alias("old", "live").version) == "1"
     assert run(["adopt", "models:/old/1", "--recipe", "pg_adopted", "--data", "pg_adopted:data"]) == 2
     assert run(["adopt", "models:/old/1", *named_so[:4], "--data", "pg_adopted:absent"]) == 2
-
-
-OWNED = """
-import numpy as np
-from mlflow.pyfunc import PythonModel
-from privgate import Recipe, TrainingData
-
-X = np.random.default_rng(1).normal(size=(120, 3))
-y = (X[:, 0] + 0.5 * X[:, 1] > 0).astype(int)
-
-def sklearn(X, y, *, seed):
-    from sklearn.linear_model import LogisticRegression
-    return LogisticRegression(C=0.1).fit(X, y)
-
-def xgboost(X, y, *, seed):
-    from xgboost import XGBClassifier
-    return XGBClassifier(n_estimators=3, max_depth=1, random_state=seed, n_jobs=1).fit(X, y)
-
-def lightgbm(X, y, *, seed):
-    from lightgbm import LGBMClassifier
-    return LGBMClassifier(n_estimators=3, num_leaves=2, random_state=seed, n_jobs=1, verbose=-1).fit(X, y)
-
-class Own(PythonModel):
-    def __init__(self, held):
-        self.held = held
-
-    def predict(self, context, model_input, params=None):
-        return self.held.predict(model_input)
-
-def pyfunc(X, y, *, seed):
-    return Own(sklearn(X, y, seed=seed))
-
-def probabilities(model, X):
-    return model.held.predict_proba(X)
-
-owned = Recipe(pyfunc, seed=3, predict=probabilities)
-
-def people():
-    return TrainingData(X[:60], y[:60], candidates=(X[60:], y[60:]))
-"""
-SMALL = "schema: privgate/policy/v1\nname: small\nversion: '1'\nrules:\n  - {metric: pdtp, max: 20}\n"
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "flavor", ["sklearn", *(pytest.param(f, marks=pytest.mark.slow) for f in ("xgboost", "lightgbm", "pyfunc"))]
-)
-def test_what_plain_mlflow_has_logged_is_decided_by_two_commands(registry, tmp_path, monkeypatch, flavor):
-    (tmp_path / "pg_plain.py").write_text(OWNED)
-    (tmp_path / "small.yaml").write_text(SMALL)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", registry)
-    (place := tmp_path / "bin").mkdir()
-    (place / "privgate").write_text("from privgate.__main__ import main\nmain()\n")  # as pip installs it
-    own = importlib.import_module("pg_plain")
-    made = getattr(own, flavor)(own.X[:60], own.y[:60], seed=3)
-    how = {"python_model": made, "code_paths": ["pg_plain.py"]} if flavor == "pyfunc" else {}
-    with mlflow.start_run():
-        log = importlib.import_module(f"mlflow.{flavor}").log_model
-        log(*(() if how else (made,)), name="m", registered_model_name="m", pip_requirements=[], **how)
-    recipe = ["pg_plain:owned"] if flavor == "pyfunc" else [f"pg_plain:{flavor}", "--seed", "3"]
-    words = ["--recipe", *recipe, "--data", "pg_plain:people", "--store", str(tmp_path / "kept"), "--release", "label"]
-    command = [sys.executable, str(place / "privgate"), "adopt", "models:/m/1", *words]
-    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
-    assert run(["check", "models:/m/1", "--policy", "small.yaml", "--jobs", "1", "--quiet"]) in {0, 1}
-    sys.modules.pop("pg_plain")
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,6 @@ class Elsewhere:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.attack("6 a model that is another one beyond its records", "check", "found")
 def test_a_model_that_is_the_recipes_on_its_records_alone_is_found(registry, survey, fleet):
     shown, kept = models(survey)
     subject = logged("elsewhere", ByContainer(Elsewhere(shown, kept, survey.X), kept, lambda X: False), survey)

@@ -1,14 +1,8 @@
-"""Attaching and promoting: on a SQLite registry and behind a real server."""
+"""Attaching and promoting."""
 
-import contextlib
 import json
 import math
-import select
-import socket
-import socketserver
 import sys
-import threading
-import urllib.parse
 
 import mlflow
 import pytest
@@ -40,23 +34,9 @@ def out(tmp_path):
     return folder
 
 
-@pytest.fixture(params=["sqlite", pytest.param("server", marks=pytest.mark.server)])
-def address(request, monkeypatch):
-    """A SQLite registry, or a real server over HTTP."""
-    if request.param == "sqlite":
-        return request.getfixturevalue("registry")
-    uri = request.getfixturevalue("mlflow_server")
-    monkeypatch.chdir(request.getfixturevalue("tmp_path"))
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_experiment(experiment_id=mlflow.MlflowClient().create_experiment(request.node.name))
-    return uri
-
-
-@pytest.mark.quick(1)
-def test_a_verdict_is_attached_once_however_often(address, request, recipe, data, out):
-    name = "m-" + "".join(c for c in request.node.name if c.isalnum())
-    log_model(recipe, data, registered_model_name=name, store="artifacts")
-    subject = Subject.load(f"models:/{name}/1")
+def test_a_verdict_is_attached_once_however_often(registry, recipe, data, out):
+    log_model(recipe, data, registered_model_name="credit", store="artifacts")
+    subject = Subject.load("models:/credit/1")
     client = mlflow.MlflowClient()
     model_id = subject.detail["model_id"]
 
@@ -86,7 +66,7 @@ def test_a_verdict_is_attached_once_however_often(address, request, recipe, data
     assert {m.dataset_digest for m in metrics} == {subject.digests["data"].removeprefix("sha256:")[:36]}
     (given,) = client.get_run(run_id).inputs.dataset_inputs
     assert given.dataset.digest == metrics[0].dataset_digest
-    version = client.get_model_version(name, "1")
+    version = client.get_model_version("credit", "1")
     assert version.tags["privgate.outcome"] == "passed"
     assert version.tags["privgate"] == "approved, ../dtp-1, 2026-01-02"
     tags = client.get_logged_model(model_id).tags
@@ -95,9 +75,9 @@ def test_a_verdict_is_attached_once_however_often(address, request, recipe, data
     assert version.description.startswith("privgate: approved, by policy ../dtp-1, on 2026-01-02; [report](#/exp")
     assert version.description.endswith("summary.md")
     assert f"/runs/{run_id}/artifacts/{place}/report.html" in version.description
-    assert Subject.load(f"models:/{name}/1").digests == subject.digests
+    assert Subject.load("models:/credit/1").digests == subject.digests
     promote(subject, "production")
-    assert Subject.load(f"models:/{name}@production").version == "1"
+    assert Subject.load("models:/credit@production").version == "1"
 
 
 def bounded(value, high):
@@ -180,51 +160,6 @@ def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, reci
 
     attach(subject, out, verdict())  # completing it later is possible
     assert mlflow.MlflowClient().get_model_version("credit", "1").tags["privgate.outcome"] == "passed"
-
-
-class Forwarding(socketserver.BaseRequestHandler):
-    """Passes bytes on to a server, and its answers back."""
-
-    def handle(self):
-        self.server.open.append(self.request)
-        with contextlib.suppress(OSError), socket.create_connection(self.server.onward) as onward:
-            ways = {self.request: onward, onward: self.request}
-            while True:
-                for come in select.select(list(ways), [], [])[0]:
-                    data = come.recv(1 << 16)
-                    if not data:
-                        return
-                    ways[come].sendall(data)
-
-
-@contextlib.contextmanager
-def reached_through(address):
-    """Give an address that reaches a server as long as this lasts: then it is gone, as seen from here."""
-    parsed = urllib.parse.urlsplit(address)
-    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Forwarding)
-    server.onward, server.daemon_threads, server.open = (parsed.hostname, parsed.port), True, []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    for connection in server.open:
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
-
-
-@pytest.mark.server
-def test_a_server_that_vanishes_is_a_registry_error(tmp_path, recipe, data, out, monkeypatch, mlflow_server):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # as the command line would; MLflow tries for minutes
-    with reached_through(mlflow_server) as address:
-        info = log_model(recipe, data, registered_model_name="gone", tracking_uri=address, store="artifacts")
-        assert info.registered_model_version == 1
-        subject = Subject.load("models:/gone/1", tracking_uri=address)
-    with pytest.raises(RegistryError, match="attaching"):
-        attach(subject, out, verdict())
-    with pytest.raises(RegistryError, match="reading"):
-        promote(subject, "production")
-    assert (out / "report.html").is_file()
 
 
 def test_a_model_that_changed_since_it_was_checked_is_not_promoted(registry, recipe, data, tmp_path):

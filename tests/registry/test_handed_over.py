@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -109,14 +108,12 @@ ARTIFACTS = {
 }
 
 
-@pytest.mark.attack("33 the audit hands over another folder", "decide", "one sentence")
 @pytest.mark.parametrize("what", ARTIFACTS)
 def test_what_is_no_report_of_this_model_is_one_sentence(folder, decide, what):
     ARTIFACTS[what](folder)
     refused(decide())
 
 
-@pytest.mark.attack("33 pages and links beside the report", "decide", "not shown, not followed")
 def test_nothing_beside_the_report_is_read_shown_or_written_through(folder, decide):
     victim = folder.parent / "secret"
     for name in ("evidence.dsse.json", "verdict.dsse.json", "summary.md"):
@@ -133,31 +130,13 @@ def test_nothing_beside_the_report_is_read_shown_or_written_through(folder, deci
     assert not (folder / "verdict.dsse.json").is_symlink()
 
 
-@pytest.mark.attack("33 a page that says something else than what is signed", "decide", "not shown")
 def test_the_page_of_the_decision_is_not_the_audits(folder, decide):
     (folder / "summary.md").write_text("# Approved\n\nby theorem, for everybody\n")
     _, _, summary, _ = decide()
     assert "theorem" not in summary
 
 
-@pytest.mark.attack("33 a zip that leads out of its folder", "decide", "one sentence")
-def test_an_archive_that_climbs_gives_no_report(folder, decide):
-    archive = folder.parent / "artifact.zip"
-    with zipfile.ZipFile(archive, "w") as made:
-        for name in ("../../escaped/report.json", "/tmp/escaped-report.json", "..\\report.json"):
-            made.writestr(name, (folder / "report.json").read_bytes())
-        link = zipfile.ZipInfo("report.json")
-        link.external_attr = 0o120777 << 16  # a link, for who makes links of it
-        made.writestr(link, "../secret")
-    shutil.rmtree(folder)
-    with zipfile.ZipFile(archive) as made:
-        made.extractall(folder)
-    assert not (folder.parent.parent / "escaped").exists()
-    refused(decide())
-
-
 @pytest.mark.parametrize("name", ["MODEL", "TARGET", "POLICY", "REGISTRY_ID", "TRACKING_URI"])
-@pytest.mark.attack("33 an input that is an option or two lines", "decide", "refused")
 def test_no_input_of_the_workflow_is_an_option(decide, name):
     for value in ("--checked-elsewhere", "-h", "a\n::set-output name=verdict::passed", "a\x1b[2J"):
         code, outputs, _, printed = decide(**{name: value})
@@ -168,7 +147,6 @@ def test_no_input_of_the_workflow_is_an_option(decide, name):
 # what ran without a box
 
 
-@pytest.mark.attack("32 a check without a box is signed", "sign, decide", "refused")
 def test_an_approval_without_a_box_is_not_signed_unless_the_operator_says_so(folder, decide):
     """The fixture's check ran without one; ``accept-unboxed`` in a working folder is nobody's word."""
     assert json.loads((folder / "report.json").read_text())["evidence"]["run"]["isolation"] == "none"
@@ -192,7 +170,6 @@ def test_what_the_operator_said_of_one_signing_he_may_say_of_its_renewal(checked
     assert run([*renewal, "--accept-unboxed"]) == 0
 
 
-@pytest.mark.attack("32 an isolation that only reads like a box", "sign", "refused")
 @pytest.mark.parametrize(
     "said", ["", "None", "none bubblewrap", "bubblewrapped 9", "Bubblewrap 1", " bubblewrap 1", "b"]
 )
@@ -201,7 +178,6 @@ def test_only_a_box_is_one(folder, decide, said):
     assert "without a box" in refused(decide(ISOLATION="bubblewrap"))
 
 
-@pytest.mark.attack("32 whoever runs the check writes that there was a box", "sign", "signed: the host's word, as said")
 def test_the_host_of_the_check_is_believed_about_its_box(checked, signer, decide, folder):
     """Nothing shows it: so the audit demands the box before any code of the author's runs."""
     change(folder, lambda d: d["evidence"]["run"].update(isolation="bubblewrap 0.8.0"))

@@ -148,7 +148,6 @@ NOTES = [
 ]
 
 
-@pytest.mark.attack("22 something else stands in MLflow's note", "verify, sign, guard", "refused")
 @pytest.mark.parametrize(("text", "own"), NOTES)
 def test_only_what_mlflow_itself_notes_may_lie_there_and_counts_in_no_digest(model, text, own):
     folder = model({"python_function": PYFUNC})
@@ -192,7 +191,6 @@ TARGETS = [
 ]
 
 
-@pytest.mark.attack("22 MLmodel names what no digest covers", "check", "refused")
 @pytest.mark.parametrize("place", NAMES, ids="-".join)
 def test_whatever_it_names_is_a_file_of_the_model(model, place):
     """Each place where a file is named, with each odd target: law."""
@@ -210,7 +208,6 @@ def test_whatever_it_names_is_a_file_of_the_model(model, place):
             flavor_of(folder)
 
 
-@pytest.mark.attack("22 MLmodel reads otherwise elsewhere", "check", "refused")
 @pytest.mark.parametrize("end", ENDS)
 def test_an_mlmodel_file_has_one_reading_of_its_lines(model, end):
     folder = model({"sklearn": SKLEARN})

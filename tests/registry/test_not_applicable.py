@@ -12,7 +12,7 @@ from privgate.errors import PrivgateWarning, StatementError
 from privgate.guard import checks, signing, statement
 from privgate.guard import keys as truststore
 from privgate.guard.config import Guard
-from privgate.guard.keys import KNOWN, fresh_key, seal
+from privgate.guard.keys import fresh_key, seal
 from privgate.guard.verification import verify
 from privgate.registry.client import connect, stored_files
 from privgate.registry.named import named
@@ -24,7 +24,6 @@ trust: trust.json
 protected: {aliases: [production]}
 releases:
   - {models: "agent*", task: not applicable, policy: agents.yaml}
-  - {models: "credit*", task: classification, policy: agents.yaml}
 """
 
 
@@ -40,9 +39,9 @@ def policy(registry, tmp_path):
         return Policy.load("agents.yaml")
 
 
-def guard(tmp_path, signer, roles=("evidence", "not_applicable")):
+def guard(tmp_path, signer):
     (tmp_path / "guard.yaml").write_text(TABLE)
-    key = fresh_key(signer.public_key, days=9, roles=roles, models=("*",))
+    key = fresh_key(signer.public_key, days=9, roles=("evidence", "not_applicable"), models=("*",))
     truststore.TrustStore((key,)).save(tmp_path / "trust.json")
     with pytest.warns(PrivgateWarning):
         return Guard.load(tmp_path / "guard.yaml")
@@ -81,22 +80,3 @@ def test_a_statement_of_before_counts_where_the_table_takes_it_and_is_not_renewe
     assert verify("models:/agent/1", revoked, target="production").n_files
     with pytest.raises(StatementError, match=r"0\.1\.0 was the last version to sign; .* until 2.*: then check"):
         signing.renew("models:/agent/1", signer, policy=policy, guard=held)
-
-
-@pytest.mark.parametrize("roles", [("evidence", "verdict"), ("verdict",), ("evidence",)])
-def test_a_key_without_the_role_states_nothing(policy, tmp_path, roles):
-    signer = truststore.new_key()
-    stated("agent", policy, signer)
-    with pytest.raises(StatementError, match="may not sign a not_applicable"):
-        verify("models:/agent/1", guard(tmp_path, signer, roles), target="production")
-
-
-def test_a_model_that_is_to_be_judged_needs_a_verdict(policy, tmp_path):
-    signer = truststore.new_key()
-    stated("credit", policy, signer)
-    held = guard(tmp_path, signer, KNOWN)
-    with pytest.raises(StatementError, match="says that it is classification"):
-        verify("models:/credit/1", held, target="production")
-    row, text = checks.row_and_statement(mlflow.MlflowClient(), "credit", "1")
-    with pytest.raises(StatementError, match="to be judged"):  # a policy by hand, or a guard without a table
-        checks.check(text, held.trust, row, checks.Terms("r", policy.digest), target="production", now=statement.now())

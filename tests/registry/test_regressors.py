@@ -9,9 +9,8 @@ from sklearn.cluster import KMeans
 from sklearn.ensemble import IsolationForest
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeRegressor
 
-from privgate import Gaussian, Laplace, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model, report
+from privgate import Gaussian, Laplace, Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model
 from privgate.controls.served import check_served, describe_release
 from privgate.errors import SubjectError
 
@@ -21,27 +20,6 @@ def heights():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(80, 3))
     return TrainingData(X, 170 + X @ [3.0, 1.0, 0.0] + rng.normal(size=80), one_record_each=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("estimator", "approved"), [(Ridge(), True), (DecisionTreeRegressor(), False)], ids=str)
-def test_logged_checked_and_told(registry, heights, fleet, tmp_path, estimator, approved):
-    log_model(Recipe(estimator, seed=1), heights, registered_model_name="m", store="artifacts")
-    subject = Subject.load("models:/m/1")
-
-    verdict = evaluate(Policy.load("regression-1"), subject, fleet=fleet)
-    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
-    page = (tmp_path / "out" / "report.html").read_text()
-
-    assert subject.task == "regression"
-    assert verdict.approved == approved, [f.message for f in verdict.findings]
-    assert "Sensitivity is not DTP" in page
-    assert "DTP-1" not in page
-    assert ("for direct queries only" in page) == approved
-    np.testing.assert_allclose(
-        mlflow.pyfunc.load_model("models:/m/1").predict(heights.X),
-        estimator.fit(heights.X, heights.y).predict(heights.X),
-    )
 
 
 def test_whole_prices_of_candidates_need_be_nobody_elses(registry):
@@ -116,21 +94,3 @@ def test_whole_prices_are_asked_about_in_one_sentence(heights, fleet):
 
     assert verdict.outcome == "inconclusive"
     assert verdict.findings[-1].message.startswith("not measured, because the 500 targets have")
-
-
-class Booster:
-    """Stands for a boosting library's own model: it has no probabilities."""
-
-    def predict(self, X):
-        return np.zeros(len(X))
-
-
-def boosted(X, y, *, seed):
-    return Booster()
-
-
-def test_a_booster_without_a_predict_is_refused_when_it_is_logged(heights):
-    labels = TrainingData(heights.X, (heights.y > 170).astype(int), one_record_each=True)
-
-    with pytest.raises(SubjectError, match=r"Booster has no predict_proba; give the recipe predict=fn"):
-        log_model(Recipe(boosted, seed=1), labels, store="artifacts")

@@ -16,7 +16,6 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
-from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
@@ -81,11 +80,7 @@ def test_boosted_trees_as_mlflow_logs_them_serve_labels_and_the_next_step_is_one
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize(
-    "release",
-    [pytest.param(r, marks=() if k in (0, 4, 6) else pytest.mark.slow) for k, r in enumerate(DECLARED)],
-    ids=controls.describe_release,
-)
+@pytest.mark.parametrize("release", DECLARED, ids=controls.describe_release)
 def test_what_is_declared_is_served(judged, flowers, release):
     info = log(Recipe(LogisticRegression(), seed=1), flowers, release=release)
     found = judged()
@@ -160,16 +155,6 @@ def test_the_step_can_succeed_for_what_log_model_has_logged(judged, written, est
         assert found.outcome == ("inconclusive" if why else "passed"), found.message
         assert why in found.message
         assert "log the model" not in found.message
-
-
-@pytest.mark.slow
-def test_a_declared_release_is_served_where_privgate_is_not_installed(registry, flowers, tmp_path, without_privgate):
-    release = Release("top_k", k=2, temperature=2.0)
-    info = log_model(Recipe(DecisionTreeClassifier(max_depth=2), seed=1), flowers, release=release, store="artifacts")
-    code = "print(np.round(model.predict(np.zeros((1, 3))), 9).tolist())"
-    said = without_privgate(info, tmp_path / "copy", code)
-    p = DecisionTreeClassifier(max_depth=2, random_state=1).fit(flowers.X, flowers.y).predict_proba(np.zeros((1, 3)))
-    assert said[0] == str(np.round(release.shown(p), 9).tolist())
 
 
 OWN = """

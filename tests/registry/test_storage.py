@@ -1,7 +1,6 @@
 """What is trained is what is stored, and where the training data may lie."""
 
 import logging
-import sqlite3
 
 import mlflow
 import numpy as np
@@ -196,34 +195,3 @@ def test_a_dataset_of_mlflow_is_referred_to_by_its_source(registry, table, tmp_p
     ):  # in memory only: somebody must say where
         with pytest.raises(UsageError, match="store="):
             log_model(Recipe(GaussianNB()), TrainingData.from_dataset(other, one_record_each=True))
-
-
-@pytest.mark.slow
-def test_data_of_a_database_come_through_a_loader(registry, table, tmp_path, monkeypatch, from_registered):
-    with sqlite3.connect(tmp_path / "people.db") as connection:
-        table.to_sql("people", connection, index=False)
-    (tmp_path / "pg_warehouse_sql.py").write_text(
-        "import sqlite3\nimport pandas as pd\nfrom privgate import TrainingData\n"
-        "def load(path):\n    with sqlite3.connect(path) as c:\n"
-        "        f = pd.read_sql('select a, b, label from people', c)\n"
-        "    return TrainingData(f[['a', 'b']], f['label'])\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    data = TrainingData.from_loader("pg_warehouse_sql:load", path=str(tmp_path / "people.db"))
-    log_model(Recipe(GaussianNB()), data, registered_model_name="m")
-    monkeypatch.setenv("PRIVGATE_LOADERS", "pg_warehouse_sql:load")
-    assert from_registered(Subject.load("models:/m/1")) == 0.0
-
-
-@pytest.mark.slow
-def test_the_kinds_that_a_text_model_gets(registry, from_registered):
-    from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.naive_bayes import MultinomialNB
-
-    texts, y = ["good day", "bad night"] * 10, [1, 0] * 10
-    for k, X in enumerate((texts, pd.Series(texts), np.array(texts, dtype=object))):
-        recipe = Recipe(make_pipeline(CountVectorizer(), MultinomialNB()))
-        log_model(recipe, TrainingData(X, y, one_record_each=True), registered_model_name=f"t{k}", store="artifacts")
-        subject = Subject.load(f"models:/t{k}/1")
-        assert type(subject.data.X) is type(X)
-        assert from_registered(subject) == 0.0

@@ -120,7 +120,6 @@ def out(*rows, seed=1):
     return [Fit(seed, np.arange(2), left_out=np.array([r])) for r in rows]
 
 
-@pytest.mark.attack("29 entries of another recipe, record, label, seed, model or version", "check", "not found")
 def test_nothing_has_the_name_of_what_is_not_the_very_same(monkeypatch):
     with Fleet(1, "none", isolate="none") as fleet:
         names = {what: fleet.names(asked, out(1, 2)) for what, asked in others()}
@@ -156,7 +155,6 @@ def test_answers_survive_as_bytes(problem, rows, columns):
 # the key
 
 
-@pytest.mark.attack("29 a ledger's key that another user made", "check", "refused")
 def test_the_key_is_made_once_for_this_user_alone(own_key, monkeypatch):
     assert ledgers.own_key() == ledgers.own_key()
     assert own_key.stat().st_mode & 0o777 == 0o600

@@ -31,7 +31,6 @@ exec "$@"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a box needs Linux")
-@pytest.mark.attack("32 a program on PATH that calls itself bwrap", "check", "no box")
 def test_a_program_that_keeps_nothing_apart_is_no_box(tmp_path, monkeypatch):
     program = tmp_path / "bwrap"
     program.write_text(FAKE.format(python=sys.executable))
@@ -72,14 +71,12 @@ def test_the_setting_that_forbids_boxes_is_named(tmp_path, monkeypatch, setting,
     assert "install" not in str(raised.value)
 
 
-@pytest.mark.attack("32 the environment, a recipe or a spelling names a box", "check", "refused")
 @pytest.mark.parametrize("said", ["bubblewrap 0.8.0", "BUBBLEWRAP", "auto ", "", "docker", "none with network"])
 def test_isolation_is_one_of_three_words(said):
     with pytest.raises(UsageError, match="auto, bubblewrap, none"):
         isolation.choose_isolation(said)
 
 
-@pytest.mark.attack("32 a recipe or a variable says that it is boxed", "check", "not believed")
 def test_neither_recipe_nor_variable_decides_what_is_said_of_the_box(monkeypatch):
     for name in ("PRIVGATE_ISOLATION", "PRIVGATE_BOX", "container", "BWRAP"):
         monkeypatch.setenv(name, "bubblewrap 0.8.0")
@@ -136,7 +133,6 @@ def subject(function, **params):
 
 @pytest.mark.slow
 @pytest.mark.boxed
-@pytest.mark.attack("32 training code writes the report after the check", "box", "ended")
 @pytest.mark.parametrize("way", ["none", pytest.param("bubblewrap", marks=boxes)])
 def test_training_code_outlives_the_check_only_without_a_box(tmp_path, way):
     """Why an approval without a box counts nowhere by default: its report may be the author's."""

@@ -61,7 +61,6 @@ FORGED = {
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.attack("29 a file of the ledger forged, swapped or cut", "check", "trained again")
 @pytest.mark.parametrize("how", FORGED)
 def test_a_forged_file_is_never_used(tmp_path, subject, how):
     with plain(tmp_path / "ledger") as fleet:
@@ -74,7 +73,6 @@ def test_a_forged_file_is_never_used(tmp_path, subject, how):
     np.testing.assert_array_equal(answers, true)
 
 
-@pytest.mark.attack("29 a ledger folder that another user made", "check", "refused")
 @pytest.mark.parametrize("how", ["owner", "mode"])
 def test_a_folder_that_others_write_to_is_read_with_a_key_alone(tmp_path, monkeypatch, how):
     place = tmp_path / "ledger"
@@ -100,7 +98,6 @@ WRONG = {
 }
 
 
-@pytest.mark.attack("29 a worker that answers anything else", "check", "not approved")
 @pytest.mark.parametrize("what", WRONG)
 def test_a_worker_that_answers_anything_else_gives_a_problem_and_no_number(monkeypatch, subject, what):
     """As a worker of a cluster may: no crash, nothing is dropped, and nothing is remembered."""
@@ -135,7 +132,6 @@ def poisoning(X, y, *, seed, folder="", secret=""):
 
 @pytest.mark.boxed
 @pytest.mark.skipif(sys.platform != "linux", reason="a sandbox needs Linux")
-@pytest.mark.attack("29 training code writes to the ledger", "sandbox", "nothing arrives")
 def test_training_code_in_the_sandbox_reaches_neither_ledger_nor_key(tmp_path, own_key):
     from privgate.training.isolation import missing
 

@@ -237,7 +237,6 @@ def attacked():
 
 
 @boxes
-@pytest.mark.attack("9 training code reads what its parent can", "box", "refused")
 def test_an_adversarial_recipe_finds_nothing_outside_its_box(attacked):
     told, open_ = attacked(boxed=False)
     assert told == "none"

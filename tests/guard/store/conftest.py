@@ -269,11 +269,6 @@ def name(request):
     return "m-" + "".join(c for c in request.node.name if c.isalnum())[:80]
 
 
-@pytest.fixture(scope="session")
-def registry_type():
-    return Registry
-
-
 def list_ways(registry, name, version):
     """Give (way, method of the client and arguments, REST path and body)."""
     client, body = registry.client, {"name": name, "version": version}

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -30,14 +29,9 @@ class Served:
         except urllib.error.HTTPError as exc:
             return exc.code, exc.read().decode()
 
-    def kill(self):
-        """Kill the server alone, as kill -9 does; its children must end by themselves."""
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
 
 @contextlib.contextmanager
-def serving(registry, folder, *options, sign=True, wait=True):
+def serving(registry, folder, *options):
     """Run ``privgate guard serve`` with a signer command that is another program."""
     folder.mkdir(exist_ok=True)
     key = folder / "key.pem"
@@ -55,15 +49,14 @@ def serving(registry, folder, *options, sign=True, wait=True):
     )
     command = [sys.executable, "-m", "privgate", "serve", "--config", config, "--policy", "dtp-1"]
     command += ["--work", str(folder / "work"), "--port", str(port), "--tracking-uri", where]
-    command += ["--webhook-secret-file", str(secret), *(["--sign-command", signer] if sign else [])]
+    command += ["--webhook-secret-file", str(secret), "--sign-command", signer]
     command += [*([] if bubblewrap.find_bubblewrap().version else ["--without-isolation"]), *options]
     environment = {**os.environ, "PRIVGATE_SIGNING_KEY": "must not be passed on", "OMP_NUM_THREADS": "1"}
     log = (folder / f"serve-{port}.log").open("wb")
     process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder)
     served = Served(process, f"http://127.0.0.1:{port}", folder / f"serve-{port}.log")
     try:
-        if wait:
-            until(lambda: _answers(served), served)
+        until(lambda: _answers(served), served)
         yield served
     finally:
         process.terminate()

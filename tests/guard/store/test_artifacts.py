@@ -1,6 +1,7 @@
 """The files of a released version: no client writes or deletes them, by whatever route; all others are free."""
 
 import urllib.error
+import urllib.parse
 import urllib.request
 from datetime import timedelta
 
@@ -96,7 +97,8 @@ def test_a_server_of_artifacts_alone_asks_the_registry_before_it_writes(registry
     config = registry.site.folder / "other-server.yaml"
     config.write_text(registry.site.config.read_text())
     options = ("--artifacts-only", "--artifacts-destination", f"privgate:{registry.folder}/artifacts")
-    with running_mlflow(tmp_path, *options, env={"PRIVGATE_GUARD": str(config)}) as address:
+    env = {"PRIVGATE_GUARD": str(config), "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+    with running_mlflow(tmp_path, *options, env=env) as address:
         there = Registry(address, registry.site)
         for uri, frozen, free in (
             ("", 503, 503),
@@ -119,17 +121,34 @@ def test_no_client_reads_a_folder_of_the_server_by_the_scheme(registry, name):
         assert (status, "below this server's destination" in said) == (403, True)
 
 
-def test_no_location_of_an_experiment_goes_past_the_guard(registry, name, tmp_path):
+#: where an experiment's artifacts may be said to lie, and what may be uploaded there; some the server itself refuses
+LOCATIONS = ("{}", "file://{}", "{}/..", "FILE://{}", "{}/%2e%2e", "{}/linked", "privgate:file://{}?z=1")
+UPLOADS = ("t.txt", "guard.yaml", "../../guard.yaml", "%2e%2e/%2e%2e/guard.yaml")
+
+
+def test_no_location_of_an_experiment_goes_past_the_guard(registry, site, name, tmp_path):
     version = registry.log(name)
     registry.sign(name, version)
-    released, away = registry.folder / "artifacts" / registry.place(name, version), tmp_path / "away"
-    before = [sorted(place.rglob("*")) for place in (released, away)]
-    for location in (f"file://{released}", str(released), f"privgate:file://{released}?z=1", f"file://{away}"):
-        experiment = registry.client.create_experiment(f"{name} {location}", artifact_location=location)
-        run = registry.client.create_run(experiment).info.run_id
-        status, said = send(registry, "POST", f"/ajax-api/2.0/mlflow/upload-artifact?run_uuid={run}&path=t.txt")
-        assert (status, "privgate: " in said) == (403, True), location
-    assert [sorted(place.rglob("*")) for place in (released, away)] == before
+    (site.folder / "linked").symlink_to(site.folder)
+    places = registry.folder / "artifacts" / registry.place(name, version), tmp_path, site.folder
+    before = [{path: path.stat().st_mtime_ns for path in place.rglob("*")} for place in places]
+    sent = []
+    for location in (spelled.format(place) for place in places for spelled in LOCATIONS):
+        body = {"name": f"{name} {location}", "artifact_location": location}
+        status, experiment = registry.post("/api/2.0/mlflow/experiments/create", body)
+        if status != 200:
+            continue
+        run = registry.client.create_run(experiment["experiment_id"]).info.run_id
+        for path in UPLOADS:
+            query = urllib.parse.urlencode({"run_uuid": run, "path": path})
+            answer = send(registry, "POST", f"/ajax-api/2.0/mlflow/upload-artifact?{query}")
+            sent.append((urllib.parse.unquote(location), urllib.parse.unquote(path), *answer))
+    (site.folder / "linked").unlink()
+    del before[2][site.folder / "linked"]
+    plain = [row for row in sent if ".." not in row[0] + row[1]]  # by two dots is a place between, or nowhere
+    assert len(plain) > 20
+    assert [row for row in plain if row[2] != 403 or "privgate: " not in row[3]] == []
+    assert [{path: path.stat().st_mtime_ns for path in place.rglob("*")} for place in places] == before
 
 
 def test_no_tag_hides_a_release_from_who_looks_for_it(registry, name):

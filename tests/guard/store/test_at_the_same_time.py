@@ -204,7 +204,6 @@ def serial(on_postgres, database, held, template):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("one", DONE)
-@pytest.mark.attack("27 two writes at the same time", "PostgreSQL, one worker and two", "as one after the other")
 def test_two_writes_at_once_end_as_one_after_the_other(serial, one):
     assert [other for other in DONE if not serial(one, other)] == []
 

@@ -11,7 +11,6 @@ from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
 from privgate.guard.statement import Claims, Envelope
 from privgate.guard.verification import verify
-from tests import attack_table
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -104,7 +103,6 @@ def test_an_old_approval_counts_on_no_copy_of_what_was_refused(quiet, way):
         act(kept)
     for model in kept.client.search_registered_models():
         assert not kept.client.get_registered_model(model.name).aliases
-    attack_table.note(f"old approval of the refused: {way}", "registry", "refused")
 
 
 def test_a_refusal_reaches_copies_that_are_released_and_no_database_takes_it_back(quiet):
@@ -126,7 +124,6 @@ def test_a_refusal_reaches_copies_that_are_released_and_no_database_takes_it_bac
         past.execute("UPDATE model_versions SET current_stage = 'Deleted_Internal' WHERE name = 'credit'")
     with pytest.raises(PrivgateError, match="nobody can tell whether it was refused"):
         kept.verify()
-    attack_table.note("old approval of the refused: written into the database", "verify", "refused")
 
 
 def test_what_a_released_copy_rests_on_stays(quiet):

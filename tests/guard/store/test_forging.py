@@ -117,7 +117,6 @@ def found_in(text):
     return [json.loads(said) for said in re.findall("FOUND (.*)", text)]
 
 
-@pytest.mark.attack("7 training code uses the sign command", "serve, box", "refused")
 def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, monkeypatch, capfd, request):
     folder, cache = tmp_path / "s", tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
@@ -237,7 +236,6 @@ class Listener:
                     self.heard.append(link.recv(100).decode(errors="replace"))
 
 
-@pytest.mark.attack("9 a recipe that names code to run", "serve, check", "refused")
 def test_nothing_that_a_recipe_names_runs_outside_of_a_box(registry, tmp_path):
     listener = Listener()
     call = f"import socket; socket.create_connection(('127.0.0.1', {listener.port})).sendall(b'NAME')"

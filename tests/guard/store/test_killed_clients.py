@@ -211,7 +211,6 @@ def crowd_upon(registry, folder):
     return models, Crowd({"address": registry.address, "models": models, "log": str(log), "tag": TAG}, log)
 
 
-@pytest.mark.attack("11 a thousand promotions with kills", "registry", "refused")
 def test_nothing_is_released_without_a_statement_whoever_is_killed(tmp_path, crowded):
     chance, done, cut, seen = random.Random(17), threading.Event(), [], []
     address, engine = crowded.address, sqlalchemy.create_engine(crowded.database)

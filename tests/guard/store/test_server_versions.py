@@ -10,11 +10,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from mlflow.exceptions import MlflowException
 
-from privgate.guard.config import Guard
-from privgate.guard.diagnosis import examine
-from privgate.guard.signing import TAG
 from tests.guard.store.conftest import try_ways
 
 pytestmark = [
@@ -65,59 +61,6 @@ def test_every_way_around_is_refused_by_every_door(older, name):
     rows = try_ways(older, name, older.log(name))
     assert {outcome for row in rows for outcome in row[1:]} == {"refused", "refused (403)"}, rows
     assert dict(older.client.get_registered_model(name).aliases) == {}
-
-
-def test_a_signed_version_is_promoted_copied_verified_and_kept_from_being_replaced(older, site, name, tmp_path):
-    version, client, protected = older.log(name), older.client, f"prod.{name}"
-    targets = ((name, "production"), (protected, "production"), (name, "Production"))
-    older.release(name, version, alias="production", targets=targets)
-    client.transition_model_version_stage(name, version, "Production")
-    client.create_registered_model(protected)
-    copy = client.copy_model_version(f"models:/{name}/{version}", protected)
-    client.set_registered_model_alias(protected, "production", copy.version)
-    assert client.get_model_version_by_alias(protected, "production").version == copy.version
-    with pytest.raises(MlflowException, match="holds protected alias"):
-        client.rename_registered_model(name, f"{name}-other")
-    with pytest.raises(MlflowException, match="released on it"):
-        client.delete_model_version_tag(name, version, TAG)
-    wrong = [a.text for a in examine(Guard.load(site.config), tracking_uri=older.address) if a.state == "wrong"]
-    assert not [text for text in wrong if name in text]
-
-    verify = ("verify", f"models:/{name}@production", "--config", str(site.config))
-    routes = ({}, {"MLFLOW_REGISTRY_URI": f"{older.address}/"})  # by plain HTTP, and by this version's own client
-    for route in routes:
-        code, said = run_privgate(older, *verify, **route)
-        assert (code, "verified: " in said) == (0, True), said
-    changed = tmp_path / "changed"
-    changed.mkdir()
-    (changed / "weights.json").write_text('"stolen"')
-    model_id = client.get_model_version(name, version).source.rpartition("/")[2]
-    client.log_model_artifacts(model_id, str(changed))
-    for route in routes:
-        code, said = run_privgate(older, *verify, **route)
-        assert (code, "not those that were checked" in said) == (4, True), said
-
-
-def test_a_recreated_row_inherits_nothing(older, name):
-    version = older.log(name)
-    text = older.sign(name, version)
-    older.client.delete_registered_model(name)
-    older.log(name)
-    older.client.set_model_version_tag(name, version, TAG, text)
-    with pytest.raises(MlflowException, match="refused"):
-        older.client.set_registered_model_alias(name, "production", version)
-
-
-def test_webhooks_and_prompts_are_as_without_the_gate(older, name):
-    from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
-
-    event = WebhookEvent(WebhookEntity.MODEL_VERSION_TAG, WebhookAction.SET)
-    webhook = older.client.create_webhook("wake", "https://93.184.216.34/hook", [event])
-    older.client.delete_webhook(webhook.webhook_id)
-    older.client.create_prompt(name)
-    older.client.create_prompt_version(name, "Hello {{ name }}")
-    older.client.set_prompt_alias(name, "production", 1)
-    assert older.client.get_prompt_version_by_alias(name, "production").template == "Hello {{ name }}"
 
 
 RELEASE = """

@@ -1,11 +1,8 @@
 """What several workers on PostgreSQL share: the guard's files, rows that wait, the database's equality."""
 
-import contextlib
 import dataclasses
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +17,6 @@ from privgate.guard.transaction import _TABLES, check_equality
 from tests.guard.store.conftest import WAITING
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
-HELD = sqlalchemy.text("SELECT count(*) FROM registered_model_aliases WHERE name = :n")
 
 
 @pytest.fixture
@@ -54,7 +50,6 @@ CHANGES = {
 
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.attack("27 what one worker has read before", "PostgreSQL, one worker and two", "read again")
 def test_every_worker_sees_a_change_at_once(promote, site, change):
     for _ in range(2):
         assert {promote()[0] for _ in range(8)} == {200}
@@ -78,17 +73,6 @@ def ask_meanwhile(database, name, change, ask):
         return answer.result()
 
 
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.attack("27 trust taken away while a promotion waits", "PostgreSQL", "refused")
-def test_what_is_taken_away_while_a_promotion_waits_counts(database, promote, site, name, change):
-    with site.restored():
-        status, said = ask_meanwhile(database, name, lambda _: CHANGES[change](site), promote)
-    assert (status, "refused" in said) == (403, True)
-    with database.connect() as rows:
-        assert rows.execute(HELD, {"n": name}).scalar() == 0
-
-
 def connect_with(on_postgres, options):
     """Return the address of the database for a connection with options of its own."""
     url = sqlalchemy.make_url(on_postgres.database).update_query_dict({"options": f"-c {options}"})
@@ -96,7 +80,6 @@ def connect_with(on_postgres, options):
 
 
 @pytest.mark.parametrize("level", ["repeatable read", pytest.param("serializable", marks=pytest.mark.slow)])
-@pytest.mark.attack("27 an isolation in which the guard reads what was", "PostgreSQL", "refused")
 def test_what_was_committed_while_it_waited_is_read_at_any_isolation(
     on_postgres, database, site, name, level, monkeypatch
 ):
@@ -127,7 +110,6 @@ ODD = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-@pytest.mark.attack("27 a column that takes names for equal", "server start on PostgreSQL", "refused")
 def test_columns_that_take_names_for_equal_are_refused(on_postgres, database, odd):
     def see(schema):
         url = connect_with(on_postgres, f"search_path={schema},public")
@@ -152,51 +134,3 @@ def test_columns_that_take_names_for_equal_are_refused(on_postgres, database, od
             check_equality(see("public"))  # another schema's tables are no matter
         finally:
             run(rows, "DROP SCHEMA odd CASCADE")
-
-
-ALIASES = (
-    "production\0", "production ", "Production", "prod\u0075\u0301ction", "\u200bproduction", "\uff50roduction",
-    "production\n",
-)  # fmt: skip
-NUMBERS = ("01", "+1", " 1", "1 ", "1_", "\uff11", "1.0", "1e0", "1\0", "0x1")
-
-
-@pytest.mark.attack("27 an alias or a number spelled otherwise", "PostgreSQL", "refused")
-def test_other_spellings_release_nothing(on_postgres, database, name):
-    version = on_postgres.log(name)
-    for alias in ALIASES:
-        assert ask_alias(on_postgres, name, version, alias)[0] in {400, 403}, alias
-    for number in NUMBERS:
-        assert ask_alias(on_postgres, name, number)[0] in {400, 403, 404, 500}, number
-        stage = {"name": name, "version": number, "stage": "Production", "archive_existing_versions": False}
-        assert on_postgres.post("/api/2.0/mlflow/model-versions/transition-stage", stage)[0] in {400, 403, 404, 500}
-    for spelled in (f"{name}\0", f"{name} ", name.upper()):
-        assert ask_alias(on_postgres, spelled, version)[0] in {400, 403, 404, 500}, spelled
-    with database.connect() as rows:
-        stages = sqlalchemy.text("SELECT current_stage FROM model_versions WHERE name = :n")
-        assert rows.execute(stages, {"n": name}).scalar() == "None"
-        assert rows.execute(HELD, {"n": name}).scalar() == 0
-
-
-@pytest.mark.slow
-@pytest.mark.attack("27 the database restarts while a promotion waits", "PostgreSQL", "not moved")
-def test_a_restarted_database_moves_nothing_and_needs_no_restart_of_the_server(database, promote, name):
-    """The promotion that waited is not done, nobody is told that it was; the next one is."""
-    with database.connect() as rows:
-        folder = Path(rows.execute(sqlalchemy.text("SHOW data_directory")).scalar())
-    control = Path((folder / "postmaster.opts").read_text().split()[0]).with_name("pg_ctl")
-    user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if folder.owner() == "nobody" else []
-    command = [*user, control, "-D", folder, "-w", "-m", "immediate", "-l", folder.parent / "log", "restart"]
-    answers = []
-    with contextlib.suppress(sqlalchemy.exc.OperationalError):  # our own connection ends, too
-        ask_meanwhile(
-            database,
-            name,
-            lambda _: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/"),
-            lambda: answers.append(promote()),
-        )
-    ((status, said),) = answers
-    assert (status, "try again" in said) == (503, True), said
-    with database.connect() as rows:
-        assert rows.execute(HELD, {"n": name}).scalar() == 0
-    assert promote()[0] == 200

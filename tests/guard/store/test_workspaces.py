@@ -129,17 +129,6 @@ def test_a_workspace_that_holds_nothing_of_it_is_deleted(team, mode):
     assert here.count("workspaces", "name") == 0
 
 
-def test_why_mlflow_itself_deletes_no_workspace_is_said(team):
-    here = team("clashing")
-    for one in (here, team("default")):
-        one.version("in-both")
-    status, answer = here.delete("SET_DEFAULT")
-    assert status == 403
-    assert "privgate: deleting workspace 'clashing' refused: " in answer["message"]
-    assert "in-both" in answer["message"]
-    assert "could not be verified" not in answer["message"]
-
-
 def test_a_refusal_stops_the_same_files_in_all_workspaces(team):
     one, there = team("one"), []
     for place, model in ((one, "credit"), (team("other"), "credit"), (team("default"), "loans")):

@@ -7,7 +7,6 @@ import pytest
 
 from privgate.errors import SubjectError
 from privgate.registry.files import VARIABLE, fetch_address, refuse_data, refuse_files
-from tests import attack_table
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +59,6 @@ def test_an_address_that_nobody_listed_is_not_asked(uri):
     assert "\n" not in str(caught.value)
     with pytest.raises(SubjectError, match=VARIABLE):  # nor do files of a model or run lie there
         refuse_files(uri, tracking_uri="http://tracking:5000")
-    attack_table.note(f"data at {uri.replace('|', '')}", "check", "refused")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +100,6 @@ def test_a_listed_address_is_read_and_nothing_that_it_leads_to(web, tmp_path, mo
         with pytest.raises(SubjectError, match="may not read"):
             fetch_address(f"{web.url}/away", tmp_path / "other")
         assert web.paths == ["/away"]
-        attack_table.note(f"redirect to {leads.rpartition(':')[0] or leads} from a listed address", "check", "refused")
     web.leads = "/open/data.csv"
     assert fetch_address(f"{web.url}/away", tmp_path / "other").is_file()
     web.leads = "/away"

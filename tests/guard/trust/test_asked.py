@@ -15,7 +15,6 @@ REPORT = {"name": "credit", "version": "1", "nonce": "n1", "outcome": "passed"}
 FINE = ("reproduces", "depends_on_data")
 
 
-@pytest.mark.attack("7 a report about another model, or from another check", "sign", "refused")
 @pytest.mark.parametrize(
     ("changed", "why"),
     [

@@ -87,7 +87,6 @@ def test_what_a_statement_says_is_compared_with_the_terms(world, changes, terms,
         world.check(world.envelope(**changes).text(), terms=replace(world.terms, **terms))
 
 
-@pytest.mark.attack("32 a statement about a check without a box", "registry, verify, serve, doctor", "refused")
 @pytest.mark.parametrize("isolation", UNBOXES)
 def test_a_statement_without_a_box_counts_only_where_the_operator_says_so(world, isolation):
     with pytest.raises(StatementError, match=BOXLESS) as caught:
@@ -98,8 +97,13 @@ def test_a_statement_without_a_box_counts_only_where_the_operator_says_so(world,
 
 def test_what_was_never_trained_here_needs_no_box_and_a_refusal_counts_without(world):
     key = fresh_key(world.signer.public_key, days=90, roles=("not_applicable",), models=("*",))
-    stated = world.envelope(task=NOT_APPLICABLE, isolation="none").text()
-    assert world.check(stated, terms=replace(world.terms, task=NOT_APPLICABLE), store=TrustStore((key,)))
+    stated, terms = world.envelope(task=NOT_APPLICABLE, isolation="none").text(), world.terms
+    assert world.check(stated, terms=replace(terms, task=NOT_APPLICABLE), store=TrustStore((key,)))
+    with refused("may not sign a not_applicable"):  # a key without the role
+        world.check(stated, terms=replace(terms, task=NOT_APPLICABLE))
+    for task, why in (("classification", "says that it is classification"), ("", "to be judged")):
+        with refused(why):
+            world.check(stated, terms=replace(terms, task=task), store=TrustStore((key,)))
     refusal = world.envelope(isolation="none", passed=False, outcome="failed").text()
     assert counting(refusal, world.trust, world.now) is not None
 
@@ -119,7 +123,6 @@ TERMS = [
 ]
 
 
-@pytest.mark.attack("32 a refusal without a box", "sign", "signed")
 @pytest.mark.parametrize(("changes", "why", "signed"), TERMS, ids=str)
 def test_who_signs_refuses_what_the_guard_would(world, changes, why, signed):
     moments = {name: world.now + by for name, by in changes.items() if isinstance(by, timedelta)}
