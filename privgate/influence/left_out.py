@@ -50,9 +50,7 @@ class Plan:
 
 def limit_everybody(run: Run) -> Certified | None:
     """Return what theorems say of everybody, where that keeps every limit; None where people are to be left out."""
-    budgets = (run.limits.max_retrains, run.limits.budget_seconds)
-    counted = run.limits.full or any(b is not None for b in budgets)  # the operator says how many
-    if not (run.by_theorem and run.thresholds and run.subject.release.exact) or counted:
+    if not (run.by_theorem and run.thresholds and run.subject.release.exact) or run.limits.full:
         return None
     if run.subject.task != "classification":
         return None
@@ -77,12 +75,13 @@ def _plan_refits(run: Run, *, computed: bool) -> Plan:
     """Return who is to be refitted; a budget takes the first of them, and then a share is approved by planned looks."""
     n, looks = run.n_units, run.compute(plan_looks_of)
     order = budget.order(run.subject, run.fleet)
+    allowed = {name: getattr(run.limits, name) for name in ("max_retrains", "budget_seconds")}
     if run.compute(limit_everybody) is not None:
-        return Plan(order, (tell_size(CHECKED, n),))
+        affordable = budget.count_affordable(run.subject, run.fleet, run.seeds[:SEEDS], **allowed)
+        return Plan(order, (min(affordable, tell_size(CHECKED, n)),))
     sizes = (n,) if looks is None else run.compute(plan_looks_at)
     if computed:
         return Plan(order, sizes[:1] if looks else (tell_size(CHECKED, n),), looks)
-    allowed = {name: getattr(run.limits, name) for name in ("max_retrains", "budget_seconds")}
     affordable = budget.count_affordable(run.subject, run.fleet, run.seeds, **allowed)
     if affordable >= sizes[-1]:
         return Plan(order, sizes, looks)
