@@ -206,6 +206,12 @@ def test_a_registry_in_a_file_is_read_without_mlflow_and_gives_the_same(registry
 
     assert load() == [wanted, False]
     own = sqlite_store.SqliteClient(mlflow.get_tracking_uri(), place, mlflow.MlflowClient)
+    client.set_model_version_tag("credit", "1", "of", "a version")
+    client.set_logged_model_tags(info.model_id, {"of": "a model"})
+    for ask, *names in (("get_model_version", "credit", "1"), ("get_logged_model", info.model_id)):
+        row, wanted_row = (getattr(each, ask)(*names) for each in (own, client))
+        assert vars(row) == {name: getattr(wanted_row, name) for name in vars(row)}
+        assert row.tags
     run_id = client.get_logged_model(info.model_id).source_run_id
     assert own.get_run(run_id).info.artifact_uri == client.get_run(run_id).info.artifact_uri
     assert str(own.get_model_version_by_alias("credit", "latest").version) == "1"
