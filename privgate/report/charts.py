@@ -75,7 +75,7 @@ class Drawing:
         self, right: float, top: float, xs: Mapping[float, str], ys: Mapping[float, str], frame: Frame = _PICTURE
     ) -> None:
         self.right, self._top, self._height, letters = right, top, frame.height, frame.letters
-        self._left = 10 + 0.62 * letters * max(map(len, ys.values()), default=0)
+        self._start = 10 + 0.62 * letters * max(map(len, ys.values()), default=0)
         self._above, self._below = frame.above, frame.height - frame.below
         self.parts = [_line([self.at(0, top), self.at(0, 0), self.at(right, 0)], SOFT, 0.8)]
         for x, text in xs.items():
@@ -89,7 +89,7 @@ class Drawing:
     def at(self, x: float, y: float) -> Point:
         """Return where a figure stands; one beyond an axis stands at its end."""
         across, up = (min(max(v / end, 0.0), 1.0) for v, end in ((x, self.right), (y, self._top)))
-        return self._left + across * (_WIDTH - 28 - self._left), self._below + up * (self._above - self._below)
+        return self._start + across * (_WIDTH - 28 - self._start), self._below + up * (self._above - self._below)
 
     def line(self, points: Iterable[Point], colour: str, width: float = 1.8, dashes: str = "", more: str = "") -> None:
         """Draw a line through figures."""
@@ -109,8 +109,8 @@ class Drawing:
         read = 'aria-hidden="true"'
         if title:
             read = f'role="img" aria-labelledby="{name}-title {name}-desc"'
-            told = f'<title id="{name}-title">{escape(plain(title))}</title>'
-            self.parts.insert(0, f'{told}<desc id="{name}-desc">{escape(plain(desc))}</desc>')
+            named = f'<title id="{name}-title">{escape(plain(title))}</title>'
+            self.parts.insert(0, f'{named}<desc id="{name}-desc">{escape(plain(desc))}</desc>')
         box = f'viewBox="0 0 {_WIDTH:g} {self._height:g}"'
         return f'<svg class="chart" {box} {read}>{"".join(self.parts)}</svg>'
 
