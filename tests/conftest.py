@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from privgate.report.charts import Drawing
 from privgate.subject import sources
 from privgate.training.sandbox import bubblewrap
 from tests import sampling
@@ -138,15 +137,6 @@ def _initialize(migrate: Callable[["Engine"], None], kept: sqlite3.Connection, e
             pooled.driver_connection.backup(kept)
 
 
-#: where drawings are looked at; elsewhere they are drawn as well, and not measured again and again to fit the page
-DRAWN = {"browser", "docs", "goldens", "report", "test_equal_people.py", "test_exit_codes.py"}
-
-
-def _unfitted(drawing: Drawing, *exc: object, fitted: Callable[..., None]) -> None:
-    drawing.figure.set_layout_engine("none")
-    fitted(drawing, *exc)
-
-
 def _no_box() -> "bubblewrap.Installed":
     return bubblewrap.Installed(why="this test is about something else, and a box imports every library anew")
 
@@ -154,12 +144,9 @@ def _no_box() -> "bubblewrap.Installed":
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Train in boxes where a test is about them or marked ``boxed``; commands in processes of their own do anyway."""
-    drawn = DRAWN & set(item.path.parts[len(TESTS.parts) :])
     with pytest.MonkeyPatch.context() as patch:
         if not any(map(item.get_closest_marker, ("outside", "boxed"))):
             patch.setattr(bubblewrap, "find_bubblewrap", _no_box)
-        if not drawn:
-            patch.setattr(Drawing, "__exit__", functools.partialmethod(_unfitted, fitted=Drawing.__exit__))
         return (yield)
 
 

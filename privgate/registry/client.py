@@ -17,6 +17,7 @@ from urllib.request import url2pathname
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry.files import FolderFiles, refuse_files
 from privgate.registry.rest import RestClient, address_for
+from privgate.registry.sqlite_store import find_client
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
 ADDRESSES: dict[str, str] = {}
@@ -110,9 +111,10 @@ def list_pages(search: Callable[..., Any], *query: str) -> Iterator[Any]:
 
 
 def reader(tracking_uri: str | None = None) -> Any:
-    """Return a client that reads versions and files only: MLflow's, or a quick one where plain HTTP does."""
-    address = address_for(tracking_uri)
-    return connect(tracking_uri) if address is None else RestClient(address)
+    """Return a client that reads versions and files only: MLflow's, or a quick one of plain HTTP or a known file."""
+    if address := address_for(tracking_uri):
+        return RestClient(address)
+    return find_client(tracking_uri, connect) or connect(tracking_uri)
 
 
 @contextmanager
@@ -136,6 +138,11 @@ def tracking_at(tracking_uri: str | None) -> Iterator[None]:
 
 def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
     """Copy every file at a location below ``folder`` and return where they lie."""
+    refuse_files(location, tracking_uri=tracking_uri)
+    if (local := _local(location)) is not None and _is_plain(local):
+        with answering(f"copying the files at {location}"):
+            FolderFiles(local).copy_to(folder)
+        return folder
     try:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
     except ImportError as exc:  # as above
@@ -143,7 +150,6 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
             f"the files at {location} are read by MLflow's own client, which is not installed: install "
             "privgate-verify[mlflow], or download them by any tool and verify that folder with --statement"
         ) from exc
-    refuse_files(location, tracking_uri=tracking_uri)
     folder.mkdir(parents=True, exist_ok=True)
     with answering(f"downloading the files at {location}"):
         # the way by which MLflow loads a version's files, and not through models:/…, which asks for the name again
@@ -180,6 +186,12 @@ def _local(location: str) -> Path | None:
         return None
     path = Path(url2pathname(parsed.path if parsed.scheme else location))
     return path if path.is_dir() else None
+
+
+def _is_plain(folder: Path) -> bool:
+    """Whether MLflow would copy a folder as it lies: it has a way of its own with links and some names."""
+    odd = (p for p in folder.rglob("*") if p.is_symlink() or p.name == p.parent.name or p.name.startswith(".artifact."))
+    return not folder.is_symlink() and next(odd, None) is None
 
 
 def local_registry(folder: Path, *, experiment: str = "privgate") -> str:

@@ -21,6 +21,7 @@ from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import Named, named
 from privgate.registry.requirement_files import check_requirements
+from privgate.registry.sqlite_store import find_client
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import estimators
 from privgate.subject.recipe import Recipe, name_removed_class
@@ -121,7 +122,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     run id; a copied version, too. ``DigestMismatchError``: a file differs from the recorded one; the message names it.
     ``SubjectError``: the version has no recipe, or an unreadable one.
     """
-    client = connect(tracking_uri)
+    client = find_client(tracking_uri, connect) or connect(tracking_uri)
     target = named(client, uri)
     ADDRESSES[target.model_id] = str(client.tracking_uri)
     _downloads.append(copy := tempfile.TemporaryDirectory(prefix="privgate-"))

@@ -19,7 +19,7 @@ from privgate import digest
 from privgate.documents import LARGE, limited, strict_json
 from privgate.errors import DigestMismatchError, SubjectError, UsageError
 from privgate.evidence import Count
-from privgate.registry.client import answering
+from privgate.registry.client import answering, download
 from privgate.registry.files import DATA, all_files, compare, fetch_address, refuse_data, refuse_files
 from privgate.subject import storing
 from privgate.subject.data import TrainingData
@@ -106,15 +106,7 @@ def _fetch_allowed(client: Any, reference: Mapping[str, Any], recorded: Mapping[
                 (place := folder / name).parent.mkdir(parents=True, exist_ok=True)
                 fetch_address(f"{uri.rstrip('/')}/{quote(name)}", place)
             return folder
-    return _fetch(uri, folder, client.tracking_uri)
-
-
-def _fetch(uri: str, folder: Path, tracking_uri: str | None) -> Path:
-    import mlflow.artifacts
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with answering(f"downloading the training data from {uri}"):
-        return Path(mlflow.artifacts.download_artifacts(uri, dst_path=str(folder), tracking_uri=tracking_uri))
+    return download(uri, folder, tracking_uri=client.tracking_uri)
 
 
 def _read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
@@ -178,7 +170,7 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
     refuse_without_place(data, store, uri)
     with tempfile.TemporaryDirectory() as place:
         if uri is not None:
-            folder = _fetch(uri, Path(place), tracking_uri)
+            folder = download(uri, Path(place), tracking_uri=tracking_uri)
             files = all_files(folder)
             stored = _read_folder(folder, files)
             _compare(data, stored, f"the data at {uri!r}", "save that again with data.save")

@@ -1,19 +1,14 @@
 """The drawings of the report: two of page one, and one of the people whose records matter most.
 
-Matplotlib to inline SVG, the same numbers giving the same bytes. Each draws what it is given and computes nothing about
-privacy. Colours are placeholders while drawing and become the page's custom properties, so that one drawing serves
-light, dark and print; every series differs by its mark or dash as well. Text stays text.
+Inline SVG, the same numbers giving the same bytes. Each draws what it is given and computes nothing about privacy.
+Colours are the page's custom properties, so that one drawing serves light, dark and print; every series differs by its
+mark or dash as well. Text stays text.
 """
 
-import io
-import logging
 import math
-import re
-import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from privgate.evidence import AttackFigures
@@ -23,91 +18,124 @@ from privgate.report.schema import FigureName, ReportDocument, UnitsSummary, Wor
 from privgate.report.sentences import say
 from privgate.report.text import plain
 
-# what matplotlib draws with
-INK, SOFT, GRID, LIMIT = "#010101", "#020202", "#030303", "#0b0b01"
-SERIES = ("#0a0a01", "#0a0a02")
-#: what the page shows instead: its custom properties
-_SHOWN = {INK: "ink", SOFT: "chart-soft", GRID: "chart-grid", LIMIT: "chart-limit",
-          SERIES[0]: "chart-a", SERIES[1]: "chart-b"}  # fmt: skip
-DOTTED, DASHED = (0, (1, 1.5)), (0, (6, 2))
-_SETTINGS: Mapping[str, Any] = {
-    "svg.hashsalt": "privgate",
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "axes.unicode_minus": True,
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 11,
-    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), SOFT),
-    **dict.fromkeys(("axes.labelcolor", "text.color", "xtick.labelcolor", "ytick.labelcolor"), INK),
-    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
-    "grid.color": GRID,
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.8,
-}
+# the page's custom properties
+INK, SOFT, GRID, LIMIT = "ink", "chart-soft", "chart-grid", "chart-limit"
+SERIES = ("chart-a", "chart-b")
+DOTTED, DASHED = "2 3", "11 4"
 
 #: rate of false accusations up to which the second picture looks
 _LOW_RATES = 0.1
 _NAMED_RATE = 0.01
-_HEIGHT = 2.3
-#: points; half the page's width shrinks them
-_LETTERS = 16
+#: of every drawing, in its own lengths
+_WIDTH = 547.0
+
+Point = tuple[float, float]
+
+
+def _line(points: Iterable[Point], colour: str, width: float = 1.8, dashes: str = "", more: str = "") -> str:
+    path = "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
+    more += f"; stroke-dasharray: {dashes}" if dashes else ""
+    return f'<path d="M{path}" style="fill: none; stroke: var(--{colour}); stroke-width: {width:g}{more}"/>'
+
+
+def _mark(shape: str, point: Point, colour: str, size: float, opacity: float = 1.0) -> str:
+    """Return a circle (``o``), a square (``s``) or a triangle that points to the right (``>``)."""
+    (x, y), r = point, size / 2
+    style = f'style="fill: var(--{colour}); opacity: {opacity:g}"'
+    if shape == "o":
+        return f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{r:g}" {style}/>'
+    corners = [(-r, -r), (r, -r), (r, r), (-r, r)] if shape == "s" else [(-r, -r), (r, 0.0), (-r, r)]
+    return f'<path d="M{"L".join(f"{x + a:.2f} {y + b:.2f}" for a, b in corners)}z" {style}/>'
+
+
+def _word(text: str, point: Point, anchor: str, size: float, family: str = "inherit") -> str:
+    style = f"font-size: {size:g}px; font-family: {family}; fill: var(--ink)"
+    return f'<text x="{point[0]:.2f}" y="{point[1]:.2f}" text-anchor="{anchor}" style="{style}">{escape(text)}</text>'
+
+
+class Frame(NamedTuple):
+    """A drawing's height, what of it is left free above and below the axes, and its letters."""
+
+    height: float = 166.0
+    above: float = 14.0
+    below: float = 30.0
+    #: half the page's width shrinks those of page one
+    letters: float = 16.0
+    #: of the names beside the vertical axis
+    family: str = "inherit"
+
+
+_PICTURE = Frame()
 
 
 class Drawing:
-    """One chart in the making; ``with Drawing(…) as d`` keeps matplotlib's settings local, ``d.svg`` holds it after.
+    """Two axes that begin at 0 and end at ``right`` and ``top``, with named places, and what is drawn between them."""
 
-    ``name`` is the prefix of every id on the page, ``height`` is in inches at a width of 7.6. ``title`` and ``desc``
-    are for screen readers; without them the page's heading and caption say all that is drawn, and it is read once.
-    """
+    def __init__(
+        self, right: float, top: float, xs: Mapping[float, str], ys: Mapping[float, str], frame: Frame = _PICTURE
+    ) -> None:
+        self.right, self._top, self._height, letters = right, top, frame.height, frame.letters
+        self._start = 10 + 0.62 * letters * max(map(len, ys.values()), default=0)
+        self._above, self._below = frame.above, frame.height - frame.below
+        self.parts = [_line([self.at(0, top), self.at(0, 0), self.at(right, 0)], SOFT, 0.8)]
+        for x, text in xs.items():
+            a, b = self.at(x, 0)
+            self.parts += [_line([(a, b), (a, b + 4)], SOFT, 0.8), _word(text, (a, b + letters + 4), "middle", letters)]
+        for y, text in ys.items():
+            a, b = self.at(0, y)
+            word = _word(text, (a - 7, b + 0.35 * letters), "end", letters, frame.family)
+            self.parts += [_line([(a - 4, b), (a, b)], SOFT, 0.8), word]
 
-    def __init__(self, name: str, title: str = "", desc: str = "", *, height: float) -> None:
-        self.name, self.title, self.desc, self.height = name, title, desc, height
-        self.svg = ""
+    def at(self, x: float, y: float) -> Point:
+        """Return where a figure stands; one beyond an axis stands at its end."""
+        across, up = (min(max(v / end, 0.0), 1.0) for v, end in ((x, self.right), (y, self._top)))
+        return self._start + across * (_WIDTH - 28 - self._start), self._below + up * (self._above - self._below)
 
-    def __enter__(self) -> Self:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
+    def line(self, points: Iterable[Point], colour: str, width: float = 1.8, dashes: str = "", more: str = "") -> None:
+        """Draw a line through figures."""
+        self.parts.append(_line([self.at(*p) for p in points], colour, width, dashes, more))
 
-        # names in scripts the metrics font lacks are drawn by the reader's own fonts
-        logging.getLogger("matplotlib").setLevel(logging.ERROR)
-        self._settings = mpl.rc_context(dict(_SETTINGS))
-        self._settings.__enter__()
-        self.figure = Figure(figsize=(7.6, self.height), layout="constrained")
-        self.axes: Any = self.figure.add_subplot()
-        return self
+    def fill(self, points: Iterable[Point], colour: str) -> None:
+        """Tint what lies within figures."""
+        path = "L".join(f"{x:.2f} {y:.2f}" for x, y in (self.at(*p) for p in points))
+        self.parts.append(f'<path d="M{path}z" style="fill: var(--{colour}); opacity: 0.15"/>')
 
-    def __exit__(self, *exc: object) -> None:
-        with ExitStack() as stack:
-            stack.push(self._settings)
-            stack.enter_context(warnings.catch_warnings())
-            if exc[0] is None:
-                warnings.filterwarnings("ignore", message="Glyph")
-                out = io.StringIO()
-                self.figure.patch.set_visible(False)
-                self.axes.patch.set_visible(False)
-                nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-                self.figure.savefig(out, format="svg", metadata=nothing)
-                self.svg = self._inline(out.getvalue())
+    def svg(self, name: str, title: str = "", desc: str = "") -> str:
+        """Return the drawing; ``name`` is the prefix of every id on the page.
 
-    def _inline(self, svg: str) -> str:
-        """Return the drawing with ids of its own and the page's colours, its title and description before it."""
-        name, box = self.name, re.search(r'viewBox="([^"]+)"', svg)
-        inner = svg[svg.index(">", svg.index("<svg")) + 1 : svg.rindex("</svg>")]
-        inner = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->\s*", "", inner, flags=re.DOTALL)
-        inner = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{name}-", inner)
-        for placeholder, colour in _SHOWN.items():
-            inner = inner.replace(placeholder, f"var(--{colour})")
-        inner = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", inner)
-        inner = inner.replace("xlink:href", "href").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").strip()
-        title, desc = (escape(plain(text)) for text in (self.title, self.desc))
-        read = (
-            f'role="img" aria-labelledby="{name}-title {name}-desc">'
-            f'<title id="{name}-title">{title}</title><desc id="{name}-desc">{desc}</desc>'
-        )
-        if not title:
-            read, inner = 'aria-hidden="true">', re.sub(r"<style.*?</style>", "", inner, flags=re.DOTALL)
-        return f'<svg class="chart" viewBox="{box[1] if box else "0 0 547 230"}" {read}{inner}</svg>'
+        ``title`` and ``desc`` are for screen readers; without them the page's heading and caption say all that is
+        drawn, and it is read once.
+        """
+        read = 'aria-hidden="true"'
+        if title:
+            read = f'role="img" aria-labelledby="{name}-title {name}-desc"'
+            named = f'<title id="{name}-title">{escape(plain(title))}</title>'
+            self.parts.insert(0, f'{named}<desc id="{name}-desc">{escape(plain(desc))}</desc>')
+        box = f'viewBox="0 0 {_WIDTH:g} {self._height:g}"'
+        return f'<svg class="chart" {box} {read}>{"".join(self.parts)}</svg>'
+
+
+def _list_steps(points: Sequence[Point]) -> list[Point]:
+    """Return the corners of stairs, each figure lasting until the next."""
+    corners = ([(x, y), (then, y)] for (x, y), (then, _) in pairwise(points))
+    return [*(corner for pair in corners for corner in pair), points[-1]]
+
+
+def _list_ticks(top: float) -> list[float]:
+    """Return round numbers from 0 to ``top``, eight at most."""
+    power = 10.0 ** math.floor(math.log10(top / 7))
+    step = next(power * k for k in (1, 2, 5, 10) if power * k >= top / 7.001)
+    return [k * step for k in range(int(top / step) + 1)]
+
+
+#: what is drawn of a person, from one point to another or at the first
+_LOOKS: Mapping[str, Callable[[Point, Point], str]] = {
+    "DTP is unlimited": lambda a, _: _mark("s", a, SERIES[0], 13, 0.45),
+    "DTP lies in this range": lambda a, b: _line([a, b], SERIES[0], 5, more="; stroke-linecap: square; opacity: 0.45"),
+    "no upper limit known": lambda a, _: _mark(">", a, SERIES[0], 9),
+    "PDTP, direct queries": lambda a, _: _mark("o", a, INK, 7),
+    "noise floor": lambda a, b: _line([a, b], SERIES[1], 2.5, DOTTED),
+}
 
 
 def intervals(title: str, *, rows: Sequence[WorstUnit], limit: float, top: float) -> str:
@@ -115,47 +143,44 @@ def intervals(title: str, *, rows: Sequence[WorstUnit], limit: float, top: float
 
     ``top`` is the right end of what is finite, nats; infinite figures have a lane of their own beyond it.
     """
-    desc = "Interval plot: one line a person, PDTP as a dot, DTP as a band."
-    with Drawing("worst", title, desc, height=1.5 + 0.3 * len(rows)) as d:
-        ax, lane = d.axes, 1.05 * top  # the lane of what is unlimited lies beyond everything finite
-        named: set[str] = set()
+    lane, high = 1.05 * top, len(rows) + 0.7  # the lane of what is unlimited lies beyond everything finite
+    endless = any(math.isinf(v) for r in rows for v in (r.pdtp, r.dtp_lower, r.dtp_upper))
+    ticks = [t for t in _list_ticks(top) if not endless or t < 0.97 * top]
+    xs = {t: number(t) for t in ticks} | ({lane: "\u221e"} if endless else {})
+    ys = {float(len(rows) - k): plain(r.unit, 20)[:8] for k, r in enumerate(rows)}
+    frame = Frame(126.0 + 22 * len(rows), above=22, below=94, letters=11, family="monospace")
+    d = Drawing(1.1 * top if endless else top, high, xs, ys, frame)
+    for t in ticks:
+        d.line([(t, 0), (t, high)], GRID, 0.8)
+    named = dict[str, None]()
 
-        def mark(label: str, x: list[float], y: list[float], **style: Any) -> None:
-            ax.plot(x, y, label=None if label in named else label, **style)
-            named.add(label)
+    def mark(label: str, a: Point, b: Point = (0, 0)) -> None:
+        d.parts.append(_LOOKS[label](d.at(*a), d.at(*b)))
+        named[label] = None
 
-        alone: dict[str, Any] = {"linestyle": "none"}
-        band: dict[str, Any] = {"color": SERIES[0], "alpha": 0.45}
-        for y, r in zip(range(len(rows), 0, -1), rows, strict=True):
-            low, high = r.dtp_lower, r.dtp_upper
-            if math.isinf(low):
-                mark("DTP is unlimited", [lane], [y], marker="s", markersize=13, **band, **alone)
-            else:
-                style = {**band, "linewidth": 5, "solid_capstyle": "projecting"}
-                mark("DTP lies in this range", [low, min(high, lane)], [y, y], **style)
-                if math.isinf(high):
-                    mark("no upper limit known", [lane], [y], marker=">", markersize=9, color=SERIES[0], **alone)
-            mark("PDTP, direct queries", [min(r.pdtp, lane)], [y], marker="o", markersize=7, color=INK, **alone)
-            if r.noise_floor > 0:
-                style = {"color": SERIES[1], "linestyle": DOTTED, "linewidth": 2.5}
-                mark("noise floor", [min(r.noise_floor, lane)] * 2, [y - 0.3, y + 0.3], **style)
-        ax.set_yticks(range(len(rows), 0, -1), [plain(r.unit, 20)[:8] for r in rows], fontfamily="monospace")
-        ax.set_ylim(0.3, len(rows) + 0.7)
-        ax.grid(axis="x")
-        ax.set_xlim(0, top)
-        if any(math.isinf(v) for r in rows for v in (r.pdtp, r.dtp_lower, r.dtp_upper)):
-            ticks = [t for t in ax.get_xticks() if 0 <= t < 0.97 * top]
-            ax.set_xticks([*ticks, lane], [*(number(t) for t in ticks), "\u221e"])
-            ax.axvline(top, color=SOFT, linestyle=DOTTED, linewidth=1.2)
-            ax.set_xlim(0, 1.1 * top)
-        ax.set_xlabel("nats (0 is no change)")
-        if math.isfinite(limit):
-            ax.axvline(limit, color=LIMIT, linestyle=DASHED, linewidth=2)
-            where = {"xycoords": ("data", "axes fraction"), "xytext": (4, 4), "textcoords": "offset points",
-                     "va": "bottom"}  # fmt: skip
-            ax.annotate(f"limit {number(limit)}", (limit, 1), **where, color=LIMIT, annotation_clip=False)
-        d.figure.legend(loc="outside lower center", ncols=2, fontsize=10)
-    return d.svg
+    for y, r in zip(ys, rows, strict=True):
+        low, upper = r.dtp_lower, r.dtp_upper
+        if math.isinf(low):
+            mark("DTP is unlimited", (lane, y))
+        else:
+            mark("DTP lies in this range", (low, y), (min(upper, lane), y))
+            if math.isinf(upper):
+                mark("no upper limit known", (lane, y))
+        mark("PDTP, direct queries", (min(r.pdtp, lane), y))
+        if r.noise_floor > 0:
+            mark("noise floor", (min(r.noise_floor, lane), y - 0.3), (min(r.noise_floor, lane), y + 0.3))
+    if endless:
+        d.line([(top, 0), (top, high)], SOFT, 1.2, DOTTED)
+    if math.isfinite(limit):
+        d.line([(limit, 0), (limit, high)], LIMIT, 2, DASHED)
+        x, y = d.at(limit, high)
+        d.parts.append(_word(f"limit {number(limit)}", (x, y - 6), "end" if limit > top / 2 else "start", 11))
+    middle, y = d.at(d.right / 2, 0)
+    d.parts.append(_word("nats (0 is no change)", (middle, y + 32), "middle", 11))
+    for k, label in enumerate(named):
+        x, y = 90 + 230 * (k % 2), frame.height - 44 + 18 * (k // 2)
+        d.parts += [_LOOKS[label]((x - 6, y), (x + 6, y)), _word(label, (x + 16, y + 4), "start", 11)]
+    return d.svg("worst", title, "Interval plot: one line a person, PDTP as a dot, DTP as a band.")
 
 
 # The two pictures of page one: everybody's influence beside its limit, and members found at low rates of error.
@@ -207,18 +232,14 @@ def draw_influence(doc: ReportDocument) -> Picture:
     if not finite:
         return Picture(title, "", say("picture.unlimited"))
     top = 1.15 * max([*finite, limit] if math.isfinite(limit) else finite) or 1.0
-    with Drawing("everybody", height=_HEIGHT) as d:
-        x, y = [k for k, _ in steps], [min(v, top) for _, v in steps]
-        d.axes.fill_between(x, y, step="post", color=SERIES[0], alpha=0.15, linewidth=0)
-        d.axes.step(x, y, where="post", color=SERIES[0])
-        d.axes.set_xlim(0, x[-1])
-        d.axes.set_ylim(0, top)
-        if math.isfinite(limit):
-            d.axes.axhline(limit, color=LIMIT, linestyle=DASHED)
-        named = limit if math.isfinite(limit) else max(finite)
-        _ticks(d.axes.yaxis, {0.0: fold(0.0), named: fold(named)})
-        _ticks(d.axes.xaxis, {})
-    return Picture(title, d.svg, caption)
+    named = limit if math.isfinite(limit) else max(finite)
+    stairs = _list_steps([(k, min(v, top)) for k, v in steps])
+    d = Drawing(stairs[-1][0], top, {}, {0.0: fold(0.0), named: fold(named)})
+    d.fill([(0, 0), *stairs, (stairs[-1][0], 0)], SERIES[0])
+    d.line(stairs, SERIES[0])
+    if math.isfinite(limit):
+        d.line([(0, limit), (stairs[-1][0], limit)], LIMIT, dashes=DASHED)
+    return Picture(title, d.svg("everybody"), caption)
 
 
 def _rank(units: UnitsSummary, figure: FigureName) -> list[tuple[float, float]]:
@@ -248,23 +269,16 @@ def _draw_attack(doc: ReportDocument) -> Picture:
     caption = say("picture.best", attack=plain(attack.title or attack.name, 80), count=len(ran))
     at, most = _find_rate(figures, _NAMED_RATE), _find_rate(figures, _LOW_RATES)
     points = [(0.0, 0.0), *((p[0], p[1]) for p in figures.roc if p[0] <= _LOW_RATES), (_LOW_RATES, most)]
-    with Drawing("low-rates", height=_HEIGHT) as d:
-        d.axes.plot([0, _LOW_RATES], [0, _LOW_RATES], color=SOFT, linestyle=DOTTED)
-        d.axes.step([p[0] for p in points], [p[1] for p in points], where="post", color=SERIES[0])
-        if any(0 < false <= _NAMED_RATE for false, _ in points):  # finer rates than a sample's would tell few people
-            d.axes.plot([_NAMED_RATE], [at], marker="o", color=SERIES[0], clip_on=False)
-            away = {"xytext": (6, 5), "textcoords": "offset points", "fontsize": _LETTERS}
-            d.axes.annotate(percent(at), (_NAMED_RATE, at), **away)
-        d.axes.set_xlim(0, _LOW_RATES)
-        d.axes.set_ylim(0, min(max(0.2, 1.1 * most), 1.02))
-        _ticks(d.axes.xaxis, {rate: percent(rate) for rate in (_NAMED_RATE, _LOW_RATES)})
-        _ticks(d.axes.yaxis, {most: percent(most)})
-    return Picture(title, d.svg, caption)
+    xs = {rate: percent(rate) for rate in (_NAMED_RATE, _LOW_RATES)}
+    top = min(max(0.2, 1.1 * most), 1.02)
+    d = Drawing(_LOW_RATES, top, xs, {most: percent(most)})
+    d.line([(0, 0), (min(_LOW_RATES, top), min(_LOW_RATES, top))], SOFT, dashes=DOTTED)
+    d.line(_list_steps(points), SERIES[0])
+    if any(0 < false <= _NAMED_RATE for false, _ in points):  # finer rates than a sample's would tell few people
+        x, y = d.at(_NAMED_RATE, at)
+        d.parts += [_mark("o", (x, y), SERIES[0], 8), _word(percent(at), (x + 8, y - 7), "start", 16)]
+    return Picture(title, d.svg("low-rates"), caption)
 
 
 def _find_rate(figures: AttackFigures, fpr: float) -> float:
     return max((tpr for false, tpr in figures.roc if false <= fpr), default=0.0)
-
-
-def _ticks(axis: Any, named: dict[float, str]) -> None:
-    axis.set_ticks(list(named), list(named.values()), fontsize=_LETTERS)

@@ -66,7 +66,7 @@ def _environment() -> Any:
     env.filters |= {f.__name__: f for f in (cell, fold, number, percent, plain, prose, shown)}
     env.filters |= {"finite": math.isfinite, "zip": zip}
     env.filters["counted"] = lambda count: number(count) if count else ""
-    env.filters["drawn"] = Markup  # only for drawings by privgate.report.charts, whose text matplotlib has escaped
+    env.filters["drawn"] = Markup  # only for drawings by privgate.report.charts, which escapes its text
     return env
 
 

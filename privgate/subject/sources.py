@@ -326,16 +326,17 @@ def _name_seed(kind: type) -> str:
 _ADAPTERS = (*(f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask", "cupy")), "pytest")
 
 
-@functools.cache
-def _list_distributions(places: tuple[str, ...]) -> Mapping[str, list[str]]:
-    del places  # where they were looked for
-    return metadata.packages_distributions()
-
-
 def providing(modules: Iterable[str]) -> list[str]:
     """Return the names of the distributions that install these top-level modules."""
-    known = _list_distributions(tuple(sys.path))
-    return sorted({name for module in modules if module != "__pycache__" for name in known.get(module, ())})
+    wanted = {module for module in modules if module != "__pycache__"}
+    pattern = re.compile(rf'^"?(?:{"|".join(map(re.escape, wanted))})(?:/.*)?\.py"?,', re.MULTILINE)
+    names = set[str]()
+    for installed in metadata.distributions() if wanted else ():
+        # their lists of files are long, and parsing all of them takes longer than most imports
+        declared = (installed.read_text("top_level.txt") or "").split()
+        if wanted & set(declared) or (not declared and pattern.search(installed.read_text("RECORD") or "")):
+            names.add(installed.metadata["Name"])
+    return sorted(names)
 
 
 def skops_io() -> Any:

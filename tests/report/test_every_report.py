@@ -53,7 +53,6 @@ def text_of(html):
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("format_", FORMATS)
-@pytest.mark.usefixtures("draws_anew")
 def test_the_same_json_gives_the_same_bytes(documents, rendered, kind, format_):
     stored = json.loads(json.dumps(documents[kind]))
 
