@@ -30,6 +30,7 @@ from tests import attack_table, sampling
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from privgate import Policy
     from privgate.training.fleet import Fleet
 
 gc.disable()  # until everything is collected: of what is imported, nothing is garbage
@@ -320,6 +321,26 @@ def no_report_tells_a_small_count(monkeypatch: pytest.MonkeyPatch) -> None:
         return told
 
     monkeypatch.setattr(document, "read", checked)
+
+
+@pytest.fixture
+def write_policy(tmp_path: Path) -> Callable[..., Path]:
+    """Return what writes a policy of a test's own: what stands below its head, and its name."""
+
+    def write(text: str, name: str = "mine") -> Path:
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(f'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n{text}', encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def load_policy(write_policy: Callable[..., Path]) -> Callable[..., "Policy"]:
+    """Return what loads such a policy."""
+    from privgate import Policy
+
+    return lambda text, name="mine": Policy.load(write_policy(text, name))
 
 
 def _free_port() -> int:

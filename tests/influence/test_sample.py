@@ -160,11 +160,7 @@ def test_sizes_that_a_policy_names_are_without_effect():
     assert early.request() == late.request()
 
 
-def test_a_rule_that_needs_everybody_is_not_served_by_a_sample(tmp_path, fleet):
-    (tmp_path / "p.yaml").write_text(
-        'schema: privgate/policy/v1\nname: mine\nversion: "1"\nextends: share-1\nrules:\n'
-        "  - {metric: pdtp, id: largest, max: 2}\n"
-    )
-    both = Policy.load(tmp_path / "p.yaml")
+def test_a_rule_that_needs_everybody_is_not_served_by_a_sample(load_policy, fleet):
+    both = load_policy("extends: share-1\nrules:\n  - {metric: pdtp, id: largest, max: 2}\n")
 
     assert [prepare(p, subject(), fleet=fleet, limits=None).share for p in (SHARE, both)] == [0.01, None]

@@ -205,12 +205,9 @@ def test_a_report_with_fewer_shadow_models_than_approve_is_inconclusive():
         ("level: 0.05\n    scope: record", "scope 'record' has target models of its own"),
     ],
 )
-def test_a_level_that_means_nothing_is_an_error(tmp_path, keys, message):
-    head = "schema: privgate/policy/v1\nname: mine\nversion: '1'\nrules:\n"
-    (tmp_path / "mine.yaml").write_text(f"{head}  - metric: attack_accuracy\n    max: 0.6\n    {keys}\n")
-
+def test_a_level_that_means_nothing_is_an_error(load_policy, keys, message):
     with pytest.raises(PolicyError, match=message):
-        Policy.load(tmp_path / "mine.yaml")
+        load_policy(f"rules:\n  - metric: attack_accuracy\n    max: 0.6\n    {keys}\n")
 
 
 RNG = np.random.default_rng(8)
