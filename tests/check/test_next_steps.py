@@ -181,7 +181,7 @@ def test_a_version_that_serves_another_model_is_logged_again(fleet, tmp_path, lo
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     policy, recipe, kept = load_policy(INFLUENCE), Recipe(SMOOTH, seed=1), tmp_path / "data"
     fitted = LogisticRegression(C=0.01, solver="newton-cholesky", tol=1e-8).fit(X[:200], Y[:200])
-    info = mlflow.sklearn.log_model(fitted, name="model", registered_model_name="served")
+    info = mlflow.sklearn.log_model(fitted, name="model", registered_model_name="served", pip_requirements=[])
     registry.log_recipe(info, recipe, people(), store=kept)
     blocked = evaluate(policy, Subject.load("models:/served/1", tracking_uri=uri), fleet=fleet)
 

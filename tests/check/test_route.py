@@ -109,6 +109,7 @@ def test_a_rule_that_is_not_required_and_does_not_apply_is_shown_as_such(fleet, 
     assert verdict.outcome.releases
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("form", ["label", "binned", "top_k"])
 def test_what_is_released_is_measured_beside_exact_probabilities_and_never_certified(fleet, form):
     from privgate import Release
