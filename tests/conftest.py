@@ -4,17 +4,10 @@ import contextlib
 import functools
 import gc
 import os
-import random
 import shutil
-import signal
-import socket
 import sqlite3
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,11 +17,12 @@ import pytest
 
 from privgate.subject import sources
 from privgate.training.sandbox import bubblewrap
-from tests import sampling
+from tests import sampling, servers
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from privgate import Policy
     from privgate.training.fleet import Fleet
 
 gc.disable()  # until everything is collected: of what is imported, nothing is garbage
@@ -287,78 +281,42 @@ def no_report_tells_a_small_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "read", checked)
 
 
-def _free_port() -> int:
-    """Return a loopback port that nobody listens on, and that no connection gets by itself before it is used.
+@pytest.fixture
+def own_registry(empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give served subjects a migrated database to copy, and MLflow's process-wide address back."""
+    monkeypatch.setenv("REFEREE_EMPTY_DATABASE", str(empty_database))
+    yield
+    import mlflow
 
-    Systems give ports from 32768 upwards to outgoing connections, of which the tests make hundreds at any moment.
-    """
-    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
-        with socket.socket() as s, contextlib.suppress(OSError):
-            s.bind(("127.0.0.1", port))
-            return port
-    pytest.fail("no port is free on loopback")
+    mlflow.tracking.fluent._active_experiment_id = None
+    os.environ.pop("MLFLOW_EXPERIMENT_ID", None)
+    mlflow.set_tracking_uri(None)
+
+
+@pytest.fixture
+def write_policy(tmp_path: Path) -> Callable[..., Path]:
+    """Return what writes a policy of a test's own: what stands below its head, and its name."""
+
+    def write(text: str, name: str = "mine") -> Path:
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(f'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n{text}', encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def load_policy(write_policy: Callable[..., Path]) -> Callable[..., "Policy"]:
+    """Return what loads such a policy."""
+    from privgate import Policy
+
+    return lambda text, name="mine": Policy.load(write_policy(text, name))
 
 
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
     """Return a function that returns a loopback port for a server that is about to start."""
-    return _free_port
-
-
-@contextlib.contextmanager
-def _running_mlflow(
-    folder: Path,
-    *options: str,
-    env: dict[str, str] | None = None,
-    python: str = sys.executable,
-    port: int | None = None,
-    database: Path | None = None,
-) -> Iterator[str]:
-    """Run a real ``mlflow server`` on loopback while this lasts; ended by its own process group.
-
-    SQLite files that do not exist yet begin as copies of ``database``.
-    """
-    port = port or _free_port()
-    command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), *options]
-    if "--workers" not in options:
-        command += ["--workers", "1"]
-    if not {"--backend-store-uri", "--artifacts-only"} & set(options):
-        command += ["--backend-store-uri", f"sqlite:///{folder}/tracking.db"]
-    if "--artifacts-destination" not in options:
-        command += ["--artifacts-destination", str(folder / "artifacts")]
-    if database is not None and python == sys.executable:
-        for path in {Path(part.partition("sqlite:///")[2]) for part in command if "sqlite:///" in part}:
-            if not path.exists():
-                shutil.copy(database, path)
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
-    environment |= {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **(env or {})}
-    log = (folder / "server.log").open("wb")
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-    )
-    try:
-        _await_health(process, f"http://127.0.0.1:{port}/health", folder / "server.log")
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        # asked first: a process that ends by itself leaves its measured coverage behind
-        for end in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, end)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=60)
-        log.close()
-
-
-def _await_health(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    deadline = time.monotonic() + 280
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(url, timeout=2) as answer:
-                if answer.status == 200:
-                    return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    pytest.fail(f"mlflow server did not start:\n{log.read_text(errors='replace')[-2000:]}")
+    return servers.find_free_port
 
 
 @pytest.fixture(scope="session")
@@ -374,7 +332,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def running_mlflow(empty_database: Path) -> Callable[..., contextlib.AbstractContextManager[str]]:
     """Return the context manager behind ``mlflow_server``: (folder, *options, env=..., python=..., port=...)."""
-    return functools.partial(_running_mlflow, database=empty_database)
+    return functools.partial(servers.run_mlflow, database=empty_database)
 
 
 @pytest.fixture(scope="session")

@@ -31,13 +31,8 @@ def fleet():
 
 
 @pytest.fixture
-def policy(tmp_path):
-    def of(*rules, more=""):
-        text = "\n".join(f"  - {{{r}}}" for r in rules)
-        (tmp_path / "p.yaml").write_text(f"schema: privgate/policy/v1\nname: p\nversion: '1'\nrules:\n{text}\n{more}")
-        return Policy.load(tmp_path / "p.yaml")
-
-    return of
+def policy(load_policy):
+    return lambda *rules: load_policy("rules:\n" + "".join(f"  - {{{r}}}\n" for r in rules))
 
 
 def people(n=60, **more):

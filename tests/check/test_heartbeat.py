@@ -55,6 +55,7 @@ def test_a_file_that_asks_for_quiet_ends_the_lines(monkeypatch, tmp_path):
     assert heartbeat._now.ended is None
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize(("uri", "code"), [("", 2), ("models:/m/1", 4)], ids=["usage", "no registry"])
 @pytest.mark.parametrize("stderr", ["closed", "full", "broken"])
 def test_where_nobody_can_be_told_the_exit_code_still_says_how(stderr, uri, code, tmp_path):

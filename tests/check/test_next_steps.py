@@ -10,7 +10,7 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Budget, Claim, Domain, Fleet, Policy, Recipe, Subject, TrainingData, evaluate, registry
+from privgate import Budget, Claim, Domain, Fleet, Recipe, Subject, TrainingData, evaluate, registry
 from privgate.advice.search import advise
 from privgate.policy.rules.rule_base import STEPS
 
@@ -135,11 +135,6 @@ def fleet(tmp_path_factory):
         yield one
 
 
-def policy_of(rules, folder):
-    (folder / "p.yaml").write_text(f'schema: privgate/policy/v1\nname: p\nversion: "1"\n{rules}\n', encoding="utf-8")
-    return Policy.load(folder / "p.yaml")
-
-
 def steps_of(verdict):
     return [f.advice for f in verdict.findings if not f.outcome.releases and f.advice]
 
@@ -149,9 +144,9 @@ SLOW = ("attack", "claim")
 
 
 @pytest.mark.parametrize("cause", [pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW)) for c in FOLLOWED])
-def test_a_step_is_named_and_whoever_follows_it_is_approved(cause, fleet, tmp_path):
+def test_a_step_is_named_and_whoever_follows_it_is_approved(cause, fleet, load_policy):
     rules, brought, followed = FOLLOWED[cause]
-    policy = policy_of(rules, tmp_path)
+    policy = load_policy(rules)
     blocked = evaluate(policy, brought(), fleet=fleet, limits=FEW)
 
     assert not blocked.outcome.releases
@@ -165,8 +160,8 @@ def test_a_step_is_named_and_whoever_follows_it_is_approved(cause, fleet, tmp_pa
     assert after.outcome.releases
 
 
-def test_whoever_runs_the_host_is_named_where_the_sandbox_is_missing(fleet, tmp_path):
-    policy = policy_of(f"audit: {{min_isolation: bubblewrap}}\n{INFLUENCE}", tmp_path)
+def test_whoever_runs_the_host_is_named_where_the_sandbox_is_missing(fleet, load_policy):
+    policy = load_policy(f"audit: {{min_isolation: bubblewrap}}\n{INFLUENCE}")
     with Fleet(jobs=1, ledger="none", isolate="none") as bare:
         blocked = evaluate(policy, subject(SMOOTH), fleet=bare)
 
@@ -176,7 +171,7 @@ def test_whoever_runs_the_host_is_named_where_the_sandbox_is_missing(fleet, tmp_
         assert evaluate(policy, subject(SMOOTH), fleet=fleet).outcome.releases
 
 
-def test_a_version_that_serves_something_else_is_logged_again(fleet, tmp_path, empty_database, monkeypatch):
+def test_a_version_that_serves_another_model_is_logged_again(fleet, tmp_path, load_policy, empty_database, monkeypatch):
     import shutil
 
     import mlflow
@@ -184,9 +179,9 @@ def test_a_version_that_serves_something_else_is_logged_again(fleet, tmp_path, e
     shutil.copy(empty_database, tmp_path / "registry.db")
     uri = registry.local_registry(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    policy, recipe, kept = policy_of(INFLUENCE, tmp_path), Recipe(SMOOTH, seed=1), tmp_path / "data"
+    policy, recipe, kept = load_policy(INFLUENCE), Recipe(SMOOTH, seed=1), tmp_path / "data"
     fitted = LogisticRegression(C=0.01, solver="newton-cholesky", tol=1e-8).fit(X[:200], Y[:200])
-    info = mlflow.sklearn.log_model(fitted, name="model", registered_model_name="served")
+    info = mlflow.sklearn.log_model(fitted, name="model", registered_model_name="served", pip_requirements=[])
     registry.log_recipe(info, recipe, people(), store=kept)
     blocked = evaluate(policy, Subject.load("models:/served/1", tracking_uri=uri), fleet=fleet)
 
@@ -203,8 +198,8 @@ def test_a_version_that_serves_something_else_is_logged_again(fleet, tmp_path, e
         (FILE.replace("max: 0", "max: 0, mode: warn"), KNeighborsClassifier(), "file", "failed"),
     ],
 )
-def test_what_ends_a_check_beforehand_names_its_own_step(rules, training, cause, outcome, fleet, tmp_path):
-    verdict = evaluate(policy_of(rules, tmp_path), subject(training), fleet=fleet)
+def test_what_ends_a_check_beforehand_names_its_own_step(rules, training, cause, outcome, fleet, load_policy):
+    verdict = evaluate(load_policy(rules), subject(training), fleet=fleet)
     assert verdict.outcome == outcome
     assert {step.split("; log")[0] for step in steps_of(verdict)} == {STEPS[cause].split("; log")[0]}
     assert all("could not be read" not in f.advice for f in verdict.findings)

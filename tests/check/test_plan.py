@@ -55,17 +55,16 @@ def test_what_is_planned_is_what_a_check_makes_that_is_not_refused(recipe, polic
     assert f"in all: at most {planned.trainings} trainings" in "\n".join(planned.said)
 
 
-def test_rules_are_added_up_and_what_two_of_them_ask_for_is_trained_once(tmp_path):
+def test_rules_are_added_up_and_what_two_of_them_ask_for_is_trained_once(load_policy):
     one = "  - {id: one, metric: pdtp, max: 1.0}\n"
     other = "  - {id: other, metric: pdtp, max: 2.0}\n"
     attack = "  - {metric: attack_accuracy, max: 0.7}\n"
     subject, made = Subject.local(Recipe(GaussianNB(), seed=1), ATTACKED), {}
     with Fleet(1, "none", isolate="none") as own:
         for rules in (one, one + other, attack, one + attack):
-            path = tmp_path / "p.yaml"
-            path.write_text(f'schema: privgate/policy/v1\nname: p\nversion: "1"\nrules:\n{rules}')
-            run = prepare(Policy.load(path), subject, fleet=own, limits=Budget())
-            made[rules], said = planning.make(run, Policy.load(path), each=2.0)
+            policy = load_policy(f"rules:\n{rules}")
+            run = prepare(policy, subject, fleet=own, limits=Budget())
+            made[rules], said = planning.make(run, policy, each=2.0)
         assert own.calls == 0
     assert made[attack].retrains == 64
     assert made[one].retrains == made[one + other].retrains == 200 + FOLDS

@@ -64,22 +64,29 @@ def answers(place):
     return [p for p in place.rglob("*") if p.is_file()]
 
 
-def test_a_killed_check_goes_on_and_a_second_policy_trains_nothing(command, tmp_path):
-    killed = command("pdtp-1", "killed")
+@pytest.mark.parametrize("isolation", ["none", pytest.param("auto", marks=pytest.mark.slow)])
+def test_a_killed_check_goes_on_beside_a_ledger_of_before_and_a_second_policy_trains_nothing(
+    command, tmp_path, isolation
+):
+    way = ("--isolation", isolation)
+    killed = command("pdtp-1", "killed", *way)
     while len(answers(tmp_path / "ledger")) < 20:
         assert killed.poll() is None, killed.communicate()
         time.sleep(0.05)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     before = len(answers(tmp_path / "ledger"))
-    ended(command("pdtp-1", "resumed"), 0, 1, 5)
+    (tmp_path / "ledger" / "00000-1-abc.seg").write_bytes(b"PRIVGATE")
+    errors = ended(command("pdtp-1", "resumed", *way), 0, 1, 5)
+    assert errors.count("written by privgate 0.1, whose answers are not read; delete its *.seg files") == 1
+    assert "Traceback" not in errors
     resumed = report(tmp_path, "resumed")
     assert resumed["run"]["remembered"]["remembered"] >= before - 4  # what was read for one person is read once
     assert resumed["run"]["remembered"]["trained"] > 0
 
     own = 'schema: privgate/policy/v1\nname: own\nversion: "1"\nrules: [{metric: pdtp, max: 3.0}]\n'
     (tmp_path / "own.yaml").write_text(own)
-    ended(command("own.yaml", "second"), 0, 1, 5)
+    ended(command("own.yaml", "second", *way), 0, 1, 5)
     second = report(tmp_path, "second")["run"]
     assert (second["trace"]["training_calls"], second["remembered"]["trained"]) == (0, 0)
     assert second["remembered"]["remembered"] > N
@@ -90,12 +97,3 @@ def test_a_killed_check_goes_on_and_a_second_policy_trains_nothing(command, tmp_
         again = report(tmp_path, "open")
         assert again["run"]["remembered"]["remembered"] == 0
         assert [m["value"] for m in again["measurements"]] == [m["value"] for m in resumed["measurements"]]
-
-
-def test_a_ledger_of_before_is_ignored_by_one_sentence(command, tmp_path):
-    (tmp_path / "ledger").mkdir(mode=0o700)
-    (tmp_path / "ledger" / "00000-1-abc.seg").write_bytes(b"PRIVGATE")
-    errors = ended(command("share-1", "out", "--budget", "2 trainings"), 0, 1, 5)
-
-    assert errors.count("written by privgate 0.1, whose answers are not read; delete its *.seg files") == 1
-    assert "Traceback" not in errors

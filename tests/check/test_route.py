@@ -98,12 +98,10 @@ def test_what_a_policy_can_never_conclude_is_said_before_training(fleet):
     assert fleet.calls == 0
 
 
-def test_a_rule_that_is_not_required_and_does_not_apply_is_shown_as_such(fleet, tmp_path):
-    (tmp_path / "p.yaml").write_text(
-        'schema: privgate/policy/v1\nname: both\nversion: "1"\nrules:\n  - metric: dtp\n    max: 1\n'
-        "  - metric: dp_epsilon\n    max: 2\n    delta: 0.00001\n    required: false\n"
-    )
-    verdict = evaluate(Policy.load(tmp_path / "p.yaml"), Subject.local(naive_bayes(5.0), DATA), fleet=fleet)
+def test_a_rule_that_is_not_required_and_does_not_apply_is_shown_as_such(fleet, load_policy):
+    optional = "  - metric: dp_epsilon\n    max: 2\n    delta: 0.00001\n    required: false\n"
+    policy = load_policy(f"rules:\n  - metric: dtp\n    max: 1\n{optional}")
+    verdict = evaluate(policy, Subject.local(naive_bayes(5.0), DATA), fleet=fleet)
 
     found = {f.rule: f for f in verdict.findings}
     assert not found["dp_epsilon"].applies
@@ -111,6 +109,7 @@ def test_a_rule_that_is_not_required_and_does_not_apply_is_shown_as_such(fleet, 
     assert verdict.outcome.releases
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("form", ["label", "binned", "top_k"])
 def test_what_is_released_is_measured_beside_exact_probabilities_and_never_certified(fleet, form):
     from privgate import Release
@@ -207,11 +206,10 @@ NEVER = {
 @pytest.mark.parametrize(
     ("more", "said"), [("bound: upper", "needs 368"), ("bound: lower", "needs 368"), ("scope: record", "")]
 )
-def test_a_rate_that_candidates_resolve_wants_as_many_whichever_limit_approves(fleet, tmp_path, more, said):
+def test_a_rate_that_candidates_resolve_wants_as_many_whichever_limit_approves(fleet, load_policy, more, said):
     rule = f"{{metric: attack_tpr, at_fpr: 0.01, max: 0.9, reason: r, {more}}}"
-    (tmp_path / "p.yaml").write_text(f'schema: privgate/policy/v1\nname: p\nversion: "1"\nrules: [{rule}]\n')
     data = TrainingData(MANY[:160], LABELS[:160], candidates=(MANY[160:], LABELS[160:]), one_record_each=True)
-    policy, subject = Policy.load(tmp_path / "p.yaml"), Subject.local(Recipe(GaussianNB(), seed=1), data)
+    policy, subject = load_policy(f"rules: [{rule}]\n"), Subject.local(Recipe(GaussianNB(), seed=1), data)
 
     run = prepare(policy, subject, fleet=fleet, limits=None)
 
@@ -222,17 +220,16 @@ def test_a_rate_that_candidates_resolve_wants_as_many_whichever_limit_approves(f
 
 
 @pytest.mark.parametrize("name", NEVER)
-def test_what_no_training_can_approve_ends_before_any_and_is_no_fault_of_the_model(fleet, tmp_path, name):
+def test_what_no_training_can_approve_ends_before_any_and_is_no_fault_of_the_model(fleet, tmp_path, load_policy, name):
     X, others, keys, said = NEVER[name]
     for file, column in (("s", "x0"), ("absent", "wage")):
         (tmp_path / f"{file}.json").write_text(SUITE % column)
     rules = "[{metric: attack_accuracy, scope: model, max: 0.9, reason: r}, {metric: pdtp, max: 1.0e-9, reason: r}]"
-    text = f'schema: privgate/policy/v1\nname: p\nversion: "1"\napproves: Few.\n{keys}\nrules: {rules}\n'
-    (tmp_path / "p.yaml").write_text(text)
+    policy = load_policy(f"approves: Few.\n{keys}\nrules: {rules}\n")
     candidates = None if others is None else (others, LABELS[: len(others)])
     data = TrainingData(X, LABELS[:160], candidates=candidates, one_record_each=True)
 
-    verdict = evaluate(tmp_path / "p.yaml", Subject.local(Recipe(GaussianNB(), seed=1), data), fleet=fleet)
+    verdict = evaluate(policy, Subject.local(Recipe(GaussianNB(), seed=1), data), fleet=fleet)
 
     assert fleet.calls == 0
     assert verdict.outcome in (Outcome.INCONCLUSIVE, Outcome.FAILED)

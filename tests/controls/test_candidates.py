@@ -208,6 +208,7 @@ MOVED = {
 }
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("kind", MOVED)
 def test_what_moves_candidates_without_the_model_is_seen(kind):
     make, one_class, words = MOVED[kind]

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from privgate import Fleet, Recipe, Subject, TrainingData, evaluate
+from privgate import Recipe, Subject, TrainingData, evaluate
 from privgate.controls.opened import check_opened_files
 from privgate.subject import sources
 
@@ -67,18 +67,16 @@ def subject(request, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("subject", "named"), [(k, v[-1]) for k, v in SCRIPTS.items()], indirect=["subject"])
-def test_a_file_that_training_opens_is_named(subject, named):
-    with Fleet(jobs=1, isolate="none", ledger="none") as fleet:
-        finding = check_opened_files(subject, fleet)
+def test_a_file_that_training_opens_is_named(subject, named, fleet):
+    finding = check_opened_files(subject, fleet)
     assert finding.outcome == ("inconclusive" if named else "passed"), finding.message
     assert all(name in finding.message for name in named)
     assert ("weights.txt" in finding.message) == ("weights.txt" in named)
 
 
 @pytest.mark.parametrize("subject", ["by pandas"], indirect=True)
-def test_nothing_is_measured_of_a_model_that_knows_others_files(subject):
+def test_nothing_is_measured_of_a_model_that_knows_others_files(subject, fleet):
     """A score of a file that others trained on all customers knows members and candidates alike."""
-    with Fleet(jobs=1, isolate="none", ledger="none") as fleet:
-        verdict = evaluate("share-1", subject, fleet=fleet)
+    verdict = evaluate("share-1", subject, fleet=fleet)
     assert verdict.outcome == "inconclusive"
     assert any("scores.csv, which is no part of its data" in f.message for f in verdict.findings)

@@ -60,15 +60,8 @@ def engine_cases() -> list[tuple[str, Any]]:
     from privgate import Recipe, Subject, TrainingData
 
     laws = module("test_every_engine", "theorems")
-    found = []
-    places = (26,)  # of each case when its row was kept: the seed of its data
-    for k, (name, estimator, make, _) in zip(places, laws.CASES, strict=True):
-        X, y, _rng = laws.design(make, k)
-        try:
-            found.append((f"{name}-{k}", Subject.local(Recipe(estimator), TrainingData(X, y, one_record_each=True))))
-        except ValueError:
-            continue
-    return found
+    X, y, _rng = laws.design(26)  # the seed of its data when its row was kept
+    return [("logistic-26", Subject.local(Recipe(laws.ESTIMATOR), TrainingData(X, y, one_record_each=True)))]
 
 
 def engine(name: str, subject: Any) -> tuple[Any, Any] | None:

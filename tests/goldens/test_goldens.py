@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 from itertools import zip_longest
 from pathlib import Path
 
@@ -98,18 +97,6 @@ def test_what_leaves_of_a_run_is_what_left(row):
     kept = (documents.FOLDER / f"{row}.txt").read_text(encoding="utf-8").splitlines()
 
     assert [pair for pair in zip_longest(documents.text(row).splitlines(), kept) if pair[0] != pair[1]][:5] == []
-
-
-@pytest.fixture
-def own_registry(empty_database, monkeypatch):
-    """Give served subjects a migrated database to copy, and MLflow's process-wide address back."""
-    monkeypatch.setenv("REFEREE_EMPTY_DATABASE", str(empty_database))
-    yield
-    import mlflow
-
-    mlflow.tracking.fluent._active_experiment_id = None
-    os.environ.pop("MLFLOW_EXPERIMENT_ID", None)
-    mlflow.set_tracking_uri(None)
 
 
 #: what was left open and is decided now: the truth of this one, .11267, lies above its limit, .1124

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate, report
+from privgate import Recipe, Subject, TrainingData, evaluate, report
 from privgate import report as rendering
 from privgate.check import prepare
 from privgate.evidence import Measurement, Request
@@ -22,7 +22,6 @@ Y = np.arange(N) % 2
 X = RNG.normal(size=(N, 2)) + Y[:, None]
 X[17], Y[17] = [6.0, 6.0], 0  # the one who matters
 DATA = TrainingData(X, Y, one_record_each=True)
-HEAD = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\nrules:\n'
 LARGEST = "  - metric: pdtp\n    max: {}\n"
 
 
@@ -40,12 +39,8 @@ def shaken(X, y, *, seed, by):
 
 
 @pytest.fixture
-def policy(tmp_path):
-    def write(*rules, rest=""):
-        (tmp_path / "p.yaml").write_text(HEAD + "".join(rules) + rest)
-        return Policy.load(tmp_path / "p.yaml")
-
-    return write
+def policy(load_policy):
+    return lambda *rules, rest="": load_policy("rules:\n" + "".join(rules) + rest)
 
 
 def checked(policy, fleet, recipe=None, data=DATA, **limits):

@@ -137,11 +137,10 @@ def test_a_budget_bounds_the_refits_beside_a_theorem_and_takes_nothing_from_it(f
 
 
 @pytest.mark.parametrize("audit", ["min_coverage: 1.0", "min_units: 40", "min_seeds: 10"])
-def test_a_policy_that_wants_more_people_or_seeds_gets_them(audit, fleet, tmp_path):
-    path = tmp_path / "own.yaml"
-    path.write_text(f"schema: privgate/policy/v1\nname: own\nversion: '1'\nextends: pdtp-1\naudit:\n  {audit}\n")
+def test_a_policy_that_wants_more_people_or_seeds_gets_them(audit, fleet, load_policy):
+    own = load_policy(f"extends: pdtp-1\naudit:\n  {audit}\n")
     assert left_out.limit_everybody(run(Policy.load("pdtp-1"), subject(), fleet)) is not None
-    assert left_out.limit_everybody(run(Policy.load(path), subject(), fleet)) is None
+    assert left_out.limit_everybody(run(own, subject(), fleet)) is None
 
 
 def test_a_rule_that_wants_everybodys_value_gets_it():

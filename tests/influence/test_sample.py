@@ -14,6 +14,7 @@ from privgate.run.run import Budget
 from privgate.theorems import least_squares
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
+from tests.in_process import InProcess
 
 N = 320
 RNG = np.random.default_rng(8)
@@ -32,11 +33,16 @@ def subject(X=X):
     return Subject.local(Recipe(fitted, seed=1), TrainingData(X, Y, one_record_each=True))
 
 
+def in_process(secret):
+    """Return a fleet without workers that draws people by this secret."""
+    own = InProcess()
+    own.ledger = Ledger("none", secret=secret)
+    return own
+
+
 def drawn(secret, made, **limits):
-    with Fleet(jobs=1, ledger=Ledger("none", secret=secret)) as own:
-        run = prepare(SHARE, made, fleet=own, limits=Budget(**limits))
-        plan = left_out.plan_people(run)
-        return plan.order[: plan.sizes[-1]]
+    plan = left_out.plan_people(prepare(SHARE, made, fleet=in_process(secret), limits=Budget(**limits)))
+    return plan.order[: plan.sizes[-1]]
 
 
 def test_177_people_show_that_all_but_one_in_a_hundred_of_320_are_below_the_limit(fleet):
@@ -69,14 +75,10 @@ def test_who_is_drawn_follows_from_a_secret_and_not_from_what_its_owner_can_vary
 
 def test_who_a_budget_reaches_follows_from_the_secret_too():
     plain = Policy.load("pdtp-1")
-    with (
-        Fleet(jobs=1, ledger=Ledger("none", secret=b"k" * 32)) as one,
-        Fleet(jobs=1, ledger=Ledger("none", secret=b"q" * 32)) as other,
-    ):
-        drawn_by = [
-            left_out.plan_people(prepare(plain, subject(), fleet=f, limits=Budget(max_retrains=100))).order[:100]
-            for f in (one, one, other)
-        ]
+    drawn_by = [
+        left_out.plan_people(prepare(plain, subject(), fleet=f, limits=Budget(max_retrains=100))).order[:100]
+        for f in map(in_process, (b"k" * 32, b"k" * 32, b"q" * 32))
+    ]
     np.testing.assert_array_equal(drawn_by[0], drawn_by[1])
     assert set(drawn_by[0].tolist()) != set(drawn_by[2].tolist())
 
@@ -100,10 +102,10 @@ def test_where_most_people_exceed_a_refusal_takes_few_trainings():
     made = Subject.local(Recipe(remembering, seed=1), TrainingData(X, RNG.permutation(Y), one_record_each=True))
     trained = []
     for k in range(20):
-        with Fleet(jobs=1, ledger=Ledger("none", secret=k.to_bytes(32, "big"))) as own:
-            run = replace(prepare(SHARE, made, fleet=own, limits=Budget()), seeds=(1,))
-            assert run.compute(left_out.leave_out).decided_by == "pdtp"
-            trained.append(own.calls)
+        own = in_process(k.to_bytes(32, "big"))
+        run = replace(prepare(SHARE, made, fleet=own, limits=Budget()), seeds=(1,))
+        assert run.compute(left_out.leave_out).decided_by == "pdtp"
+        trained.append(own.calls)
     assert np.mean(trained) <= 25
 
 
@@ -131,12 +133,11 @@ def test_a_closed_form_that_refits_contradict_is_not_used_and_nobody_else_is_dra
 def test_what_ranks_people_is_fixed_before_they_are_drawn():
     digests = set()
     for secret in (b"k" * 32, b"q" * 32):
-        with Fleet(jobs=1, ledger=Ledger("none", secret=secret)) as own:
-            run = replace(prepare(SHARE, subject(), fleet=own, limits=Budget()), seeds=(1,))
-            run.compute(left_out.leave_out)
-            told = run.compute(left_out.describe_draw)
-            digests.add(told.detail["ranked_by"])
-            assert told.detail["given_key"]
+        run = replace(prepare(SHARE, subject(), fleet=in_process(secret), limits=Budget()), seeds=(1,))
+        run.compute(left_out.leave_out)
+        told = run.compute(left_out.describe_draw)
+        digests.add(told.detail["ranked_by"])
+        assert told.detail["given_key"]
     assert len(digests) == 1
 
 
@@ -160,11 +161,7 @@ def test_sizes_that_a_policy_names_are_without_effect():
     assert early.request() == late.request()
 
 
-def test_a_rule_that_needs_everybody_is_not_served_by_a_sample(tmp_path, fleet):
-    (tmp_path / "p.yaml").write_text(
-        'schema: privgate/policy/v1\nname: mine\nversion: "1"\nextends: share-1\nrules:\n'
-        "  - {metric: pdtp, id: largest, max: 2}\n"
-    )
-    both = Policy.load(tmp_path / "p.yaml")
+def test_a_rule_that_needs_everybody_is_not_served_by_a_sample(load_policy, fleet):
+    both = load_policy("extends: share-1\nrules:\n  - {metric: pdtp, id: largest, max: 2}\n")
 
     assert [prepare(p, subject(), fleet=fleet, limits=None).share for p in (SHARE, both)] == [0.01, None]

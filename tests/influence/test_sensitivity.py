@@ -136,12 +136,8 @@ def test_no_shipped_policy_for_classifiers_passes_a_regressor(fleet, name):
     assert verdict.outcome.releases == (name == "regression-1")
 
 
-def test_a_rule_for_regressors_never_passes_a_classifier(fleet, tmp_path):
-    path = tmp_path / "both.yaml"
-    path.write_text(
-        "schema: privgate/policy/v1\nname: both\nversion: '1'\nrules:\n  - {metric: pdtp, max: 5.0}\n"
-        "  - {metric: sensitivity, max: 0.5, required: false}\n"
-    )
+def test_a_rule_for_regressors_never_passes_a_classifier(fleet, write_policy):
+    path = write_policy("rules:\n  - {metric: pdtp, max: 5.0}\n  - {metric: sensitivity, max: 0.5, required: false}\n")
     classifier = Subject.local(
         Recipe(LogisticRegression(), seed=0), TrainingData(X, (Y > 100).astype(int), one_record_each=True)
     )

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate import Recipe, Subject, TrainingData, evaluate
 from privgate.errors import MeasurementError
 from privgate.evidence.verdict import Outcome
 from privgate.kernel.sample import difference
@@ -120,11 +120,10 @@ def fleet(tmp_path_factory):
         (DummyClassifier(), "inconclusive"),
     ],
 )
-def test_what_remembers_or_was_not_measured_is_no_pass(training, outcome, fleet, tmp_path):
-    rule = "rules:\n  - {metric: robust_advantage, max: 0.25}\n"
-    (tmp_path / "r.yaml").write_text("schema: privgate/policy/v1\nname: r\nversion: '1'\n" + rule)
+def test_what_remembers_or_was_not_measured_is_no_pass(training, outcome, fleet, load_policy):
+    policy = load_policy("rules:\n  - {metric: robust_advantage, max: 0.25}\n")
     judged = subject(training, 150, 600)
-    verdict = evaluate(Policy.load(tmp_path / "r.yaml"), judged, fleet=fleet)
+    verdict = evaluate(policy, judged, fleet=fleet)
 
     (finding,) = (f for f in verdict.findings if f.metric == "robust_advantage")
     assert finding.outcome is not Outcome.PASSED

@@ -56,6 +56,7 @@ def test_so_many_people_of_either_side_are_trials_and_shadow_models_see_everybod
     assert (all_.signals.shadow_members[:, place] == some.signals.shadow_members).all()
 
 
+@pytest.mark.usefixtures("light_attacks")
 def test_a_model_that_gives_its_people_away_is_seen_on_a_part_and_the_part_is_said():
     found = questions.measure(attacked(), ACCURACY)
 
@@ -122,6 +123,7 @@ def test_a_rare_class_or_group_of_whom_nobody_was_drawn_stays_open(scope, rare):
     assert found.high == 1
 
 
+@pytest.mark.usefixtures("light_attacks")
 def test_no_page_says_that_all_were_tried_where_a_part_was_drawn(monkeypatch):
     policy, said = Policy.load("attacks-1"), []
     rule = policy.rules[0].model_copy(update={"level": None})

@@ -129,7 +129,7 @@ def test_few_runs_say_the_same(monkeypatch):
     assert set(APPROVING) <= set(LOOKS)
     signal = signal_for(0.605)
     assert accuracy_at(32, signal) < 0.6 < accuracy_at(64, signal)  # what an approval at 32 must not overlook
-    assert at_most(0.05, of_accuracy(monkeypatch, 0.601, 40)[1], 40)
+    assert at_most(0.05, of_accuracy(monkeypatch, 0.601, 20)[1], 20)
     assert at_most(0.05, of_accuracy(monkeypatch, 0.599, 20)[0], 20)
     assert of_accuracy(monkeypatch, 0.9, 10)[0] == 10
 
@@ -143,7 +143,7 @@ def test_figures_without_limits_would_be_wrong_far_more_often(monkeypatch):
 
     monkeypatch.setattr(attack_measures.limits, "balanced_accuracy", point)
 
-    assert not at_most(0.05, of_accuracy(monkeypatch, 0.599, 60)[0], 60)
+    assert not at_most(0.05, of_accuracy(monkeypatch, 0.599, 25)[0], 25)
 
 
 def look(models, value, low=0.4, high=0.55, *, trained=None, missing=False):
@@ -205,12 +205,9 @@ def test_a_report_with_fewer_shadow_models_than_approve_is_inconclusive():
         ("level: 0.05\n    scope: record", "scope 'record' has target models of its own"),
     ],
 )
-def test_a_level_that_means_nothing_is_an_error(tmp_path, keys, message):
-    head = "schema: privgate/policy/v1\nname: mine\nversion: '1'\nrules:\n"
-    (tmp_path / "mine.yaml").write_text(f"{head}  - metric: attack_accuracy\n    max: 0.6\n    {keys}\n")
-
+def test_a_level_that_means_nothing_is_an_error(load_policy, keys, message):
     with pytest.raises(PolicyError, match=message):
-        Policy.load(tmp_path / "mine.yaml")
+        load_policy(f"rules:\n  - metric: attack_accuracy\n    max: 0.6\n    {keys}\n")
 
 
 RNG = np.random.default_rng(8)
@@ -281,6 +278,7 @@ class Narrower:
         return self.model.predict_proba(np.column_stack([X, np.zeros(len(X))]))
 
 
+@pytest.mark.usefixtures("light_attacks")
 @pytest.mark.parametrize(("seed", "outcome"), [(2, "inconclusive"), pytest.param(3, "passed", marks=pytest.mark.slow)])
 def test_code_for_the_released_seed_is_not_approved_by_attacks_alone(seed, outcome):
     with Fleet(jobs=1, ledger="none") as fleet:

@@ -89,7 +89,9 @@ def measure(run, attack="any", scope="model"):
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("fit", [equal_do_not_vote, remembers_beside])
-def test_a_leak_near_the_record_is_found_by_who_asks_there_and_by_nobody_else(fit):
+@pytest.mark.parametrize("which", ["light_attacks", pytest.param("fleet", id="every attack", marks=pytest.mark.slow)])
+def test_a_leak_near_the_record_is_found_by_who_asks_there_and_by_nobody_else(fit, which, request):
+    request.getfixturevalue(which)
     run = start(Recipe(fit, seed=3))
     found, board = measure(run), run.compute(boards.make_board)
 
@@ -127,6 +129,7 @@ HONEST = {
 
 
 @pytest.mark.quick(1)
+@pytest.mark.usefixtures("light_attacks")
 @pytest.mark.parametrize("name", HONEST)
 def test_an_honest_model_is_not_found_by_who_asks_nearby_more_than_by_others(name, fleet):
     run = start(HONEST[name], fleet=fleet if name == "ridge" else None)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from privgate import Budget, Policy, Recipe, Subject, TrainingData
@@ -12,6 +13,7 @@ from privgate.membership import board as boards
 from privgate.membership.limits import Figure
 from tests.in_process import InProcess
 
+pytestmark = pytest.mark.usefixtures("light_attacks")
 PEOPLE = 600
 RNG = np.random.default_rng(5)
 

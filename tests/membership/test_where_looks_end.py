@@ -7,7 +7,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Policy, Recipe, Subject, TrainingData
+from privgate import Recipe, Subject, TrainingData
 from privgate.check import beforehand, gate
 from privgate.check.prepare import attacked, prepare
 from privgate.controls import seeds
@@ -25,27 +25,17 @@ from privgate.statistics.roc import APPROVING
 from tests.in_process import InProcess
 from tests.membership.test_looks import ACCURACY, DATA, POLICY, X, Y, growing, signal_for, simulated
 
-HEAD = "schema: privgate/policy/v1\nname: mine\nversion: '1'\n"
 ONE = "  - metric: attack_accuracy\n    attack: lira_online\n"
 STRICT = ONE + "    id: strict\n    level: 0.05\n    max: 0.6\n"
 LOOSE = ONE + "    id: loose\n    max: 0.8\n"
 FEW = TrainingData(X[:300], Y[:300], candidates=(X[300:600], Y[300:600]), one_record_each=True)
 
 
-@pytest.fixture
-def load(tmp_path):
-    def read(text, name="mine"):
-        (tmp_path / f"{name}.yaml").write_text(HEAD + text)
-        return Policy.load(tmp_path / f"{name}.yaml")
-
-    return read
-
-
 @pytest.mark.quick
 @pytest.mark.parametrize("rules", [STRICT + LOOSE, LOOSE + STRICT], ids=["level first", "level last"])
 @pytest.mark.parametrize("budget", [12, 72])
-def test_a_rule_without_a_level_is_judged_by_all_shadow_models_of_the_budget(load, rules, budget):
-    policy, leaks = load("rules:\n" + rules), Subject.local(Recipe(DecisionTreeClassifier(), seed=2), FEW)
+def test_a_rule_without_a_level_is_judged_by_all_shadow_models_of_the_budget(load_policy, rules, budget):
+    policy, leaks = load_policy("rules:\n" + rules), Subject.local(Recipe(DecisionTreeClassifier(), seed=2), FEW)
     run = prepare(policy, leaks, fleet=InProcess(), limits=Budget(shadow_models=budget))
 
     found = {r.name: attack_measures.accuracy(run, r.request()) for r in policy.rules}
@@ -67,8 +57,8 @@ WAIVER = f"""waivers:
 """
 
 
-def test_looks_go_on_until_the_ceiling_of_a_waiver_is_decided(load, monkeypatch):
-    policy = load(f"rules:\n  - metric: attack_accuracy\n    level: 0.05\n    max: 0.6\n{WAIVER}")
+def test_looks_go_on_until_the_ceiling_of_a_waiver_is_decided(load_policy, monkeypatch):
+    policy = load_policy(f"rules:\n  - metric: attack_accuracy\n    level: 0.05\n    max: 0.6\n{WAIVER}")
     within, stopped = [], []
     for k in range(10):
         rng = np.random.default_rng([k, 7])
@@ -85,9 +75,9 @@ def test_looks_go_on_until_the_ceiling_of_a_waiver_is_decided(load, monkeypatch)
     assert stopped.max() <= 8  # beyond the ceiling as well: nothing is open
 
 
-def test_a_rule_that_only_warns_ends_the_looks_where_it_is_decided(load, monkeypatch):
+def test_a_rule_that_only_warns_ends_the_looks_where_it_is_decided(load_policy, monkeypatch):
     warns = "  - metric: attack_accuracy\n    level: 0.05\n    max: 0.6\n    mode: warn\n"
-    policy = load("rules:\n" + warns + "  - metric: dtp\n    max: 1\n")
+    policy = load_policy("rules:\n" + warns + "  - metric: dtp\n    max: 1\n")
 
     _, passed, stopped = simulated(monkeypatch, ACCURACY, signal_for(0.51), 20, policy)
     assert passed >= 19
@@ -99,8 +89,8 @@ def test_a_rule_that_only_warns_ends_the_looks_where_it_is_decided(load, monkeyp
 CHILD = "extends: attacks-1\nrules:\n  - metric: attack_accuracy\n    {}\n"
 
 
-def test_a_policy_that_extends_another_may_lower_its_level_alone(load):
-    tight = load(CHILD.format("level: 0.01\n    confidence: 0.99"))
+def test_a_policy_that_extends_another_may_lower_its_level_alone(load_policy):
+    tight = load_policy(CHILD.format("level: 0.01\n    confidence: 0.99"))
 
     assert tight.rules[0].request().option("level") == 0.01
     for keys, why in (
@@ -108,17 +98,17 @@ def test_a_policy_that_extends_another_may_lower_its_level_alone(load):
         ("level: null", "is another question: the parent has 0.05"),
     ):
         with pytest.raises(PolicyError, match=why):
-            load(CHILD.format(keys), "child")
+            load_policy(CHILD.format(keys), "child")
     one = "rules:\n  - metric: attack_accuracy\n    max: 0.6\n"
-    load(one, "one")
+    load_policy(one, "one")
     with pytest.raises(PolicyError, match="is another question: the parent has None"):
-        load("extends: one.yaml\nrules:\n  - metric: attack_accuracy\n    level: 0.05\n", "child")
+        load_policy("extends: one.yaml\nrules:\n  - metric: attack_accuracy\n    level: 0.05\n", "child")
 
 
 @pytest.mark.parametrize("budget", [32, 50])
-def test_an_engine_that_makes_fewer_than_the_last_look_wants_can_approve(load, budget):
+def test_an_engine_that_makes_fewer_than_the_last_look_wants_can_approve(load_policy, budget):
     """All at once are looked at in parts, as trainings are: without the part before nothing shows what 64 would add."""
-    policy, subject = load("rules:\n" + STRICT), Subject.local(Recipe(GaussianNB(), seed=2), FEW)
+    policy, subject = load_policy("rules:\n" + STRICT), Subject.local(Recipe(GaussianNB(), seed=2), FEW)
     run = prepare(policy, subject, fleet=InProcess(), limits=Budget(shadow_models=budget))
     found = attack_measures.accuracy(run, policy.rules[0].request())
 
@@ -192,8 +182,8 @@ def test_what_one_other_seed_does_not_show_others_do():
     assert beforehand.compare_seeds(run, {})[1] == []
 
 
-def test_a_model_that_attacks_refuse_is_compared_with_no_other_seed(load):
-    policy = load(f"rules:\n{STRICT}  - metric: pdtp\n    max: 1.0\n")
+def test_a_model_that_attacks_refuse_is_compared_with_no_other_seed(load_policy):
+    policy = load_policy(f"rules:\n{STRICT}  - metric: pdtp\n    max: 1.0\n")
     leaks = Subject.local(Recipe(DecisionTreeClassifier(max_features=1), seed=2), FEW)
     verdict = gate.evaluate(policy, leaks, fleet=(fleet := InProcess()))
     (control,) = (p for p in verdict.evidence.preconditions if p.name == "coins")

@@ -94,10 +94,8 @@ def test_a_value_of_a_wrong_kind_is_one_sentence(tmp_path, key, whole):
         "name: &hunter2 x\nb: *hunter3",
     ],
 )
-def test_nothing_is_printed_of_a_file_that_is_no_policy(tmp_path, content):
+def test_nothing_is_printed_of_a_file_that_is_no_policy(tmp_path, write_policy, content):
     (tmp_path / "other.yaml").write_text(content)
-    path = tmp_path / "policy.yaml"
-    path.write_text("schema: privgate/policy/v1\nname: n\nversion: '1'\nextends: ./other.yaml\nrules: []\n")
-    said = message(str(path))
+    said = message(str(write_policy("extends: ./other.yaml\nrules: []\n")))
     assert "is no policy" in said
     assert "hunter" not in said

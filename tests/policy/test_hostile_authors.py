@@ -4,24 +4,12 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from privgate import Policy
 from privgate.errors import ExitCode, PolicyError
 from privgate.evidence import Evidence
 
-HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'
 DIGEST = "sha256:" + "a" * 64
 TODAY = datetime.now(UTC).date()
 DTP = "rules:\n  - metric: dtp\n    max: 1.0\n"
-
-
-@pytest.fixture
-def load(tmp_path):
-    def make(text, name="mine"):
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(HEAD.format(name=name) + text, encoding="utf-8")
-        return Policy.load(path)
-
-    return make
 
 
 def waiver(
@@ -39,32 +27,32 @@ def waiver(
 
 
 @pytest.mark.parametrize("other", ["ann", "ANN", " ann ", "ａｎｎ"])
-def test_what_a_reader_takes_for_one_name_is_one_person(load, other):
+def test_what_a_reader_takes_for_one_name_is_one_person(load_policy, other):
     with pytest.raises(PolicyError, match="same person"):
-        load(f"{DTP}waivers:\n{waiver(requester='ann', approver=other)}")
+        load_policy(f"{DTP}waivers:\n{waiver(requester='ann', approver=other)}")
 
 
 @pytest.mark.parametrize("hidden", [chr(c) for c in (0x200B, 0x202E, 7)])
-def test_a_name_with_something_that_nobody_sees_is_refused(load, hidden):
+def test_a_name_with_something_that_nobody_sees_is_refused(load_policy, hidden):
     text = f"{DTP}waivers:\n{waiver(requester='ann', approver='ben')}".replace("'ben'", f'"be\\U{ord(hidden):08x}n"')
     with pytest.raises(PolicyError, match=r"approver holds U\+[0-9A-F]{4,}, which nobody sees"):
-        load(text)
+        load_policy(text)
 
 
 @pytest.mark.parametrize(("one", "other"), [("ana@x.org", "ana@y.org"), ("Anna", "Ann"), ("李雷", "韩梅梅")])
-def test_two_people_are_two_people(load, one, other):
-    assert load(f"{DTP}waivers:\n{waiver(requester=one, approver=other)}").waivers
+def test_two_people_are_two_people(load_policy, one, other):
+    assert load_policy(f"{DTP}waivers:\n{waiver(requester=one, approver=other)}").waivers
 
 
 # -- how long, and how far -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gap", [0, 5])
-def test_waivers_for_the_same_thing_count_as_one(load, gap):
+def test_waivers_for_the_same_thing_count_as_one(load_policy, gap):
     chain = waiver(begins=-80, days=80) + waiver(begins=gap, days=80, model="credit-again")
     with pytest.raises(PolicyError, match="2 waivers excuse rule 'dtp' for the same version over"):
-        load(f"{DTP}waivers:\n{chain}")
-    assert load(f"{DTP}waivers:\n{waiver(begins=-40, days=40)}{waiver(begins=gap - 6, days=40)}").waivers
+        load_policy(f"{DTP}waivers:\n{chain}")
+    assert load_policy(f"{DTP}waivers:\n{waiver(begins=-40, days=40)}{waiver(begins=gap - 6, days=40)}").waivers
 
 
 RULES = {
@@ -82,11 +70,11 @@ RULES = {
 
 
 @pytest.mark.parametrize("metric", sorted(RULES))
-def test_a_ceiling_that_nothing_can_exceed_is_refused(load, metric):
+def test_a_ceiling_that_nothing_can_exceed_is_refused(load_policy, metric):
     keys, everything = RULES[metric]
     rules = f"rules:\n  - metric: {metric}\n    {keys}\n"
     with pytest.raises(PolicyError, match="waives everything"):
-        load(f"{rules}waivers:\n{waiver(rule=metric, ceiling=everything)}")
+        load_policy(f"{rules}waivers:\n{waiver(rule=metric, ceiling=everything)}")
 
 
 # -- policies that nothing can break ---------------------------------------------------------------------------------
@@ -101,13 +89,13 @@ VAIN = [
 
 
 @pytest.mark.parametrize("rule", VAIN)
-def test_a_policy_that_nothing_can_break_is_refused_and_says_why(load, rule):
+def test_a_policy_that_nothing_can_break_is_refused_and_says_why(load_policy, rule):
     with pytest.raises(PolicyError, match="cannot refuse") as caught:
-        load(f"rules:\n  - {rule}\n")
+        load_policy(f"rules:\n  - {rule}\n")
     assert caught.value.exit_code is ExitCode.USAGE
     for other in ("mode: warn", "required: false"):  # a rule that only warns, or need not apply, does not help
         with pytest.raises(PolicyError, match="cannot refuse"):
-            load(f"rules:\n  - {rule}\n  - id: other\n    metric: pdtp\n    max: 1.0\n    {other}\n")
+            load_policy(f"rules:\n  - {rule}\n  - id: other\n    metric: pdtp\n    max: 1.0\n    {other}\n")
 
 
 @pytest.mark.parametrize(
@@ -125,14 +113,14 @@ def test_a_policy_that_nothing_can_break_is_refused_and_says_why(load, rule):
         ("applies_to: {models: []}\n" + DTP, "at least one"),
     ],
 )
-def test_ways_to_say_less_than_it_looks(load, text, words):
+def test_ways_to_say_less_than_it_looks(load_policy, text, words):
     with pytest.raises(PolicyError, match=words):
-        load(text)
+        load_policy(text)
 
 
-def test_an_expired_waiver_is_expired_by_the_day_that_statements_use(load, monkeypatch):
+def test_an_expired_waiver_is_expired_by_the_day_that_statements_use(load_policy, monkeypatch):
     monkeypatch.setenv("TZ", "Pacific/Pago_Pago")  # eleven hours behind
-    policy = load(f"{DTP}waivers:\n{waiver(begins=-31, days=30)}")
+    policy = load_policy(f"{DTP}waivers:\n{waiver(begins=-31, days=30)}")
     assert (
         policy.judge(Evidence({"name": "credit", "digests": {"model": DIGEST}}, (), {})).waivers[0].state == "expired"
     )

@@ -89,12 +89,10 @@ def test_attacks_1_has_the_sizes_and_limits_of_dtp_1_attacks_and_concludes():
     assert [r.cannot_conclude(facts) for r in policy.rules] == ["", ""]
 
 
-def test_strict_and_what_extends_it_carry_the_suite_about_people(tmp_path):
-    child = "schema: privgate/policy/v1\nname: mine\nversion: '1'\nextends: strict\nvalid_days: 30\n"
-    (tmp_path / "mine.yaml").write_text(child)
+def test_strict_and_what_extends_it_carry_the_suite_about_people(load_policy):
     data = TrainingData(np.eye(120), [0] * 119 + [1], one_record_each=True)
 
-    for policy in (Policy.load("strict"), Policy.load(tmp_path / "mine.yaml")):
+    for policy in (Policy.load("strict"), load_policy("extends: strict\nvalid_days: 30\n")):
         found = {p.name: p for p in policy.check_data(data)}
         assert found["min_rows"].outcome == "passed"
         assert found["suite:people.json"].outcome == "failed"

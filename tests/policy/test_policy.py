@@ -28,25 +28,9 @@ from privgate.policy.document_shape import Document
 from privgate.policy.judging import judge
 
 EXAMPLE = Path(__file__).parent / "example" / "privgate.yaml"
-HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'
 DIGEST = "sha256:" + "a" * 64
 DAY = date(2026, 11, 21)
 DTP, PDTP = (f"rules:\n  - metric: {metric}\n    max: 1.0\n" for metric in ("dtp", "pdtp"))
-
-
-@pytest.fixture
-def write(tmp_path):
-    def make(text, name="mine"):
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(HEAD.format(name=name) + text, encoding="utf-8")
-        return path
-
-    return make
-
-
-@pytest.fixture
-def load(write):
-    return lambda text, name="mine": Policy.load(write(text, name))
 
 
 def evidence(policy, low=0.2, high=None, *, preconditions=(), subject=None, told=None, **options):
@@ -76,11 +60,11 @@ def test_the_example_loads_resolves_and_remembers_where_everything_stands():
     assert policy.resolved["audit"]["min_seeds"] == 10
 
 
-def test_the_digest_is_of_the_resolved_policy(load):
-    base = load(DTP)
+def test_the_digest_is_of_the_resolved_policy(load_policy):
+    base = load_policy(DTP)
 
-    assert base.digest == load("# a remark\nrules:\n\n  - max: 1\n    metric: dtp\n    mode: enforce\n").digest
-    assert base.digest != load(DTP.replace("1.0", "1.1")).digest
+    assert base.digest == load_policy("# a remark\nrules:\n\n  - max: 1\n    metric: dtp\n    mode: enforce\n").digest
+    assert base.digest != load_policy(DTP.replace("1.0", "1.1")).digest
 
 
 def test_the_digest_covers_suites_and_what_is_extended_and_is_the_same_in_another_process(tmp_path):
@@ -102,9 +86,11 @@ def test_a_policy_is_frozen():
         Policy.load("dtp-1").valid_days = 9999
 
 
-def test_a_child_needs_to_name_only_what_it_changes(write, load):
-    write("rules:\n  - metric: attack_tpr\n    at_fpr: 0.01\n    max: 0.1\n  - metric: dtp\n    max: 1.0\n", "base")
-    child = load("extends: base.yaml\nrules:\n  - metric: attack_tpr\n    max: 0.05\n", "child")
+def test_a_child_needs_to_name_only_what_it_changes(write_policy, load_policy):
+    write_policy(
+        "rules:\n  - metric: attack_tpr\n    at_fpr: 0.01\n    max: 0.1\n  - metric: dtp\n    max: 1.0\n", "base"
+    )
+    child = load_policy("extends: base.yaml\nrules:\n  - metric: attack_tpr\n    max: 0.05\n", "child")
 
     assert [(r.name, r.limit) for r in child.rules] == [("attack_tpr", 0.05), ("dtp", 1.0)]
     assert child.rules[0].at_fpr == 0.01
@@ -112,18 +98,18 @@ def test_a_child_needs_to_name_only_what_it_changes(write, load):
     assert child.lines["dtp"] == 4  # the line of extends: the only place in this file that stands for it
 
 
-def test_a_grandchild_is_held_to_every_ancestor(write, load):
-    write(DTP, "base")
-    write("extends: base.yaml\n" + DTP.replace("1.0", "0.5"), "child")
+def test_a_grandchild_is_held_to_every_ancestor(write_policy, load_policy):
+    write_policy(DTP, "base")
+    write_policy("extends: base.yaml\n" + DTP.replace("1.0", "0.5"), "child")
 
-    assert load("extends: child.yaml\n" + DTP.replace("1.0", "0.4"), "fine").rules[0].limit == 0.4
+    assert load_policy("extends: child.yaml\n" + DTP.replace("1.0", "0.4"), "fine").rules[0].limit == 0.4
     with pytest.raises(PolicyError, match=r"the parent has 0\.5"):
-        load("extends: child.yaml\n" + DTP.replace("1.0", "0.7"), "loose")
+        load_policy("extends: child.yaml\n" + DTP.replace("1.0", "0.7"), "loose")
 
 
-def test_conditions_of_both_files_must_hold(write, load):
-    write("applies_to:\n  models: ['credit*']\n" + DTP, "base")
-    child = load("extends: base.yaml\napplies_to:\n  models: ['*']\n  aliases: [production]\n", "child")
+def test_conditions_of_both_files_must_hold(write_policy, load_policy):
+    write_policy("applies_to:\n  models: ['credit*']\n" + DTP, "base")
+    child = load_policy("extends: base.yaml\napplies_to:\n  models: ['*']\n  aliases: [production]\n", "child")
 
     assert child.refusal("credit-de", "production") == ""
     assert "not to 'churn'" in child.refusal("churn", "production")
@@ -131,23 +117,23 @@ def test_conditions_of_both_files_must_hold(write, load):
     assert child.refusal("credit-de") == ""
 
 
-def test_a_child_inherits_which_rules_may_never_be_waived_and_no_waiver(write, load):
+def test_a_child_inherits_which_rules_may_never_be_waived_and_no_waiver(write_policy, load_policy):
     both = DTP + PDTP.removeprefix("rules:\n")
-    write(f"{both}never_waivable: [pdtp]\n{waivers()}", "base")
-    child = load("extends: base.yaml\nnever_waivable: []\n", "child")
+    write_policy(f"{both}never_waivable: [pdtp]\n{waivers()}", "base")
+    child = load_policy("extends: base.yaml\nnever_waivable: []\n", "child")
 
     assert child.never_waivable == ("pdtp",)
     assert child.waivers == ()
     with pytest.raises(PolicyError, match="may never be waived"):
-        load("extends: base.yaml\n" + waivers(rule="pdtp"), "cheat")
+        load_policy("extends: base.yaml\n" + waivers(rule="pdtp"), "cheat")
 
 
-def test_a_child_cannot_drop_a_suite(write, tmp_path):
+def test_a_child_cannot_drop_a_suite(write_policy, tmp_path):
     for name in ("one", "two"):
         suite = {"name": name, "expectations": [{"type": "expect_column_to_exist", "kwargs": {"column": "age"}}]}
         (tmp_path / f"{name}.json").write_text(json.dumps(suite))
-    write("data: {suite: one.json, min_rows: 50}\n" + DTP, "base")
-    child = Policy.load(write("extends: base.yaml\ndata: {suite: two.json}\n", "child"))
+    write_policy("data: {suite: one.json, min_rows: 50}\n" + DTP, "base")
+    child = Policy.load(write_policy("extends: base.yaml\ndata: {suite: two.json}\n", "child"))
 
     assert [name.partition("@")[0] for name in child.data.suite] == ["one.json", "two.json"]
     assert set(child.suites) == set(child.data.suite)
@@ -159,11 +145,11 @@ def test_a_child_cannot_drop_a_suite(write, tmp_path):
 
 @pytest.mark.parametrize("part", ["data", "audit"])
 @pytest.mark.parametrize("said", ["two.json", "[{suite: two.json}]", "0", "false", "''", "[]", ""])
-def test_what_a_child_says_in_another_shape_is_refused_and_not_left_out(write, load, part, said):
+def test_what_a_child_says_in_another_shape_is_refused_and_not_left_out(write_policy, load_policy, part, said):
     """``data: two.json`` checked no data, and said nothing."""
-    write(DTP, "base")
+    write_policy(DTP, "base")
     with pytest.raises(PolicyError, match=rf"(?s){part}.*keys with values"):
-        load(f"extends: base.yaml\n{part}: {said}\n", "child")
+        load_policy(f"extends: base.yaml\n{part}: {said}\n", "child")
 
 
 def test_findings_are_preconditions_first_then_one_a_rule_in_order():
@@ -184,8 +170,8 @@ def test_a_rule_that_stands_nowhere_has_no_line_and_one_without_a_measurement_is
     assert "was not measured" in finding.message
 
 
-def test_effort_is_asked_of_what_was_measured_alone(load):
-    policy = load(
+def test_effort_is_asked_of_what_was_measured_alone(load_policy):
+    policy = load_policy(
         "audit: {min_units: 2000}\nrules:\n  - metric: dtp\n    max: 1.0\n    mode: warn\n"
         "  - metric: pdtp\n    max: 1.0\n    required: false\n"
         "  - metric: attack_accuracy\n    max: 0.6\n"
@@ -230,9 +216,9 @@ def boxed(isolation):
         ("min_isolation: bubblewrap with network", {}, "ran with isolation none"),
     ],
 )
-def test_less_than_the_audit_minimum_is_inconclusive(load, audit, options, words):
+def test_less_than_the_audit_minimum_is_inconclusive(load_policy, audit, options, words):
     rules = "  - metric: pdtp\n    max: 1.0\n  - metric: attack_accuracy\n    max: 0.6\n"
-    policy = load(f"audit: {{{audit}}}\nrules:\n{rules}")
+    policy = load_policy(f"audit: {{{audit}}}\nrules:\n{rules}")
 
     findings = policy.judge(evidence(policy, **options), today=DAY).findings
     assert any(words in f.message and f.outcome is Outcome.INCONCLUSIVE for f in findings)
@@ -276,8 +262,8 @@ def trained(*seeds, **control):
         (SEEDS, 0.2, trained(1, 2, 3, 4), "inconclusive"),
     ],
 )
-def test_what_was_done_beside_the_number_decides_too(load, text, low, options, expected):
-    policy = load(text)
+def test_what_was_done_beside_the_number_decides_too(load_policy, text, low, options, expected):
+    policy = load_policy(text)
 
     assert outcome(policy, evidence(policy, low, **options)) == expected
 
@@ -294,34 +280,36 @@ def test_what_was_done_beside_the_number_decides_too(load, text, low, options, e
         (STATED, "file: downloadable\n", ""),
     ],
 )
-def test_a_child_may_demand_isolation_and_the_file_and_never_give_them_up(load, write, base, child, refusal):
-    write(base, "base")
+def test_a_child_may_demand_isolation_and_the_file_and_gives_up_neither(
+    load_policy, write_policy, base, child, refusal
+):
+    write_policy(base, "base")
     if refusal:
         with pytest.raises(PolicyError, match=refusal):
-            load("extends: base.yaml\n" + child, "child")
+            load_policy("extends: base.yaml\n" + child, "child")
         return
-    made = load("extends: base.yaml\n" + child, "child")
+    made = load_policy("extends: base.yaml\n" + child, "child")
     if base == STATED:
         assert made.file == ("downloadable" if child else "not downloadable")
     else:
         assert made.audit.min_isolation == "bubblewrap"
 
 
-def test_a_file_that_nobody_can_get_is_stated_and_is_not_all_that_a_policy_is_about(load):
-    assert "file" not in load(FILE_RULES).resolved
-    assert load(STATED).resolved["file"] == "not downloadable"
+def test_a_file_that_nobody_can_get_is_stated_and_is_not_all_that_a_policy_is_about(load_policy):
+    assert "file" not in load_policy(FILE_RULES).resolved
+    assert load_policy(STATED).resolved["file"] == "not downloadable"
     with pytest.raises(PolicyError, match="approves nothing"):
-        load("file: not downloadable\nrules:\n  - metric: file_records\n    max: 0\n")
+        load_policy("file: not downloadable\nrules:\n  - metric: file_records\n    max: 0\n")
 
 
-def test_a_verdict_judges_once_and_a_file_is_validated_once(load, monkeypatch):
+def test_a_verdict_judges_once_and_a_file_is_validated_once(load_policy, monkeypatch):
     judge, validate = policies.judge, Document.model_validate_json.__func__
     judged = Mock(wraps=judge)
     validated = Mock(wraps=validate)
     monkeypatch.setattr(policies, "judge", judged)
     monkeypatch.setattr(Document, "model_validate_json", classmethod(validated))
 
-    policy = load(DTP + waivers())
+    policy = load_policy(DTP + waivers())
     assert gate.judged(policy, evidence(policy), observe=False, subject=None).detail["expires"]
 
     assert judged.call_count == 1
@@ -338,16 +326,16 @@ def waivers(*, rule="dtp", ceiling=1.5, version=DIGEST, model="credit", granted=
     )
 
 
-def waived(load, low, high=None, *, day=DAY, **options):
-    policy = load(DTP + waivers(**options))
+def waived(load_policy, low, high=None, *, day=DAY, **options):
+    policy = load_policy(DTP + waivers(**options))
     found = evidence(policy, low, high)
     judged = policy.judge(found, today=day)
     (state,) = judged.waivers
     return judged.findings[0], state, judged.expires
 
 
-def test_a_waiver_turns_a_failure_below_its_ceiling_into_a_warning_and_shortens_the_approval(load):
-    finding, state, expires = waived(load, 1.4)
+def test_a_waiver_turns_a_failure_below_its_ceiling_into_a_warning_and_shortens_the_approval(load_policy):
+    finding, state, expires = waived(load_policy, 1.4)
 
     assert finding.outcome is Outcome.WARNED
     assert (
@@ -371,8 +359,8 @@ def test_a_waiver_turns_a_failure_below_its_ceiling_into_a_warning_and_shortens_
         (0.4, None, {}, "passed", "not needed", 365),
     ],
 )
-def test_a_waiver_is_listed_and_waives_what_it_says_alone(load, low, high, options, expected, state, days):
-    finding, became, expires = waived(load, low, high, **options)
+def test_a_waiver_is_listed_and_waives_what_it_says_alone(load_policy, low, high, options, expected, state, days):
+    finding, became, expires = waived(load_policy, low, high, **options)
 
     assert (finding.outcome, became.state) == (expected, state)
     assert bool(finding.waiver) == (state == "applied")
@@ -380,8 +368,8 @@ def test_a_waiver_is_listed_and_waives_what_it_says_alone(load, low, high, optio
     assert (expires - options.get("day", DAY)).days == days
 
 
-def test_a_waiver_excuses_a_number_of_a_known_model_and_neither_its_absence_nor_too_little_effort(load):
-    policy, hasty = load(DTP + waivers()), load(UNITS + DTP + waivers())
+def test_a_waiver_excuses_a_number_of_a_known_model_and_neither_its_absence_nor_too_little_effort(load_policy):
+    policy, hasty = load_policy(DTP + waivers()), load_policy(UNITS + DTP + waivers())
 
     assert outcome(policy, Evidence({"name": "credit", "digests": {"model": DIGEST}}, (), {})) is Outcome.INCONCLUSIVE
     assert outcome(policy, evidence(policy, 1.4, subject={"digests": {}})) is Outcome.FAILED
@@ -479,8 +467,8 @@ def test_the_schema_is_valid_and_the_one_that_is_shipped():
         "rules:\n  - metric: attack_accuracy\n    max: 0.4\n", "observe: true\n" + DTP,
     ],
 )  # fmt: skip
-def test_the_schema_refuses_what_the_loader_refuses(text, write):
-    path = write(text)
+def test_the_schema_refuses_what_the_loader_refuses(text, write_policy):
+    path = write_policy(text)
     with pytest.raises(PolicyError):
         Policy.load(path)
 

@@ -14,23 +14,12 @@ from privgate.evidence.verdict import Finding
 from privgate.guard.signing import _doubted
 from privgate.policy.judging import conditions, judge
 
-HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'
 DAY = date(2026, 11, 26)
 TWO = """rules:
   - {id: everybody, either: influence, when: [theorem], metric: dtp, max: 1}
   - {id: people, either: influence, when: [classifier], metric: pdtp, max: 1}
   - {metric: attack_accuracy, max: 0.6}
 """
-
-
-@pytest.fixture
-def load(tmp_path):
-    def made(text, name="mine"):
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(HEAD.format(name=name) + text, encoding="utf-8")
-        return Policy.load(path)
-
-    return made
 
 
 def judged(policy, numbers, **subject):
@@ -59,21 +48,23 @@ THEOREM, NUMBERS = {"theorems": ["t"]}, {"task": "regression"}
         ({"people": 0.4}, NUMBERS, "not needed", "inconclusive", "inconclusive"),  # no rule is about such a model
     ],
 )
-def test_one_rule_of_a_question_is_enough_where_it_is_about_the_model(load, numbers, subject, everybody, people, all_):
-    found, whole = judged(load(TWO), {"attack_accuracy": 0.5, **numbers}, **subject)
+def test_one_rule_of_a_question_is_enough_where_it_fits_the_model(
+    load_policy, numbers, subject, everybody, people, all_
+):
+    found, whole = judged(load_policy(TWO), {"attack_accuracy": 0.5, **numbers}, **subject)
     assert (found["everybody"], found["people"], whole.value) == (everybody, people, all_)
 
 
-def test_what_a_report_says_of_theorems_cannot_make_a_yes(load):
+def test_what_a_report_says_of_theorems_cannot_make_a_yes(load_policy):
     """Where it is wrong, the rule is asked in vain, or not asked and answers nothing."""
     for theorems in ([], ["made_up"]):
-        _, all_ = judged(load(TWO), {"people": 3.0, "attack_accuracy": 0.5}, theorems=theorems)
+        _, all_ = judged(load_policy(TWO), {"people": 3.0, "attack_accuracy": 0.5}, theorems=theorems)
         assert not all_.releases
 
 
-def test_a_rule_that_is_not_asked_leaves_its_waiver_listed(load):
+def test_a_rule_that_is_not_asked_leaves_its_waiver_listed(load_policy):
     digest = "sha256:" + "a" * 64
-    policy = load(
+    policy = load_policy(
         "rules:\n  - {metric: attack_accuracy, max: 0.6}\n  - {metric: dp_epsilon, max: 8, when: [claim]}\n"
         f"waivers:\n  - {{rule: dp_epsilon, model: credit, version: '{digest}', ceiling: 9, reason: r, requester: Ann, "
         "approver: Bob, granted: 2026-11-20, expires: 2026-12-01}\n"
@@ -93,27 +84,27 @@ def test_a_rule_that_is_not_asked_leaves_its_waiver_listed(load):
         ("rules:\n  - {metric: dtp, max: 1, when: [sometimes]}\n", "'sometimes' is not known"),
     ],
 )
-def test_a_policy_that_could_ask_nothing_is_refused(load, text, said):
+def test_a_policy_that_could_ask_nothing_is_refused(load_policy, text, said):
     with pytest.raises(PolicyError, match=said):
-        load(text)
+        load_policy(text)
 
 
-def test_a_policy_that_extends_cannot_add_another_way_to_answer(load, tmp_path):
-    load(TWO, "base")
+def test_a_policy_that_extends_cannot_add_another_way_to_answer(load_policy, tmp_path):
+    load_policy(TWO, "base")
     easy = "extends: base.yaml\nrules:\n  - {id: easy, either: influence, metric: pdtp, max: 30}\n"
     with pytest.raises(PolicyError, match="another rule that is enough for it would weaken it"):
-        load(easy, "child")
+        load_policy(easy, "child")
     softer = "extends: base.yaml\nrules:\n  - {id: everybody, either: '', metric: dtp, max: 1}\n"
     with pytest.raises(PolicyError, match="another question"):
-        load(softer, "other")
+        load_policy(softer, "other")
 
 
-def test_the_work_ends_early_only_where_no_other_rule_can_still_answer(load):
+def test_the_work_ends_early_only_where_no_other_rule_can_still_answer(load_policy):
     """Whoever's own answer changes too much breaks the same limit over all questions, and not the other way round."""
-    policy = load(TWO)
+    policy = load_policy(TWO)
     assert [name for name, _ in breaks(policy).values()] == ["people"]
     weaker = TWO.replace("metric: dtp, max: 1", "metric: dtp, max: 2")
-    assert not breaks(load(weaker, "weaker"))
+    assert not breaks(load_policy(weaker, "weaker"))
 
 
 def test_release_1_asks_of_every_task_the_questions_of_a_release():

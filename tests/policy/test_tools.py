@@ -15,7 +15,6 @@ from privgate.policy.explain import lint
 from privgate.policy.problems import shipped
 
 EXAMPLE = Path(__file__).parent / "example"
-HEAD = 'schema: privgate/policy/v1\nname: mine\nversion: "1"\n'
 WHY = "    reason: agreed\n    source: minutes\n"
 
 
@@ -26,16 +25,6 @@ def run(capsys):
         return code, capsys.readouterr().out
 
     return call
-
-
-@pytest.fixture
-def policy_file(tmp_path):
-    def make(text, name="mine"):
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(HEAD + text, encoding="utf-8")
-        return path
-
-    return make
 
 
 def report(path, **numbers):
@@ -86,8 +75,8 @@ def test_shipped_policies_have_no_remarks(run, name):
         ),
     ],
 )
-def test_lint_remarks_on_what_is_allowed_and_probably_not_meant(run, policy_file, rule, words):
-    code, out = run("lint", policy_file(f"rules:\n{rule}"))
+def test_lint_remarks_on_what_is_allowed_and_probably_not_meant(run, write_policy, rule, words):
+    code, out = run("lint", write_policy(f"rules:\n{rule}"))
 
     assert code == 0
     assert words in out
@@ -95,14 +84,14 @@ def test_lint_remarks_on_what_is_allowed_and_probably_not_meant(run, policy_file
 
 
 @pytest.mark.parametrize(("days", "words"), [(-1, "expired on"), (5, "ends in 5 days"), (40, "")])
-def test_lint_watches_the_dates_of_waivers(run, policy_file, days, words):
+def test_lint_watches_the_dates_of_waivers(run, write_policy, days, words):
     today = datetime.now(UTC).date()  # a run may go on past midnight
     granted, expires = today - timedelta(days=30), today + timedelta(days=days)
     waiver = (
         f"waivers:\n  - rule: dtp\n    model: credit\n    version: sha256:{'a' * 64}\n    ceiling: 2\n    reason: r\n"
         f"    requester: a\n    approver: b\n    granted: {granted}\n    expires: {expires}\n"
     )
-    _, out = run("lint", policy_file(f"rules:\n  - metric: dtp\n    max: 1.0\n{WHY}{waiver}"))
+    _, out = run("lint", write_policy(f"rules:\n  - metric: dtp\n    max: 1.0\n{WHY}{waiver}"))
 
     assert words in out
     assert ("0 remarks" in out) == (not words)
@@ -123,9 +112,9 @@ def test_lint_says_what_a_number_of_candidates_cannot_settle():
     assert any("strict.yaml:43:5: attack_tpr: " in r and "at least 368 are needed" in r for r in remarks)
 
 
-def test_lint_refuses_what_is_looser_than_its_parent(run, policy_file):
+def test_lint_refuses_what_is_looser_than_its_parent(run, write_policy):
     with pytest.raises(PolicyError, match="may only be lowered"):
-        run("lint", policy_file("extends: strict\nrules:\n  - metric: dtp\n    max: 0.9\n"))
+        run("lint", write_policy("extends: strict\nrules:\n  - metric: dtp\n    max: 0.9\n"))
 
 
 def test_lint_refuses_an_expectation_that_does_not_exist(run, tmp_path):

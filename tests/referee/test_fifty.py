@@ -5,13 +5,13 @@ never by the product's own engines, certificates or accountant. `make test-slow`
 """
 
 import importlib.util
-import os
 from pathlib import Path
 
 import pytest
 from fifty import catalogue
 from fifty.subjects import ALL
 
+pytestmark = pytest.mark.usefixtures("own_registry")
 #: a few of every kind, for `make test`: a second each
 FEW = (
     "constant_flags_alpha1e12",
@@ -35,18 +35,6 @@ KNOWN = {
 }  # fmt: skip
 #: a ratchet: honest subjects that were not approved when it was last measured; lower it when it can be lowered
 NEEDLESS = 3
-
-
-@pytest.fixture(autouse=True)
-def own_registry(empty_database, monkeypatch):
-    """Give served subjects a migrated database to copy, and MLflow's process-wide address back."""
-    monkeypatch.setenv("REFEREE_EMPTY_DATABASE", str(empty_database))
-    yield
-    import mlflow
-
-    mlflow.tracking.fluent._active_experiment_id = None
-    os.environ.pop("MLFLOW_EXPERIMENT_ID", None)
-    mlflow.set_tracking_uri(None)
 
 
 def test_there_are_fifty_subjects_and_half_of_them_must_not_be_approved():

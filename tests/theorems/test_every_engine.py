@@ -18,22 +18,20 @@ from privgate.subject.subject import Subject
 from privgate.theorems import catalogue
 from privgate.theorems.catalogue import CLOSED_FORMS as ALL
 from privgate.theorems.closed_form import Engine, RefitRequest
+from privgate.theorems.newton import LOGISTIC
 from privgate.theorems.theorem import Theorem
+
+ESTIMATOR = LogisticRegression(tol=1e-12, solver="newton-cholesky")
+TOLERANCE = 1e-6  # nats
 
 
 def spread(rng, n):
     return rng.normal(size=(n, 4)) * [1, 2, 3, 5]
 
 
-# engine, estimator, records, tolerance in nats
-CASES = [("logistic", LogisticRegression(tol=1e-12, solver="newton-cholesky"), spread, 1e-6)]
-NAME, ESTIMATOR, _, TOLERANCE = CASES[0]
-ENGINE = next(engine for engine in ALL if engine.name == NAME)
-
-
-def design(make, seed, n=60, K=3):
+def design(seed, n=60, K=3):
     rng = np.random.default_rng(seed)
-    X = make(rng, n)
+    X = spread(rng, n)
     X[n // 2] = X[n // 2 + 1]
     y = rng.integers(0, K, n)
     y[n // 2] = y[n // 2 + 1]  # a duplicate, label and all
@@ -42,20 +40,20 @@ def design(make, seed, n=60, K=3):
 
 def leave_out(subject, units=None, **more):
     units = np.arange(len(subject.data.units)) if units is None else units
-    return ENGINE.answers(RefitRequest(subject, units, (None,), None, **more))
+    return LOGISTIC.answers(RefitRequest(subject, units, (None,), None, **more))
 
 
 @pytest.mark.quick
 @pytest.mark.parametrize("kind", ["records", "text labels", "groups", "class of one", "fewer records than features"])
 def test_equals_direct_refits(direct, kind):
-    X, y, rng = design(spread, 1, n=6 if kind[0] == "f" else 60, K=2 if kind[0] == "f" else 3)
+    X, y, rng = design(1, n=6 if kind[0] == "f" else 60, K=2 if kind[0] == "f" else 3)
     groups = rng.integers(0, 20, len(y)) if kind == "groups" else None
     y = np.array(["no", "perhaps", "yes"])[y] if kind == "text labels" else y
     if kind == "class of one":
         y[3] = 9
     subject = direct.subject(ESTIMATOR, X, y, groups=groups)
 
-    assert ENGINE.supports(subject) == ""
+    assert LOGISTIC.supports(subject) == ""
     made, handed_on = leave_out(subject)
 
     assert sorted([*made.units, *handed_on]) == list(range(len(subject.data.units)))
@@ -68,7 +66,7 @@ def test_equals_direct_refits(direct, kind):
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("grouped", [False, True])
 def test_answers_any_queries_of_the_pool(direct, grouped):
-    X, y, rng = design(spread, 2)
+    X, y, rng = design(2)
     groups = rng.integers(0, 20, len(y)) if grouped else None
     subject = direct.subject(ESTIMATOR, X, y, groups=groups, candidates=(spread(rng, 15), y[:15]))
     units = rng.permutation(len(subject.data.units))[:15].astype(np.int64)
@@ -97,7 +95,7 @@ def test_what_an_engine_or_a_theorem_lacks_comes_from_its_base_class_and_is_not_
 def test_supports_says_why_for_what_it_does_not_cover(engine):
     rng = np.random.default_rng(0)
     X, y = rng.integers(0, 2, (30, 3)), rng.integers(0, 2, 30)
-    estimator, data = ESTIMATOR if engine.name == NAME else SVC(), TrainingData(X, y, one_record_each=True)
+    estimator, data = ESTIMATOR if engine is LOGISTIC else SVC(), TrainingData(X, y, one_record_each=True)
     for recipe, records in [
         (Recipe(AdaBoostClassifier()), data),
         (Recipe(make_pipeline(StandardScaler(), estimator)), data),

@@ -215,6 +215,7 @@ def verdict_of(fleet, estimator, *, release=None, policy="dtp-1", limits=None, d
     return verdict, next(f for f in verdict.findings if f.rule == "dtp")
 
 
+@pytest.mark.quick(2)
 @pytest.mark.parametrize("solver", ["lbfgs", "saga", "liblinear"])
 def test_a_learnt_scaler_and_any_solver_are_approved_with_one_training_a_person(fleet, solver):
     before = fleet.calls
@@ -224,12 +225,10 @@ def test_a_learnt_scaler_and_any_solver_are_approved_with_one_training_a_person(
     assert fleet.calls - before < 60 + 40
 
 
-def test_a_sample_limits_the_share_of_people_over_all_questions(fleet, tmp_path):
+def test_a_sample_limits_the_share_of_people_over_all_questions(fleet, write_policy):
     rule = "{metric: dtp, aggregate: share_above, threshold: 1, sample: 30, max: 0.1, reason: a share}"
-    (tmp_path / "share.yaml").write_text(
-        f"schema: privgate/policy/v1\nname: share\nversion: '1'\ndata: {{people_declared: true}}\nrules:\n  - {rule}\n"
-    )
-    _, found = verdict_of(fleet, LogisticRegression(C=0.1), policy=str(tmp_path / "share.yaml"))
+    path = write_policy(f"data: {{people_declared: true}}\nrules:\n  - {rule}\n")
+    _, found = verdict_of(fleet, LogisticRegression(C=0.1), policy=str(path))
     assert found.outcome == "passed"
     assert 0 < found.high <= 0.1
 
