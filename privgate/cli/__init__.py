@@ -125,7 +125,9 @@ class _Lazy(click.Group):
         quiet = os.environ.get("PRIVGATE_QUIET", "").lower() in {"1", "t", "true", "y", "yes", "on"}
         named = next((name for name in LONG if name.split() == args[: name.count(" ") + 1]), "")
         if named and not quiet and not {"--quiet", "--help", "-h"} & {*args}:
-            console.begin(f"{named}: reading libraries and what was named")
+            given = [word for word in args[named.count(" ") + 1 :] if not word.startswith("-")]
+            policy = f" by {args[args.index('--policy') + 1]}" if "--policy" in args[:-1] else ""
+            console.begin(f"{named}: reading libraries, then {given[0] if given else 'what was named'}{policy}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

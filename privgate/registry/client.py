@@ -69,27 +69,33 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
             "give the address of a tracking server (http or https)"
         )
     if not make and (address := tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
-        _check_address(address, "it was named")  # before MLflow's import, which takes seconds
+        _check_place(address, "it was named")  # before MLflow's import, which takes seconds
     import mlflow
 
     if not make and not tracking_uri:
-        _check_address(mlflow.get_tracking_uri(), "no --tracking-uri and no MLFLOW_TRACKING_URI names another")
+        _check_place(mlflow.get_tracking_uri(), "no --tracking-uri and no MLFLOW_TRACKING_URI names another")
     with answering("connecting to MLflow"):
         return mlflow.MlflowClient(tracking_uri=tracking_uri)
 
 
-def _check_address(address: str, how: str) -> None:
-    """Refuse a database or folder that does not exist, which MLflow would create, and a server that nobody runs."""
+def check_server(tracking_uri: str | None) -> None:
+    """Refuse the address of a server that nobody runs, before MLflow is imported and tries it for a while."""
+    address = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or ""
+    if not address.startswith(("http://", "https://")) or urllib.request.getproxies():
+        return
+    server = urllib.parse.urlsplit(address)
+    host = server.netloc.rpartition("@")[2]  # without a password
+    try:
+        socket.create_connection((server.hostname, server.port or server.scheme), timeout=_PATIENCE).close()
+    except (ConnectionRefusedError, socket.gaierror) as exc:
+        raise RegistryError(f"{server.scheme}://{host} does not answer: {str(exc.strerror).lower()}") from exc
+    except (OSError, ValueError):
+        return  # MLflow says what is wrong with it
+
+
+def _check_place(address: str, how: str) -> None:
+    """Refuse a database or folder that does not exist: MLflow would create an empty registry at a mistyped address."""
     scheme, _, rest = address.partition("://")
-    if scheme in ("http", "https") and not urllib.request.getproxies():
-        server = urllib.parse.urlsplit(address)
-        host = server.netloc.rpartition("@")[2]  # without a password
-        try:
-            socket.create_connection((server.hostname, server.port or scheme), timeout=_PATIENCE).close()
-        except (ConnectionRefusedError, socket.gaierror) as exc:
-            raise RegistryError(f"{scheme}://{host} does not answer: {str(exc.strerror).lower()}") from exc
-        except (OSError, ValueError):
-            return  # MLflow says what is wrong with it
     if scheme == "sqlite" and rest.startswith("/") and ":memory:" not in rest:
         place = Path(urllib.parse.unquote(rest[1:].partition("?")[0]))
     elif scheme == "file" or "://" not in address:

@@ -16,7 +16,7 @@ from privgate.documents import LARGE, limited, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import native, training_data
-from privgate.registry.client import ADDRESSES, connect, download
+from privgate.registry.client import ADDRESSES, check_server, connect, download
 from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles, all_files, compare
 from privgate.registry.mlmodel import flavor_of
 from privgate.registry.named import Named, named
@@ -122,6 +122,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     run id; a copied version, too. ``DigestMismatchError``: a file differs from the recorded one; the message names it.
     ``SubjectError``: the version has no recipe, or an unreadable one.
     """
+    check_server(tracking_uri)
     client = find_client(tracking_uri, connect) or connect(tracking_uri)
     target = named(client, uri)
     ADDRESSES[target.model_id] = str(client.tracking_uri)

@@ -26,8 +26,8 @@ def test_0_approved_everything_written_and_no_library_imported_that_only_others_
     assert (tmp_path / "again.html").read_bytes() == (tmp_path / "out" / "report.html").read_bytes()
 
     imported = {line.rpartition("|")[2].strip() for line in ended.stderr.splitlines() if line.startswith("import time")}
-    assert {"mlflow", "sklearn.base"} <= imported
-    assert not {"great_expectations", "skops", "pytest", "torch", "dask", "mlflow.sklearn", "mlflow.pyfunc"} & imported
+    assert "sklearn.base" in imported
+    assert not {"great_expectations", "matplotlib", "mlflow", "skops", "pytest", "torch", "dask"} & imported
 
 
 def test_1_blocked_and_not_promoted(inside):

@@ -27,10 +27,13 @@ cli.main(sys.argv[1:], standalone_mode=False)
 @pytest.mark.parametrize("name", LONG)
 def test_the_first_line_is_there_before_any_library_is_read(name):
     made = subprocess.run(
-        [sys.executable, "-c", BEGUN, *name.split(), "models:/m/1"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", BEGUN, *name.split(), "models:/m/1", "--policy", "dtp-1"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
-    assert made.stdout == f"light {name}: reading libraries and what was named\n"
+    assert made.stdout == f"light {name}: reading libraries, then models:/m/1 by dtp-1\n"
 
 
 @pytest.mark.parametrize("by", ["option", "environment"])

@@ -28,7 +28,7 @@ def said(capsys, arguments):
     """Return the one sentence that a command ended with; it ended with 2 and without a traceback."""
     assert run(arguments) == 2
     lines = capsys.readouterr().err.splitlines()
-    if lines[0].endswith(": reading libraries and what was named"):
+    if ": reading libraries, then " in lines[0]:
         lines = lines[1:]
     assert lines[0].startswith("error: ")
     assert all(line.startswith("    ") for line in lines[1:])  # one sentence, however many lines it takes

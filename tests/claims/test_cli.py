@@ -65,7 +65,7 @@ def test_the_exact_curve_is_tighter_than_epsilon_delta():
 )
 def test_calls_that_cannot_be_answered_end_with_code_2(arguments, capsys):
     assert run(["dp", *arguments]) == 2
-    said = capsys.readouterr().err.removeprefix("dp audit: reading libraries and what was named\n")
+    said = capsys.readouterr().err.removeprefix("dp audit: reading libraries, then nowhere:fit\n")
     assert said.startswith(("error: ", "Usage"))
 
 

@@ -8,7 +8,7 @@ import pytest
 from privgate.__main__ import run
 from privgate.errors import RegistryError
 from privgate.registry import local_registry
-from privgate.registry.client import connect
+from privgate.registry.client import check_server, connect
 
 COMMANDS = (
     ["check", "models:/credit/1", "--policy", "dtp-1", "--report-dir", "out", "--ledger", "none"],
@@ -44,8 +44,9 @@ def test_one_that_exists_is_opened_and_one_of_our_own_is_made(tmp_path):
     uri = local_registry(tmp_path / "own dir")
 
     assert connect(uri).search_registered_models() == []
+    assert connect("http://127.0.0.1:9")  # asked only when something is wanted of it
     with pytest.raises(RegistryError, match=r"^http://127\.0\.0\.1:9 does not answer: connection refused$"):
-        connect("http://somebody:word@127.0.0.1:9")
+        check_server("http://somebody:word@127.0.0.1:9")
 
 
 def test_a_registered_model_without_a_version_offers_those_there_are(tmp_path, capsys):
