@@ -289,8 +289,7 @@ def run_command(words: Sequence[str], log: Path, seconds: float) -> tuple[int, s
     """Return privgate's exit code and last words; the end of its time ends it and all that it started."""
     command = [sys.executable, "-m", "privgate.serve", *words]
     with log.open("wb") as out:
-        # our own command line, without a shell
-        process = Popen(command, stdin=PIPE, stdout=out, stderr=STDOUT, env=environment(), start_new_session=True)  # noqa: S603
+        process = Popen(command, stdin=PIPE, stdout=out, stderr=STDOUT, env=environment(), start_new_session=True)  # noqa: S603  our own command line, without a shell
         try:
             process.wait(timeout=seconds)
         except TimeoutExpired:
