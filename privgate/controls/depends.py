@@ -124,16 +124,12 @@ def check_depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     relabelled data shows no dependence; one that fails on half may lack records for its validation split.
     ``detail["moved_by_record"]`` is the largest change of a probability by relabelling, divided by the records.
 
-    A library's own estimator, given neither arrays nor fitted parts, is believed: nothing is trained for it.
-
     A recipe that recognises these very records and answers from a store passes; ``leave_one_out_moves`` shows it.
     """
     if len(subject.classes) < 2:
         return _doubt("the training data has one class only; no label can be exchanged")
     if draws_noise(subject):
         return _compare_samples(subject, fleet)
-    if subject.recipe.learns_alone:
-        return Precondition("depends_on_data", "passed", "a library's unfitted estimator has only the records to learn")
     probes = list_probes(subject)
     repeats = [plan_training(subject, repeat=r) for r in range(REPEATS)]
     answers = fleet.fits(subject, [*repeats, *(p.fit for p in probes)], label=_LABEL)
@@ -232,8 +228,7 @@ def count_trainings(subject: Subject, more: Sequence[Fit] = ()) -> int:
     """Return how many different trainings the first two controls make, together with those in ``more``."""
     if draws_noise(subject):
         return 4 * SIDE + len({f.encoding for f in more})
-    tried = len(subject.classes) > 1 and not subject.recipe.learns_alone
-    fits = [plan_training(subject, repeat=r) for r in range(REPEATS if tried else 2)]
-    if tried:
+    fits = [plan_training(subject, repeat=r) for r in range(REPEATS if len(subject.classes) > 1 else 2)]
+    if len(subject.classes) > 1:
         fits += [p.fit for p in list_probes(subject)]
     return len({f.encoding for f in [*fits, *more]})

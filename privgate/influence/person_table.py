@@ -157,8 +157,8 @@ def nothing_moves(run: Run) -> Noted:
     """
     refits = run.compute(left_out.retrained)
     live = ~refits.lost[refits.row_unit]
-    if not live.any() or run.subject.recipe.learns_alone:
-        return Noted()  # nobody has a model without them: without limit, which is no false zero; or there is no store
+    if not live.any():
+        return Noted()  # nobody has a model without them: without limit, which is no false zero
     moved = float(np.abs(np.exp(refits.log_with[:, live]) - np.exp(refits.log_without[:, live])).max())
     if moved > 1e-3 * run.moved_by_record:
         return Noted()

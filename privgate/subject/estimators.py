@@ -19,8 +19,6 @@ from privgate.subject.domain import Domain
 Resolve = Callable[[str], Any]
 #: kinds of parameters that name a class
 _OF_A_CLASS = frozenset({"estimator", "instance", "member"})
-#: kinds of parameters that hold no record and nothing that was learned
-_SETTINGS = frozenset({"estimator", "tuple", "float", "dict", "dtype", "import"})
 #: most cells of a table among the parameters, and what its columns may be
 _CELLS = 10_000
 _PLAIN_COLUMNS = frozenset({"object", "str", "string", "bool", "int64", "int32", "float64", "float32"})
@@ -244,19 +242,6 @@ def names_files(value: Any) -> bool:
     given = [node.get("params") for node in _nodes(value) if node.get("!") == "estimator"]
     params = [p for p in given if isinstance(p, dict)]
     return any(p.get("memory") is not None or p.get("input", "content") != "content" for p in params)
-
-
-def learns_alone(value: Any) -> bool:
-    """Return whether all that an encoded estimator answers is learned when it is fitted.
-
-    It names classes and plain settings alone: no array, no part that was fitted before, and no constant answer.
-    """
-    nodes = list(_nodes(value))
-    names = {str(n["class"]).rpartition(":")[2] for n in nodes if n.get("!") == "estimator"}
-    settings = [v for n in nodes for v in n.get("params", {}).values()]
-    tags = {n["!"] for n in nodes if "!" in n}
-    fixed = {"FrozenEstimator", "DummyClassifier", "DummyRegressor"} & names or "prefit" in settings
-    return tags <= _SETTINGS and not fixed
 
 
 @contextmanager

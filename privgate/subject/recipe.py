@@ -267,11 +267,6 @@ class Recipe:
         """
         return None if self.payload["predict"] is not None else self.estimator_of("sklearn.", "privgate.models:")
 
-    @property
-    def learns_alone(self) -> bool:
-        """Whether a library's unfitted estimator is trained, which has nothing but the records to learn from."""
-        return self.library_estimator is not None and estimators.learns_alone(self.payload["estimator"])
-
     def estimator_of(self, *homes: str) -> Any:
         """Return the estimator if all that it names are classes of estimators at places like ``"sklearn."``; else None.
 
