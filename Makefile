@@ -39,9 +39,9 @@ lint: $(STAMP)
 test: $(STAMP) ## lint, types, floors, tests; COVERAGE=1, as in a job of CI, measures branch coverage too and asks for 90 %
 	@$(MAKE) --no-print-directory --jobs 2 lint suite # side by side: the type checker is one long task of one core
 
-suite: $(STAMP) # each worker imports and collects all by itself, 12 s of a core, and waits for others a fifth of its time
+suite: $(STAMP) # a worker for each of two cores: every one imports and collects all by itself, 12 s of a core
 	rm -f .coverage .coverage.*
-	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses 4 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 	$(if $(COVERAGE),$(BIN)/coverage combine --quiet && $(BIN)/coverage report)
 
 HIDDEN := bwrap,chromium,chromium-browser,google-chrome,initdb

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import gc
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -38,6 +39,8 @@ OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.tra
 
 #: where such tests lie: with programs hidden, nothing else is collected
 OUTSIDE_LIES = {"browser", "guard", "training"}
+#: how a file says that all its tests are slow, or benches
+WHOLE_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*)?pytest\.mark\.(slow|bench)\b", re.MULTILINE)
 #: fixtures that start a server for the whole session; who shares one is an area of its own
 SERVERS = ("guarded_server", "mlflow_server", "postgres")
 #: groups that take longest, which begin first: one that began last would run alone at the end
@@ -62,7 +65,13 @@ def _hide(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Pass over all that holds no test of these programs, where they are hidden and only such tests are asked for."""
+    """Pass over files of which no test will run: importing what they need takes seconds of each worker.
+
+    These are files whose every test is left out by its mark, and where programs are hidden, what rests on none of them.
+    """
+    if collection_path.suffix == ".py":
+        marked = WHOLE_FILE.search(collection_path.read_text(encoding="utf-8"))
+        return (marked and f"not {marked[1]}" in config.option.markexpr) or None
     asked = os.environ.get(HIDE) and config.option.markexpr.startswith("outside")
     return (asked and collection_path.parent == TESTS and collection_path.name not in OUTSIDE_LIES) or None
 
@@ -74,12 +83,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     fixtures, modules = OUTSIDE
     place: dict[pytest.Item, int] = {}
     used = functools.cache(lambda module: modules & {getattr(v, "__name__", "") for v in vars(module).values()})
+    place_of = functools.cache(lambda path: path.relative_to(TESTS) if path.is_relative_to(TESTS) else None)
     for item in items:
         area, fixed = "privgate", set(getattr(item, "fixturenames", ()))
         if fixtures & fixed or used(getattr(item, "module", sys)):
             item.add_marker("outside")
-        if item.path.is_relative_to(TESTS):
-            inside = item.path.relative_to(TESTS)
+        if inside := place_of(item.path):
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
             if inside.parts[0] not in OUTSIDE_LIES and item.get_closest_marker("outside"):
                 assert item.get_closest_marker("slow") or item.get_closest_marker("bench"), item.nodeid
@@ -95,7 +104,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         assert all("@" in item.nodeid for item in session.items), "pytest-xdist keeps no groups with this pytest"
     _asked_once()
     # what was imported and collected stays to the end: looking through it again and again took a tenth of the time
-    gc.collect()
     gc.freeze()
     gc.enable()
     gc.set_threshold(20_000, 10, 10)

@@ -1,5 +1,6 @@
 """The documentation is a test: what the README names exists."""
 
+import functools
 import re
 import shlex
 import tomllib
@@ -100,6 +101,7 @@ def test_the_reference_shows_every_public_name():
     assert set(privgate.HOMES) <= shown
 
 
+@functools.cache
 def _shown() -> list[tuple[str, str, bool]]:
     """Every command that a page shows, with its page: whole lines of blocks, and what stands within a sentence."""
     found = []

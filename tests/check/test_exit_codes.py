@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from privgate import registry
+from privgate.errors import RegistryError
+
 
 def clean(process: subprocess.CompletedProcess[str]) -> str:
     assert "Traceback" not in process.stderr, process.stderr
@@ -38,6 +41,18 @@ def test_1_blocked_and_not_promoted(inside):
     assert ended.stdout.startswith("REFUSED")
 
 
+def test_4_a_registry_that_is_gone_leaves_the_report(inside, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RegistryError("attaching the report: connection refused")
+
+    monkeypatch.setattr(registry, "attach", fail)
+    ended = inside("check", "models:/smoothed/1", "--policy", "dtp-1", "--report-dir", "out")
+
+    assert ended.returncode == 4, ended.stderr
+    assert "connection refused" in clean(ended)
+    assert (tmp_path / "out" / "report.html").is_file()
+
+
 def test_5_inconclusive_is_said_before_and_after(inside):
     ended = inside(
         "check", "models:/forest/1", "--policy", "dtp-1", "--no-attach", "--seeds", "2", "--budget", "8 trainings"
@@ -47,14 +62,6 @@ def test_5_inconclusive_is_said_before_and_after(inside):
     assert "can never approve" in clean(ended)
     assert "pdtp-1" in ended.stderr
     assert ended.stderr.index("can never approve") < ended.stderr.index("without single people")
-
-
-@pytest.mark.slow
-def test_0_when_only_observed_but_nothing_is_promoted(privgate):
-    ended = privgate("promote", "models:/memory/1", "--to", "production", "--policy", "dtp-1", "--observe")
-
-    assert ended.returncode == 0
-    assert "only observes" in clean(ended)
 
 
 def test_2_a_folder_for_the_report_that_cannot_be_made_is_said_before_training(inside, tmp_path):

@@ -36,6 +36,7 @@ def test_the_first_line_is_there_before_any_library_is_read(name):
     assert made.stdout == f"light {name}: reading libraries, then models:/m/1 by dtp-1\n"
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("by", ["option", "environment"])
 def test_whoever_asks_for_quiet_hears_nothing(by):
     made = subprocess.run(
@@ -58,7 +59,7 @@ def test_a_file_that_asks_for_quiet_ends_the_lines(monkeypatch, tmp_path):
     assert heartbeat._now.ended is None
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(2)
 @pytest.mark.parametrize(("uri", "code"), [("", 2), ("models:/m/1", 4)], ids=["usage", "no registry"])
 @pytest.mark.parametrize("stderr", ["closed", "full", "broken"])
 def test_where_nobody_can_be_told_the_exit_code_still_says_how(stderr, uri, code, tmp_path):

@@ -139,8 +139,8 @@ def steps_of(verdict):
     return [f.advice for f in verdict.findings if not f.outcome.releases and f.advice]
 
 
-#: a search, and private training, take most of a minute
-SLOW = ("attack", "claim")
+#: a search, private training, and attacks: dear
+SLOW = ("attack", "claim", "people", "data")
 
 
 @pytest.mark.parametrize("cause", [pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW)) for c in FOLLOWED])

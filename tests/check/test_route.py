@@ -147,30 +147,6 @@ def test_an_indirect_question_is_found_that_tells_more_than_the_direct_one(fleet
     assert verdict.outcome is Outcome.FAILED
 
 
-@pytest.mark.slow
-def test_the_family_that_the_published_proposition_would_approve_is_blocked(fleet):
-    # docs/mathematics.md, section 2: s = 2, N = 500 a class; PDTP .6932 everywhere, true DTP 1.3764
-    n = 500
-    zero, one = np.zeros((n, 3), dtype=int), np.zeros((n, 3), dtype=int)
-    zero[:, 2] = np.where(np.arange(n) < n // 2, 0, 2)
-    one[:, 2] = np.where(np.arange(n) < n // 2, 0, 1)
-    zero[0, 0] = 1
-    one[0] = (1, 1, 0)
-    sizes = [2, 2, 3]
-    data = TrainingData(
-        np.vstack([zero, one]), np.repeat([0, 1], n), domain=Domain(categories=tuple(sizes)), one_record_each=True
-    )
-    recipe = Recipe(CategoricalNB(alpha=1.0, min_categories=sizes), seed=1)
-
-    verdict = evaluate(Policy.load("dtp-1"), Subject.local(recipe, data), fleet=fleet)
-
-    assert verdict.records.pdtp.max() == pytest.approx(0.6932, abs=5e-5)
-    assert verdict.records.dtp_upper.max() == pytest.approx(1.3764, abs=5e-5)
-    assert verdict.outcome is Outcome.FAILED
-    published = verdict.evidence.influence.as_published[0]
-    assert published.value < 1 < published.corrected
-
-
 def forgetful(X, y, *, seed):
     """Train from randomness that no seed fixes."""
     rng = np.random.default_rng()

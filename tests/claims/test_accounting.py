@@ -18,6 +18,7 @@ FROZEN = [json.loads(line) for line in (Path(__file__).parent / "epsilons.jsonl"
 STANDARD = [row["setting"][:3] for row in FROZEN[:5]]
 
 
+@pytest.mark.quick(16)
 @pytest.mark.parametrize("row", FROZEN, ids=lambda row: " ".join(map(str, row["setting"])))
 def test_no_epsilon_moved_with_the_accountant(row):
     """The lower end is what another grid, or batches that tell less, cost at least; ``freeze.py`` names each."""

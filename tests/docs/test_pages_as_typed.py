@@ -64,10 +64,6 @@ def readme_logged(place: Path) -> None:
     assert "Created version '1' of model 'credit'" in asked(place, [sys.executable, "train.py"], {0})
 
 
-def test_the_lines_of_the_readme_log_a_model_as_they_are_printed(tmp_path):
-    readme_logged(tmp_path)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
 def test_every_command_ends_as_it_should(page, tmp_path):

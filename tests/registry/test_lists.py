@@ -60,6 +60,7 @@ WAYS = {
 }
 
 
+@pytest.mark.quick(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_one_broken_item_never_ends_a_list(registry, approved, recipe, data, monkeypatch, capsys, tmp_path, way):
     breaks, *lists = WAYS[way]

@@ -341,7 +341,7 @@ def postgres(tmp_path_factory, free_port):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="session", params=["1", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.fixture(scope="session", params=[pytest.param(n, marks=pytest.mark.slow) for n in ("1", "2")])
 def on_postgres(postgres, tmp_path_factory, running_guarded, request):
     """A guarded registry on PostgreSQL, of one worker or two; use names of your own in it."""
     folder = tmp_path_factory.mktemp("on-postgres")

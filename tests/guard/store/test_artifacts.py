@@ -90,6 +90,7 @@ def test_what_freezes_files_is_an_alias_or_a_statement_that_counts(registry, nam
     assert send(registry, "DELETE", path)[0] == 200
 
 
+@pytest.mark.slow  # a server of its own
 def test_a_server_of_artifacts_alone_asks_the_registry_before_it_writes(registry, running_mlflow, name, tmp_path):
     """It reads which one at each write: a server, a database, one that does not answer, and none."""
     released, other = registry.log(name), registry.log(name, payload="other")

@@ -2,19 +2,13 @@
 
 import contextlib
 import json
-import re
 import socket
-import subprocess
 import sys
 import threading
-from datetime import timedelta
 
 import pytest
-from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Recipe, digest
-from privgate.cli.check import WAITING
-from privgate.guard import signing, statement
+from privgate import digest
 from privgate.registry.files import model_files
 from privgate.serve import TAG
 from privgate.training.sandbox import bubblewrap
@@ -30,78 +24,6 @@ pytestmark = [
     ),
 ]
 
-#: trains, and looks for the signer once in each process; what it reaches goes to its log
-TRAINING = '''
-import glob, json, os, subprocess, sys, urllib.error, urllib.request
-from sklearn.naive_bayes import CategoricalNB
-
-tried = []
-
-
-def attempt(function):
-    try:
-        return bool(function())
-    except Exception:
-        return False
-
-
-def lines(name):
-    for path in glob.glob("/proc/[0-9]*/" + name):
-        try:
-            yield open(path, "rb").read()
-        except OSError:
-            continue
-
-
-def plants(about):
-    """Write a report that approves the victim to where the reconciler keeps what it is about to have signed."""
-    folder = os.path.join(about["work"], about["victim"] + "-1-dtp-1")
-    os.makedirs(folder, exist_ok=True)
-    for name, text in (("report.json", "{{}}"), ("waiting-for-signature", "0" * 64)):
-        with open(os.path.join(folder, name), "w") as out:
-            out.write(text)
-    return True
-
-
-def asks(about):
-    """Ask the registry for the alias; an answer of any kind means that it was reached."""
-    body = json.dumps(dict(name=about["victim"], alias="production", version="1")).encode()
-    where = about["address"] + "/api/2.0/mlflow/registered-models/alias"
-    request = urllib.request.Request(where, body, {{"Content-Type": "application/json"}})
-    try:
-        urllib.request.urlopen(request, timeout=10)
-    except urllib.error.HTTPError:
-        return True
-    return True
-
-
-def signs(about):
-    """Do what the operator's command does, for the victim."""
-    command = [sys.executable, "-m", "privgate", "sign", about["work"], "--model=models:/" + about["victim"] + "/1"]
-    command += ["--policy", "dtp-1", "--config", about["config"], "--key", about["key"], "--checked-elsewhere"]
-    return subprocess.run(command, capture_output=True, timeout=250).returncode == 0
-
-
-def fit(X, y, *, seed):
-    about = {about!r}
-    if not tried:
-        tried.append(True)
-        reached = {{
-            "key": attempt(lambda: open(about["key"]).read()),
-            "configuration": attempt(lambda: open(about["config"]).read()),
-            "a report": any(open(path).read() != "{{}}" for path in glob.glob(about["work"] + "/*/report.json")),
-            "the sign command": any(b"--sign-command" in line for line in lines("cmdline")),
-            "the signer's environment": any(about["mark"].lower().encode() in line for line in lines("environ")),
-            "a planted report": attempt(lambda: plants(about)),
-            "the registry": attempt(lambda: asks(about)),
-            "a signature": attempt(lambda: signs(about)),
-        }}
-        print("FOUND " + json.dumps(reached), flush=True)
-    return CategoricalNB(alpha=5.0, min_categories=3).fit(X, y)
-'''
-
-MARK = "of-the-reconciler-alone"
-
 
 @pytest.fixture
 def registry(quiet, free_port):
@@ -111,65 +33,6 @@ def registry(quiet, free_port):
 
 def tags(registry, name):
     return dict(registry.client.get_model_version(name, "1").tags)
-
-
-def found_in(text):
-    return [json.loads(said) for said in re.findall("FOUND (.*)", text)]
-
-
-def test_training_code_gets_nothing_signed_while_serve_runs(registry, tmp_path, monkeypatch, capfd, request):
-    folder, cache = tmp_path / "s", tmp_path / "cache"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    about = {
-        "key": str(folder / "key.pem"), "config": str(registry.site.config), "work": str(folder / "work"),
-        "address": registry.address, "victim": "victim", "mark": MARK.upper(),
-    }  # fmt: skip
-    folder.mkdir()
-    (folder / "key.pem").write_bytes(registry.site.signer.private_bytes)
-    (tmp_path / "forging_training.py").write_text(TRAINING.format(about=about))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    import forging_training
-
-    registry.log_recipe("victim", Recipe(DecisionTreeClassifier(), seed=1))
-    capfd.readouterr()
-    signer = subprocess.Popen(["sleep", "2400"], env={"K": MARK})  # at work meanwhile
-    request.addfinalizer(signer.kill)
-    registry.log_recipe("evil", Recipe(forging_training.fit, seed=1))
-    registry.log_recipe("good")
-    # here, where it is trained by its author, the same code reaches what it looks for: it can find something
-    (reached,) = found_in(capfd.readouterr().out)
-    assert {k for k, v in reached.items() if v} >= {
-        "key", "configuration", "a planted report", "the registry", "the signer's environment",
-    }  # fmt: skip
-    planted = folder / "work" / "victim-1-dtp-1"
-    for path in (*planted.iterdir(), planted):
-        path.rmdir() if path.is_dir() else path.unlink()
-
-    for name in ("evil", "good"):
-        registry.client.set_model_version_tag(name, "1", TAG, "dtp-1,production")
-    with serving(registry, folder, "--every", "5", "--", "--jobs", "1", "--budget", "5 trainings") as served:
-        until(lambda: all(TAG not in tags(registry, n) for n in ("evil", "good")), served, seconds=1500)
-        # what if a report lay there all the same, and tags said that it approves: the victim is checked all the same
-        assert not planted.exists()  # what was written in a box lay in its own /tmp
-        planted.mkdir()
-        report = next(p for p in (folder / "work").glob("good-1-*/report.json"))
-        (planted / "report.json").write_bytes(report.read_bytes())
-        (planted / WAITING).write_text("0" * 64)
-        said = {k: v for k, v in tags(registry, "good").items() if k.startswith("privgate.") and k != signing.TAG}
-        later = statement.stamp(statement.now() + timedelta(hours=1))
-        for key, value in {**said, "privgate.decided_at": later, TAG: "dtp-1,production"}.items():
-            registry.client.set_model_version_tag("victim", "1", key, value)
-        until(lambda: TAG not in tags(registry, "victim"), served, seconds=1500)
-        assert tags(registry, "victim")["privgate.outcome"] != "passed"
-
-    boxed = found_in("".join(p.read_text() for p in cache.rglob("*.log")))
-    assert boxed
-    assert {k for said in boxed for k, v in said.items() if v} <= {"a planted report"}
-    assert dict(registry.client.get_registered_model("good").aliases) == {"production": "1"}
-    for name in ("evil", "victim"):
-        assert dict(registry.client.get_registered_model(name).aliases) == {}
-        assert signing.TAG not in tags(registry, name)
-    assert tags(registry, "evil")["privgate.outcome"] != "passed"
 
 
 # a recipe is data: nothing that it names runs outside of a box

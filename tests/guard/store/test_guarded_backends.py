@@ -10,6 +10,7 @@ from tests.guard.store.conftest import Registry
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 
+@pytest.mark.slow  # a server of its own
 def test_the_gate_at_the_client_protects_that_client(mlflow_server, site, name, monkeypatch):
     monkeypatch.setenv("PRIVGATE_GUARD", str(site.config))
     version = Registry(mlflow_server, site).log(name)

@@ -17,7 +17,7 @@ from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
 from privgate.guard.verification import verify
 
-pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
+pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 MODES = ("SET_DEFAULT", "CASCADE")
 
 
