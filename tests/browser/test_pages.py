@@ -176,6 +176,7 @@ def test_hostile_names_run_nothing_in_the_browser(browser, tmp_path):
     page.close()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", ["approved", "refused"])
 def test_the_pictures_that_are_kept_show_the_page_as_it_is(browser, tmp_path, name):
     """``python docs/images/page_one.py --all docs/images/pages`` makes them again."""

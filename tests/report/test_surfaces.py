@@ -42,6 +42,7 @@ def shown(verdict, runs, folder):
     yield "notebook", re.search(r"Verdict (.*?): churn", verdict._repr_html_())[1]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("observed", [False, True])
 @pytest.mark.parametrize("warnings", [0, 1, 2])
 @pytest.mark.parametrize(("outcome", "scope"), list(itertools.product(OUTCOMES, SCOPES)))

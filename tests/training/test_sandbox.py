@@ -430,7 +430,7 @@ def test_answers_are_the_same_in_a_box(tmp_path):
 
     forest, answers = subject(RandomForestClassifier(n_estimators=5)), []
     for way in ("bubblewrap", "none"):
-        with Fleet(jobs=2, ledger="none", isolate=way) as fleet:
+        with Fleet(jobs=1, ledger="none", isolate=way) as fleet:
             answers.append([a.log_p for a in fleet.fits(forest, out(*range(6)))])
     np.testing.assert_array_equal(*answers)
 
