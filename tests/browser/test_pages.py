@@ -14,7 +14,7 @@ from tests.report import real_runs
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 REPORTS = ("compared", "refuted", "direct", "attacked", "undecided", "early", "stopped", "private", "crowded")
 PAGES = (*REPORTS, "comparison", "index")

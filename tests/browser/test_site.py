@@ -46,8 +46,9 @@ def test_the_documentation_builds_without_a_warning(site):
     assert "WARNING -" not in site[1].stderr
 
 
+@pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation_on_a_page_of_each_kind(browser, axe_source, address, scheme):
     context = browser.new_context(color_scheme=scheme)
     page = context.new_page()

@@ -69,10 +69,14 @@ def test_calls_that_cannot_be_answered_end_with_code_2(arguments, capsys):
     assert said.startswith(("error: ", "Usage"))
 
 
-def test_a_goal_is_answered_by_the_largest_epsilon_and_the_least_noise():
+def test_a_goal_is_answered_by_the_largest_epsilon():
     answer = json.loads(call("bounds", "--max-accuracy", "0.6", "--delta", "0", "--json"))
     assert answer["epsilon"] == pytest.approx(0.405465, abs=1e-6)
     assert answer["noise_multiplier"] is None
+
+
+@pytest.mark.slow
+def test_a_goal_is_answered_by_the_least_noise():
     noisy = json.loads(call("bounds", "--max-accuracy", "0.75", "--sample-rate", "0.05", "--steps", "50", "--json"))
     assert noisy["noise_multiplier"] > 0.3
 

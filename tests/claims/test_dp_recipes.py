@@ -36,7 +36,6 @@ QUICK = {
     "noise_once",
     "known_seed",
     "fixed_noise_seed",
-    "noise_of_a_quarter",
     "batches_used_twice",
     "plain",
     "in_pieces",
