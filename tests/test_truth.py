@@ -150,15 +150,6 @@ def test_one_false_approval_is_an_error_also_of_the_next_run(command):
     assert (again.exit_code, ran) == (1, [])
 
 
-def test_a_row_is_made_again_when_the_package_changes_or_it_died(command, monkeypatch):
-    command.verdict = "died"
-    assert command()[0].exit_code == 1
-    command.verdict = "failed"
-    assert len(command()[1]) == 2
-    monkeypatch.setattr("truth.measure.kept.product", lambda: "another")
-    assert len(command()[1]) == 2
-
-
 def test_the_page_has_a_row_for_each_and_counts_them():
     text = PAGE.read_text(encoding="utf-8")
     told = {line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")}

@@ -1,17 +1,11 @@
 """Ways to have a run believe what nobody trained, by what lies in the ledger's folder or comes back from a worker."""
 
 import os
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.naive_bayes import GaussianNB
 
 from privgate.errors import UsageError
-from privgate.subject.data import TrainingData
-from privgate.subject.recipe import Recipe
-from privgate.subject.subject import Subject
 from privgate.training import fleet as fleets
 from privgate.training import ledger as ledgers
 from privgate.training.fit import Answer, Fit
@@ -117,40 +111,3 @@ def test_a_worker_that_answers_anything_else_gives_a_problem_and_no_number(monke
         assert [*map(fleet.ledger.holds, fleet.names(subject(), out(6, 7)))] == [True, False]
     assert [bool(a.problem) for a in answers] == [False, True]
     assert answers[1].log_p.size == 0
-
-
-def poisoning(X, y, *, seed, folder="", secret=""):
-    """Write beside what the checker remembers, whatever happens."""
-    import contextlib
-
-    for place, content in ((Path(folder) / "forged", b"forged"), (Path(secret), b"k" * 32)):
-        with contextlib.suppress(OSError):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
-    return GaussianNB().fit(X, y)
-
-
-@pytest.mark.boxed
-@pytest.mark.skipif(sys.platform != "linux", reason="a sandbox needs Linux")
-def test_training_code_in_the_sandbox_reaches_neither_ledger_nor_key(tmp_path, own_key):
-    from privgate.training.isolation import missing
-
-    if why := missing():
-        pytest.skip(why)
-    data = TrainingData(np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2, one_record_each=True)
-    recipe = Recipe(poisoning, {"folder": str(tmp_path / "ledger"), "secret": str(own_key)}, seed=1)
-    asked = Subject.local(recipe, data)
-    with Fleet(jobs=1, ledger=tmp_path / "ledger", isolate="none") as before:
-        before.fits(asked, out(1))
-    key = own_key.read_bytes()
-    assert key == b"k" * 32  # without a sandbox it does both
-    assert (tmp_path / "ledger" / "forged").exists()
-    (tmp_path / "ledger" / "forged").unlink()
-    own_key.unlink()
-    with Fleet(jobs=1, ledger=tmp_path / "ledger", isolate="bubblewrap") as fleet:
-        made = own_key.read_bytes()
-        (answer,) = fleet.fits(asked, out(1))
-        assert fleet.calls == 1  # what was trained without a sandbox is not read
-    assert not answer.problem
-    assert own_key.read_bytes() == made != key
-    assert not (tmp_path / "ledger" / "forged").exists()
