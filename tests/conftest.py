@@ -69,11 +69,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
     These are files whose every test is left out by its mark, and where programs are hidden, what rests on none of them.
     """
-    if collection_path.suffix == ".py":
-        marked = WHOLE_FILE.search(collection_path.read_text(encoding="utf-8"))
-        return (marked and f"not {marked[1]}" in config.option.markexpr) or None
     asked = os.environ.get(HIDE) and config.option.markexpr.startswith("outside")
-    return (asked and collection_path.parent == TESTS and collection_path.name not in OUTSIDE_LIES) or None
+    if asked and collection_path.parent == TESTS and collection_path.name not in OUTSIDE_LIES:
+        return True
+    text = collection_path.read_text(encoding="utf-8") if collection_path.suffix == ".py" else ""
+    marked = WHOLE_FILE.search(text)
+    return (marked and f"not {marked[1]}" in config.option.markexpr) or None
 
 
 @pytest.hookimpl(tryfirst=True)  # before cases are deselected for being slow
