@@ -1,6 +1,7 @@
 """The floors of the house, the names of its files, and what a yes rests on."""
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -25,10 +26,15 @@ FILES = {module_of(file): file for file in sorted(PACKAGE.rglob("*.py"))}
 GRAPH = grimp.build_graph("privgate")
 
 
+@functools.cache
+def parse_file(file):
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def named_in(file):
     """Modules of ours whose names stand in texts: ``privgate.linear_scores:softmax_scores``."""
     found = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(parse_file(file)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             for name in re.findall(r"privgate(?:\.\w+)+", node.value):
                 found |= {name} & FILES.keys()
@@ -95,7 +101,7 @@ def test_names_say_the_thing():
     """A function is called by verb and noun, a variable by the noun of its type; what a file holds keeps its name."""
     functions, parameters, variables = [], [], []
     for module, file in FILES.items():
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse_file(file)):
             if isinstance(node, ast.FunctionDef):
                 functions += [f"{module}.{node.name}"] * (node.name.strip("_") in NO_NAMES)
                 own = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
@@ -112,7 +118,7 @@ def test_the_kernel_rests_on_numpy_and_nothing_else():
 
     assert closure(kernel) - {"privgate"} == kernel
     for name in kernel:
-        for node in ast.walk(ast.parse(FILES[name].read_text(encoding="utf-8"))):
+        for node in ast.walk(parse_file(FILES[name])):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 modules = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
                 assert {m.partition(".")[0] for m in modules} <= STANDARD | {"numpy", "privgate"}, name
@@ -134,7 +140,7 @@ def test_what_is_counted_is_what_an_interpreter_would_load(name):
 def numbers_of(file):
     """Yield (line, whether it says its unit or reason) of each number, or row of numbers, that a module names."""
     source = file.read_text(encoding="utf-8").splitlines()
-    for node in ast.parse("\n".join(source)).body:
+    for node in parse_file(file).body:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         parts = list(ast.walk(value)) if value is not None else []
         if any(isinstance(part, ast.Call | ast.Lambda | ast.Dict | ast.BinOp) for part in parts):

@@ -206,7 +206,8 @@ def grow(people, budget):
 
 def test_attacks_that_train_are_asked_where_a_look_can_approve_and_not_again_for_nothing(monkeypatch):
     looks = []
-    for board in grow(350, 64):
+    monkeypatch.setattr(Quantile, "rows", 32 * 300)
+    for board in grow(150, 64):
         before = dict(board.attempts)
         looks.append((len(board.signals.shadow), {a.attack.name: a for a in board.wanted("any")}, before, board))
     for models, asked, _, board in looks:
@@ -215,14 +216,14 @@ def test_attacks_that_train_are_asked_where_a_look_can_approve_and_not_again_for
         assert asked.keys() == (everybody if models in APPROVING else everybody - HEAVY)
     *_, (_, asked, _, board), (_, last, before, _) = looks
     full = {a.name for a in board.catalogue if 0 < a.rows <= board.signals.shadow_members.size}
-    assert full == {"quantile"}  # 32 models x 700 people: the other two are not full
+    assert full == {"quantile"}  # 32 models x 300 people: the other two are not full
     assert before == {"quantile": asked["quantile"]} == {"quantile": last["quantile"]}
     assert all(last[name] is not asked[name] for name in asked.keys() - full)
     assert looks[0][3].wanted("shokri")[0].attack.name == "shokri"  # which a rule names
 
     monkeypatch.setattr(boards, "_attempt", lambda board, attack: Attempt(attack, np.zeros(0), 0.0, 0.0, None))
     monkeypatch.setattr(Quantile, "rows", 1)
-    for board in grow(350, 16):  # no approval rests on what was learned from a few shadow models
+    for board in grow(150, 16):  # no approval rests on what was learned from a few shadow models
         assert not board.attempts
         board.wanted("quantile")
 
