@@ -382,7 +382,8 @@ def test_records_in_a_model_are_found_in_every_form(hidden, form):
     assert not [u for u in unknown if "time was over" in u]
 
 
-@pytest.mark.parametrize("write", [pickle.dumps, lambda m: saved(lambda f: joblib.dump(m, f)), skops.io.dumps])
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("write", [pickle.dumps, skops.io.dumps, lambda m: saved(lambda f: joblib.dump(m, f))])
 def test_a_forest_holds_nothing_however_it_is_written(write):
     codes = TABLES["codes"]  # small whole numbers of trees against those of records: what chance meets
     assert seen(write(IsolationForest(n_estimators=50, random_state=0).fit(codes)), codes)[0] == 0
