@@ -14,11 +14,15 @@ from privgate.evidence import Count, Measurement, Precondition, Request, SeedCon
 from privgate.evidence.telling import SMALL_CELL
 from privgate.evidence.verdict import Outcome
 from privgate.file import measure as file
+from privgate.membership import attack_measures
 from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
+from privgate.policy.judging import ATTACKED
 from privgate.run import pool
 from privgate.run.needs import Need
 from privgate.run.run import Run
+from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
+from privgate.statistics.roc import LOOKS
 from privgate.subject import tasks
 from privgate.subject.data import TrainingData
 from privgate.subject.subject import Subject
@@ -163,14 +167,20 @@ def check(run: Run, policy: Policy, tell: Callable[[str], None]) -> tuple[Run, l
 
 
 def control_training(run: Run) -> tuple[Run, list[Precondition]]:
-    """Run the controls of the recipe, and choose its seeds; return the run that knows it, and findings."""
+    """Run the controls of the recipe, and choose its seeds; return the run that knows it, and findings.
+
+    Attacks look once before most of them: what so few shadow models refuse, no control takes back.
+    """
     subject, fleet = run.subject, run.fleet
     controls = [reproduces.check_reproduces(subject, fleet)]
     if controls[-1].outcome != "passed":
         return run, controls  # nothing is measured whatever the others say
+    run = replace(run, registered_apart=reproduces.get_registered_gaps(controls[0]))
+    if not run.limits.full and attack_measures.look_first(run):
+        return run, [*controls, not_reached("whether training uses its data, other seeds, and single people")]
     controls.append(depends.check_depends_on_data(subject, fleet))
     by_record, noise = (controls[-1].figure(key) or 0.0 for key in ("moved_by_record", "between_two_trainings"))
-    run = replace(run, registered_apart=reproduces.get_registered_gaps(controls[0]), moved_by_record=by_record)
+    run = replace(run, moved_by_record=by_record)
     for check in (opened.check_opened_files, partial(depends.check_remembers_nothing, noise=noise)):
         if controls[-1].outcome != "passed":
             return run, controls
@@ -196,18 +206,22 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
     return replace(run, seeds=chosen.seeds, seed_control=control)
 
 
+def not_reached(what: str) -> Precondition:
+    """Return that attacks refuse before other things were looked at: evidence that is judged again must not pass."""
+    text = f"a rule on attacks refuses; not reached: {what}; --full measures it all the same"
+    return Precondition(ATTACKED, "inconclusive", text)
+
+
 def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
     """Compare the released answers with those at other seeds, unless an attack that was measured is too strong.
 
-    The seed may be the best of many, which models at that seed do not show. A refused model trains none of these,
-    and nothing that was not compared may pass once the evidence is judged again.
+    The seed may be the best of many, which models at that seed do not show. A refused model trains none of these.
     """
     seen = run.seed_control
     if seen is None or seen.unread or run.subject.recipe.seed is None or not (run.at_seed or run.attacks_alone):
         return run, []
     if run.attack_breaks(measured) and not run.limits.full:
-        text = "the released answers were not compared with those at other seeds: an attack is too strong anyway"
-        return run, [Precondition("coins", "inconclusive", text)]
+        return run, [not_reached("other seeds, and single people")]
     control = seeds.compare_released(run.subject, run.fleet, by=seen.coins, count=run.limits.seeds)
     facts = {"compared": control.detail["coins"] + 1} | {k: control.detail[k] for k in ("median", "floor")}
     moved = control.detail["moved_by"]
@@ -216,12 +230,28 @@ def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Ru
     return replace(run, seed_control=seen.model_copy(update=facts)), [control]
 
 
+def foresee_seeds(run: Run) -> Run:
+    """Return the run as if training drew wherever it may, which is all that a plan knows of seeds."""
+    recipe, count = run.subject.recipe, run.limits.seeds
+    noisy, unread = reproduces.draws_noise(run.subject), count is None and seeds.reads_no_seed(recipe)
+    runs = SEEDS_FOR_A_LIMIT if count is None else count
+    control = SeedControl(dependent=noisy or not (unread or recipe.seed is None), unread=unread)
+    return replace(run, seeds=(None,) * runs if noisy else (recipe.seed,), seed_control=control)
+
+
+def count_first_look(run: Run) -> int:
+    """Return how many trainings a check makes whose first look at attacks refuses; 0 where there is none so early."""
+    again = reproduces.RUNS if reproduces.draws_noise(run.subject) else 2
+    elsewhere = 0 if run.subject.model is None else 1
+    return again + elsewhere + min(LOOKS) if run.attacked and not (run.at_once or run.limits.full) else 0
+
+
 def count_trainings(run: Run) -> int:
-    """Return how many trainings the controls make, seeds among them; ``choose_seeds`` has glanced at least."""
+    """Return how many trainings the controls make at most, seeds among them, as far as is known of these."""
     fits = []
     if run.limits.seeds is not None or not seeds.reads_no_seed(run.subject.recipe):
         pairs = seeds.list_pairs(run.subject, run.fleet, glance=run.attacks_alone)
         fits = [fit for _, *two in pairs for fit in two]
-    if run.at_seed and not run.attacks_alone and run.seed_control is not None:
+    if run.at_seed and run.seed_control is not None:
         fits += seeds.list_compared(run.subject, run.fleet, by=run.seed_control.coins)
     return depends.count_trainings(run.subject, fits)

@@ -129,10 +129,10 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     described, policy_asked = _describe_subject(run), asked_of(policy, run.subject, run.theorems)
     run, checked, stopped = preconditions.check(run, policy_asked, tell)
     planned = None
-    if not stopped:
+    if not stopped and run.seed_control is not None:  # else attacks refuse already
         if Need.LEAVE_ONE_OUT in run.needs:
             run.compute(_note_first_steps)
-        planned, said = planning.make(run, policy_asked)
+        planned, _, said = planning.make(run, policy_asked)
         for sentence in said:
             tell(sentence)
     requests = dict.fromkeys(rule.request() for rule in policy_asked.rules)
@@ -280,9 +280,13 @@ def _stated(document: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]])
 
 
 def _end_by_attacks(run: Run, request: Request, measured: Mapping[Request, Measurement]) -> list[Precondition]:
-    """Return that attacks block already, where the request is about trainings without people, whatever these show."""
-    every_person = Need.LEAVE_ONE_OUT in METRICS[request.metric].needs
-    if not (every_person and run.attack_breaks(measured) and left_out.spared(run)):
+    """Return that attacks block already, where the request is about trainings that take nothing of it back.
+
+    Before the controls have looked at the recipe, these are all trainings that are no shadow models.
+    """
+    needs, early = METRICS[request.metric].needs, run.seed_control is None
+    spared = planning.TRAINED.keys() - {Need.SHADOWS} if early else {Need.LEAVE_ONE_OUT}
+    if needs.isdisjoint(spared) or not run.attack_breaks(measured) or not (early or left_out.spared(run)):
         return []
-    text = "a rule on attacks refuses, which no training without a person takes back; --full measures it all the same"
-    return [Precondition("attacked", "failed", text)]
+    text = "a rule on attacks refuses, which no other training takes back; --full measures it all the same"
+    return [Precondition(judging.ATTACKED, "failed", text)]

@@ -1,15 +1,17 @@
-"""What a check trains, as each rule says, and how long that takes."""
+"""What a check trains, as each rule says, and how long that takes; one training alone is made to say so."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from privgate.check.beforehand import check_untrained, choose_seeds, count_trainings, stopping
+from privgate.check.beforehand import check_untrained, count_first_look, count_trainings, foresee_seeds
 from privgate.check.prepare import asked_of, facts, misfit, prepare
-from privgate.controls import depends, reproduces
+from privgate.controls.reproduces import plan_training
 from privgate.errors import MeasurementError
 from privgate.evidence import TrainingPlan
+from privgate.evidence.figures import percent
 from privgate.influence import left_out, question_search
+from privgate.membership import attack_measures
 from privgate.policy import Policy
 from privgate.policy.problems import shipped
 from privgate.run.needs import Need
@@ -32,27 +34,31 @@ def _reruns(run: Run) -> int:
     return 0 if run.subject.recipe.dp is None or is_known(run.subject, run.fleet) else RERUNS
 
 
-#: what a rule needs that is trained -> (what it is called, how many trainings)
-TRAINED: Mapping[Need, tuple[str, Callable[[Run], int]]] = {
-    Need.SHADOWS: ("shadow models on random halves of the pool", lambda run: run.limits.shadow_models),
-    Need.LEAVE_ONE_OUT: ("without single people", left_out.count_trainings),
-    Need.EVERY_QUERY: ("questions that tell more", question_search.count_trainings),
-    Need.RERUNS: ("reruns that are watched", _reruns),
-    Need.AUDIT: ("audit of the claim", _audit),
+#: what a rule needs that is trained -> (what it is called, how many trainings, how many to the first approval)
+TRAINED: Mapping[Need, tuple[str, Callable[[Run], int], Callable[[Run], int]]] = {
+    Need.SHADOWS: (
+        "shadow models on random halves of the pool",
+        lambda run: run.limits.shadow_models,
+        attack_measures.count_approving,
+    ),
+    Need.LEAVE_ONE_OUT: ("without single people", left_out.count_trainings, left_out.count_first_look),
+    Need.EVERY_QUERY: ("questions that tell more", question_search.count_trainings, question_search.count_trainings),
+    Need.RERUNS: ("reruns that are watched", _reruns, _reruns),
+    Need.AUDIT: ("audit of the claim", _audit, _audit),
 }
 
 
-def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, list[str]]:
-    """Return what all rules train, beside the controls, as numbers and as sentences.
+def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, int, list[str]]:
+    """Return what all rules train at most, beside the controls; to the first approval; and sentences.
 
     What two rules ask for is trained once. ``each`` are the seconds of one training; 0 where none was timed.
     """
     wanted = {need: [r.name for r in policy.rules if need in r.about.needs] for need in TRAINED}
-    needed = {need: TRAINED[need][1](run) for need, names in wanted.items() if names}
-    said = [
-        f"{TRAINED[need][0]}: at most {count} trainings (rules: {', '.join(dict.fromkeys(wanted[need]))})"
-        for need, count in needed.items()
-    ]
+    needed = {need: (TRAINED[need][1](run), TRAINED[need][2](run)) for need, names in wanted.items() if names}
+    said = []
+    for need, (most, first) in needed.items():
+        count = f"at most {most} trainings" if first >= most else f"{first} trainings, at most {most}"
+        said.append(f"{TRAINED[need][0]}: {count} (rules: {', '.join(dict.fromkeys(wanted[need]))})")
     said += [
         f"rule {r.name} names a sample; how many people are drawn is planned by its share instead"
         for r in policy.rules
@@ -60,82 +66,81 @@ def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, 
     ]
     if Need.LEAVE_ONE_OUT in needed:
         said += left_out.list_hints(run)
-    total = sum(needed.values())
+    total = sum(most for most, _ in needed.values())
     planned = TrainingPlan(
         retrains=total,
-        leave_one_out=needed.get(Need.LEAVE_ONE_OUT, 0),
-        shadows=needed.get(Need.SHADOWS, 0),
+        leave_one_out=needed.get(Need.LEAVE_ONE_OUT, (0,))[0],
+        shadows=needed.get(Need.SHADOWS, (0,))[0],
         seconds=total * each / run.fleet.workers,
     )
-    return planned, said
+    return planned, sum(min(pair) for pair in needed.values()), said
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a check would cost."""
+    """What a check would cost, as far as that is known before it."""
 
-    #: all together, controls included, at most
+    #: all together, controls included, where the first looks that may approve do
     trainings: int
-    #: of all trainings, on these workers
+    #: at most
+    most: int
+    #: of ``trainings``, on these workers
     seconds: float
     #: all of it in sentences
     said: list[str]
-    #: why the check ends before it leaves anybody out; empty where it goes on
+    #: where the first look of attacks refuses; 0 where nothing looks so early
+    early: int = 0
+    #: why the check trains nothing, or cannot; empty where it goes on
     ends: str = ""
 
 
 def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> Costs:
     """Return what a check would cost, what it can never conclude, and which shipped policies could.
 
-    What a check does before it leaves anybody out is done, because it may end there; a few trainings show how long one
-    takes. All are remembered.
+    What a check looks at before it trains is looked at, because it may end there; one training is timed. Whether the
+    recipe makes the model, and whether it draws, only trainings show: it is counted as if it did both.
     """
     known = facts(subject)
     run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
     policy_asked = asked_of(policy, subject, run.theorems)
     findings, stopped = check_untrained(run, policy_asked)
-    if not stopped:
-        findings.append(reproduces.check_reproduces(subject, fleet))
-        stopped = stopping(findings)
     said = [*run.cannot_conclude, *(f"{p.name}: {p.message}" for p in findings if p.outcome != "passed")]
     if stopped:
-        ends = f"the check ends before it leaves anybody out: {stopped[0].message}"
-        return Costs(fleet.calls, 0.0, [*said, f"in all: at most {fleet.calls} trainings"], ends)
-    run = choose_seeds(run, glance=True)
-    each = _time(run)
-    planned, rules = make(run, policy_asked, each=each)
-    control_count = count_trainings(run)
-    total = control_count + planned.retrains
-    seconds = total * each / fleet.workers
-    said += rules
-    said.append(f"controls: {control_count} trainings (the recipe reproduces the model; it depends on its data; seeds)")
-    said.append(f"in all: at most {total} trainings of {span(each)}, {span(seconds)} (workers: {fleet.workers})")
-    return Costs(total, seconds, [*said, *_alternatives(run, known, each)])
-
-
-def _time(run: Run) -> float:
-    people, units = depends.draw_people(run.subject), run.subject.data.units
-    fits = [reproduces.plan_training(run.subject, left_out=units[person]) for person in people]
+        ends = f"the check ends before it trains: {stopped[0].message}"
+        return Costs(0, 0, 0.0, [*said, "in all: no training"], ends=ends)
     try:
-        return time_training(run.subject, fits or [reproduces.plan_training(run.subject)], run.fleet)
-    except MeasurementError:
-        return 0.0
+        each = time_training(run.subject, [plan_training(run.subject)], fleet)
+    except MeasurementError as exc:
+        return Costs(1, 1, 0.0, [*said, str(exc), "in all: 1 training"], ends=str(exc))
+    run = foresee_seeds(run)
+    planned, first, rules = make(run, policy_asked, each=each)
+    controls, early = count_trainings(run), count_first_look(run)
+    likely, most = controls + first, controls + planned.retrains
+    said += [*_resolve(run, policy_asked), *rules]
+    said.append(f"controls: at most {controls} trainings (the recipe makes the model; it depends on its data; seeds)")
+    if early:
+        said.append(f"if attacks refuse at their first look: {early} trainings, {span(early * each / fleet.workers)}")
+    in_all = f"{likely} trainings if the first looks approve, at most {most}"
+    seconds = likely * each / fleet.workers
+    said.append(f"in all: {in_all}; of {span(each)} each, {span(seconds)} (workers: {fleet.workers})")
+    return Costs(likely, most, seconds, [*said, _alternatives(run, known)], early)
 
 
-def _alternatives(run: Run, known: Mapping[str, Any], each: float) -> list[str]:
-    """Return which shipped policies could approve this subject, and what each trains at most beside the controls."""
-    said = []
-    for name in shipped():
-        if misfit(policy := Policy.load(name), run.subject):
-            continue
-        other = prepare(policy, run.subject, fleet=run.fleet, limits=run.limits, known=known)
-        binding = {r.name for r in policy.rules if r.binding}
-        if any(why.partition(": ")[0] in binding for why in other.cannot_conclude):
-            continue
-        other = replace(other, seeds=run.seeds, seed_control=run.seed_control)
-        planned, _ = make(other, asked_of(policy, run.subject, other.theorems), each=each)
-        said.append(
-            f"{name} could approve this model: at most {planned.retrains} trainings beside the controls, "
-            f"{span(planned.seconds)} (workers: {run.fleet.workers})"
-        )
-    return said or ["no shipped policy could approve this model as it is"]
+def _resolve(run: Run, policy: Policy) -> Iterator[str]:
+    """Yield what attacks that only guess would be shown to reach, and the limit that each rule sets."""
+    for rule in (r for r in policy.rules if r.request() in run.attacked):
+        if (high := attack_measures.limit_guess(run, rule.request())) is not None:
+            text = f"{rule.name}: an attack that guesses is shown to reach at most {percent(high)}"
+            yield f"{text}; {percent(rule.limit)} is allowed{'' if high < rule.limit else ': give more candidates'}"
+
+
+def _alternatives(run: Run, known: Mapping[str, Any]) -> str:
+    """Return which shipped policies could approve this subject."""
+    able = []
+    for policy in map(Policy.load, shipped()):
+        if not misfit(policy, run.subject):
+            other = prepare(policy, run.subject, fleet=run.fleet, limits=run.limits, known=known)
+            binding = {r.name for r in policy.rules if r.binding}
+            if not any(why.partition(": ")[0] in binding for why in other.cannot_conclude):
+                able.append(policy.name)
+    return f"policies that could approve this model: {', '.join(able) or 'none that is shipped'}"

@@ -274,7 +274,7 @@ def duration(text: str) -> float:
 
 
 def print_plan(run: CheckInputs) -> int:
-    """Print what a check would cost and what it can never conclude; the few trainings for it are remembered."""
+    """Print what a check would cost and what it can never conclude; the one training for it is remembered."""
     from privgate.advice.search import search_command
     from privgate.check.plan import costs
 

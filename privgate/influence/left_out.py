@@ -101,13 +101,22 @@ def computes_everybody(run: Run) -> bool:
 
 def count_trainings(run: Run) -> int:
     """Return how many trainings without people a run makes at most, where no rule is broken on the way."""
+    return _count_looks(run, run.compute(plan_people).sizes[-1])
+
+
+def count_first_look(run: Run) -> int:
+    """Return how many trainings without people a run makes of whom nobody in the first look exceeds a limit."""
+    return _count_looks(run, run.compute(plan_people).sizes[0])
+
+
+def _count_looks(run: Run, people: int) -> int:
     plan, closed = run.compute(plan_people), run.compute(riskiest.compute_everybody).computed
     if run.compute(limit_everybody) is not None:
-        return plan.sizes[-1] * len(run.seeds[:SEEDS]) + 1
+        return people * len(run.seeds[:SEEDS]) + 1
     if closed is not None and computes_everybody(run):
         return len(_list_compared(run, plan)) + 1
     ranking = riskiest.FOLDS if _may_stop(run) and closed is None else 0
-    return ranking + plan.sizes[-1] * len(run.seeds)
+    return ranking + people * len(run.seeds)
 
 
 def list_hints(run: Run) -> list[str]:

@@ -1,6 +1,6 @@
 """What attacks achieve, with limits: accuracy, advantage, and members found; and what the report shows of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 
@@ -68,22 +68,66 @@ class Look:
 Looks = list[Look | MeasurementError]
 
 
+def look_first(run: Run) -> bool:
+    """Return whether the first look breaks a rule on attacks: as few shadow models as a refusal may rest on."""
+    return bool(run.attacked) and not run.at_once and next(run.compute(plan_looks)[1], False)
+
+
 def look_in_turn(run: Run) -> dict[Request, Looks]:
     """Return what each look showed, by request; the last is where a rule is broken, none is open, or all are trained.
 
     It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again.
     """
+    shown, looks = run.compute(plan_looks)
+    for _ in looks:
+        pass
+    return shown
+
+
+def count_approving(run: Run) -> int:
+    """Return how many shadow models the first look takes that may approve; all where a rule names no level."""
+    most = run.limits.shadow_models
+    return most if run.at_once or not run.attacked else min(most, *APPROVING)
+
+
+def limit_guess(run: Run, request: Request) -> float | None:
+    """Return the upper limit that one attack has which only guesses, of as many trials; None where they are too few."""
+    try:
+        pool = run.compute(pools.of_run)
+        people, first = np.unique(pool.person[pool.trial], return_index=True)
+        members = pool.members[pool.trial][first]
+        ranks = np.empty(len(people))  # both sides spread evenly over all ranks
+        for side in (members, ~members):
+            ranks[side] = np.linspace(0, 1, side.sum(), endpoint=False)
+        alpha = (1 - float(request.option("confidence"))) / len(APPROVING)
+        if run.attacked[request][0] == Figure.MEMBERS_FOUND:
+            fpr = float(request.option("at_fpr"))
+            return limits.tpr_limits(ranks, members, fpr=fpr, low_alpha=alpha, high_alpha=alpha).high
+        half = np.arange(len(people)) % 2 == 0  # the threshold is learned on the others
+        guess = Decisions.from_flags(ranks[half] >= 0.5, members[half])
+        found = limits.balanced_accuracy(guess, low_alpha=alpha, high_alpha=alpha)
+        return (limits.as_advantage(found) if run.attacked[request][0] == Figure.ADVANTAGE else found).high
+    except MeasurementError:
+        return None
+
+
+def plan_looks(run: Run) -> tuple[dict[Request, Looks], Iterator[bool]]:
+    """Return where looks are noted, and what takes the next one and says whether a rule is broken."""
     shown: dict[Request, Looks] = {request: [] for request in run.attacked}
+    return shown, _take_looks(run, shown)
+
+
+def _take_looks(run: Run, shown: dict[Request, Looks]) -> Iterator[bool]:
     try:
         for board in boards.grow_boards(run):
             states = {_look(board, request, run.attacked[request], looks) for request, looks in shown.items()}
+            yield "broken" in states
             ended = not run.at_once and ("broken" in states or "" not in states)
             if ended or len(board.signals.shadow) >= max(LOOKS):
                 break
     except MeasurementError as exc:
         for looks in shown.values():
             looks.append(exc)
-    return shown
 
 
 def _look(board: Board, request: Request, rule: tuple[str, Callable[[Measurement], str]], looks: Looks) -> str:

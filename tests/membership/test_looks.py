@@ -80,6 +80,13 @@ def signal_for(accuracy):
     return norm.ppf(accuracy) * np.hypot(1, ATTACKS["slow"][0] / 8)
 
 
+def look_in_turn(rules):
+    """Return what looks of a run that asks for nothing else showed."""
+    run = SimpleNamespace(attacked=rules, at_once=False)
+    run.compute = lambda make: make(run)
+    return attack_measures.look_in_turn(run)
+
+
 def simulated(monkeypatch, request, signal, runs, policy=POLICY):
     """Return how often runs refused, how often they approved, and at how many shadow models each stopped."""
     rule = next(r for r in policy.rules if r.request() == request)
@@ -87,8 +94,7 @@ def simulated(monkeypatch, request, signal, runs, policy=POLICY):
     for k in range(runs):
         rng = np.random.default_rng([k, int(1e6 * signal)])
         monkeypatch.setattr(attack_measures.boards, "grow_boards", lambda _, rng=rng: growing(signal, rng))
-        asked = SimpleNamespace(attacked={request: attacked(policy)[request]}, at_once=False)
-        looks = attack_measures.look_in_turn(asked)[request]
+        looks = look_in_turn({request: attacked(policy)[request]})[request]
         outcomes.append(rule.judge(join_looks(looks)).outcome.value)
         stopped.append(looks[-1].models)
     return outcomes.count("failed"), outcomes.count("passed"), np.array(stopped)
@@ -245,7 +251,7 @@ def check(recipe):
     with Counting(jobs=1, ledger="none") as fleet:
         verdict = evaluate(POLICY, subject, fleet=fleet)
     with Fleet(jobs=1, ledger="none") as plan:
-        return verdict, fleet.trained, costs(POLICY, subject, fleet=plan, limits=Budget()).trainings
+        return verdict, fleet.trained, costs(POLICY, subject, fleet=plan, limits=Budget()).most
 
 
 def test_a_model_that_gives_everybody_away_is_refused_with_four_shadow_models():
@@ -254,12 +260,10 @@ def test_a_model_that_gives_everybody_away_is_refused_with_four_shadow_models():
     behind = [BehindMembership.read(m.behind) for m in verdict.evidence.measurements.values()]
     assert verdict.outcome.value == "failed"
     assert [b.shadow_models for b in behind] == [4, 4]
-    left = next(p for p in verdict.evidence.preconditions if p.name == "coins")
-    assert (left.outcome, left.message) == (  # evidence that is judged once more, with a waiver, must not pass
-        "inconclusive",
-        "the released answers were not compared with those at other seeds: an attack is too strong anyway",
-    )
-    assert trained <= 21
+    left = next(p for p in verdict.evidence.preconditions if p.name == "attacked")
+    assert left.outcome == "inconclusive"  # evidence that is judged once more, with a waiver, must not pass
+    assert "not reached: whether training uses its data, other seeds, and single people" in left.message
+    assert trained <= 10
     assert trained < planned
 
 
