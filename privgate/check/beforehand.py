@@ -17,7 +17,7 @@ from privgate.file import measure as file
 from privgate.membership import attack_measures
 from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
-from privgate.policy.judging import ATTACKED
+from privgate.policy.judging import REACHED
 from privgate.run import pool
 from privgate.run.needs import Need
 from privgate.run.run import Run
@@ -209,11 +209,11 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
 def not_reached(what: str) -> Precondition:
     """Return that attacks refuse before other things were looked at: evidence that is judged again must not pass."""
     text = f"a rule on attacks refuses; not reached: {what}; --full measures it all the same"
-    return Precondition(ATTACKED, "inconclusive", text)
+    return Precondition(REACHED, "inconclusive", text)
 
 
 def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
-    """Compare the released answers with those at other seeds, unless an attack that was measured is too strong.
+    """Compare the released answers with those at other seeds, unless a measured attack is too strong.
 
     The seed may be the best of many, which models at that seed do not show. A refused model trains none of these.
     """

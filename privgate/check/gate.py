@@ -289,4 +289,4 @@ def _end_by_attacks(run: Run, request: Request, measured: Mapping[Request, Measu
     if needs.isdisjoint(spared) or not run.attack_breaks(measured) or not (early or left_out.spared(run)):
         return []
     text = "a rule on attacks refuses, which no other training takes back; --full measures it all the same"
-    return [Precondition(judging.ATTACKED, "failed", text)]
+    return [Precondition(judging.REACHED, "failed", text)]

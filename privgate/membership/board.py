@@ -1,8 +1,10 @@
 """What every attack scores against the subject's model: signals, self-tests, thresholds fixed before the trials."""
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from operator import itemgetter
 
@@ -25,6 +27,8 @@ from privgate.run.run import Run
 from privgate.statistics.roc import APPROVING, LOOKS, Decisions, best_threshold
 from privgate.subject.release import Laplace
 from privgate.subject.subject import Subject
+from privgate.training import ledger
+from privgate.training.fleet import Fleet
 
 #: shadow models that stand in for the target when a threshold is learned from shadow models alone
 STAND_INS = 4
@@ -137,6 +141,21 @@ def tested(name: str) -> SelfTest:
     return self_test((attacks.BY_NAME | numbers.BY_NAME)[name])
 
 
+def recall_test(fleet: Fleet, name: str) -> SelfTest:
+    """Return an attack's self-test, which a run to be signed remembers while package and libraries stay as they are.
+
+    A remembered one is sealed as answers are; one that failed is made again.
+    """
+    if not fleet.signable:
+        return tested(name)
+    where = f"self-tests/{hashlib.sha256(ledger.digest_package() + name.encode()).hexdigest()}"
+    if (body := fleet.ledger.read(where)) is not None:
+        return SelfTest(**json.loads(body))
+    if not (test := tested(name)).problem:
+        fleet.ledger.write(where, json.dumps(asdict(test)).encode())
+    return test
+
+
 def grow_boards(run: Run) -> Iterator[Board]:
     """Yield the board at each look; whoever asks the run for its board or shadow models later has the last ones."""
     before: dict[str, Attempt] = {}
@@ -222,7 +241,7 @@ def _attempt(board: Board, attack: Attack) -> Attempt:
     if len(board.rows) > len(board.first):
         ways.insert(0, itemgetter(board.first))
     with threadpool_limits(1):  # on tables this small, threads wait for each other longer than they work
-        test = tested(attack.base.name if isinstance(attack, OnRelease) else attack.name)
+        test = recall_test(board.run.fleet, attack.base.name if isinstance(attack, OnRelease) else attack.name)
         if test.problem:
             return Attempt(attack, nothing, np.nan, np.nan, test, f"self-test failed: {test.problem}")
         try:

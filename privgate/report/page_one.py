@@ -14,7 +14,7 @@ from privgate.evidence import Count, Measurement, NextStep
 from privgate.evidence.figures import figure, fold, number, percent, percent_at_most, sure
 from privgate.evidence.measurement import BehindInfluence, BehindMembership
 from privgate.evidence.verdict import Finding, Outcome
-from privgate.policy.judging import ATTACKED, met_for_everybody
+from privgate.policy.judging import REACHED, met_for_everybody
 from privgate.policy.rules import about
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import WAY_OUT
@@ -115,10 +115,10 @@ def reason(doc: ReportDocument) -> str:
         blocking = sorted((a for a in every if a.outcome is doc.outcome), key=lambda a: not a.condition)
         if not blocking:
             return say("reason.no_rule")
-        a, failed = blocking[0], (Outcome.FAILED, Outcome.INCONCLUSIVE)
-        unreached = {m.request.key for m in doc.evidence.measurements if m.stopped_by == ATTACKED}
-        others = [b.title for b in every if b.finding.rule != a.finding.rule and b.outcome in failed
-                  and b.finding.rule != f"precondition:{ATTACKED}" and b.finding.request not in unreached]  # fmt: skip
+        a, failed = blocking[0], {Outcome.FAILED, Outcome.INCONCLUSIVE}
+        if any(b.finding.rule == f"precondition:{REACHED}" for b in every):  # what was not reached is no reason
+            failed = {Outcome.FAILED}
+        others = [b.title for b in every if b.finding.rule != a.finding.rule and b.outcome in failed]
         key = f"reason.{a.outcome}" if a.measured else "reason.message"
         why = stop(whole(say(key, title=a.named, message=prose(a.finding.message)), 220))
         more = f" {say('reason.more', titles='; '.join(others[:2]))}" if others else ""

@@ -145,6 +145,15 @@ def _version(name: str) -> str:
         return ""
 
 
+@cache
+def digest_package() -> bytes:
+    """Return the digest of everything that this package's own numbers depend on: its source, libraries and machine."""
+    package = Path(__file__).parents[1]
+    sources = {str(p.relative_to(package)): digest.of_bytes(p.read_bytes()) for p in package.rglob("*.py")}
+    parts = [sources, _libraries(()), platform.python_version(), platform.machine()]
+    return hashlib.sha256(digest.canonical_json(parts)).digest()
+
+
 def other_versions(wanted: Mapping[str, str]) -> list[str]:
     """Return where this process has another version, as ``name 1.2 (not 1.3)``."""
     here = {name: _version(name) or "absent" for name in wanted}

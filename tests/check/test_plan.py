@@ -66,10 +66,10 @@ def test_a_plan_trains_once_and_names_what_a_check_makes_that_is_not_refused(rec
 POLICY = Policy.load("release-1")
 
 
-@pytest.mark.parametrize("depth", [None, 2], ids=["refused", "not refused"])
-def test_a_plan_names_both_ways_of_a_forest(depth, load_policy):
+@pytest.mark.parametrize(("depth", "limit"), [(None, 0.6), (2, 0.8)], ids=["refused", "not refused"])
+def test_a_plan_names_both_ways_of_a_forest(depth, limit, load_policy):
     people = "  - {metric: pdtp, aggregate: share_above, threshold: 1.0, max: 0.05}\n"
-    policy = load_policy(f"rules:\n{people}  - {{metric: attack_accuracy, level: 0.05, max: 0.75}}\n")
+    policy = load_policy(f"rules:\n{people}  - {{metric: attack_accuracy, level: 0.05, max: {limit}}}\n")
     forest = Recipe(RandomForestClassifier(10, max_depth=depth, min_samples_leaf=1 if depth is None else 60), seed=1)
     subject = Subject.local(forest, ATTACKED)
     with Fleet(1, "none", isolate="none") as own:

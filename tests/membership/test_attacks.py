@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate.check import gate, questions
 from privgate.errors import MeasurementError
-from privgate.evidence import Measurement, MembershipPart, Request
+from privgate.evidence import Measurement, MembershipPart, Request, SelfTest
 from privgate.membership import attack_measures, attacks, per_record, rotated
 from privgate.membership import board as boards
 from privgate.membership.attacks.label_gap import LabelGap
@@ -23,6 +24,8 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
 from privgate.theorems.closed_form import Status
+from privgate.training import ledger
+from privgate.training.ledger import Ledger
 from tests.in_process import InProcess
 
 TREE = DecisionTreeClassifier()
@@ -341,3 +344,34 @@ def test_the_gap_is_the_difference_of_mean_losses_and_an_infinite_loss_is_an_inf
     smooth = measure_gap(start(BernoulliNB()), loss="cross_entropy")
     assert smooth.low < smooth.value < smooth.high < np.inf
     assert any("normal" in a for a in smooth.assumptions)
+
+
+def test_a_self_test_is_remembered_while_source_and_libraries_stay_and_its_seal_fits(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(boards, "tested", lambda name: made.append(name) or SelfTest(0.99, 0.5, 0.1))
+    fleet = SimpleNamespace(signable=True, ledger=Ledger(tmp_path, secret=b"k" * 16))
+    first = boards.recall_test(fleet, "label_gap")
+    again = boards.recall_test(fleet, "label_gap")
+    assert (made, first.planted, again.planted) == (["label_gap"], 0.99, 0.99)
+
+    (kept,) = (tmp_path / "self-tests").iterdir()
+    kept.write_bytes(kept.read_bytes().replace(b"0.99", b"1.00"))  # by who can write, and has no key
+    assert boards.recall_test(fleet, "label_gap").planted == 0.99
+    assert len(made) == 2
+    boards.recall_test(SimpleNamespace(signable=True, ledger=Ledger(tmp_path, secret=b"l" * 16)), "label_gap")
+    assert len(made) == 3
+    monkeypatch.setattr(ledger, "digest_package", lambda: b"another source")
+    boards.recall_test(fleet, "label_gap")
+    assert len(made) == 4
+    boards.recall_test(SimpleNamespace(signable=False, ledger=fleet.ledger), "label_gap")
+    assert len(made) == 5
+
+
+def test_a_self_test_that_failed_is_made_again(tmp_path, monkeypatch):
+    made = []
+    failed = SelfTest(0.5, 0.5, 0.1, "label_gap misses a planted leak")
+    monkeypatch.setattr(boards, "tested", lambda name: made.append(name) or failed)
+    fleet = SimpleNamespace(signable=True, ledger=Ledger(tmp_path, secret=b"k" * 16))
+    for _ in range(2):
+        assert boards.recall_test(fleet, "label_gap").problem
+    assert len(made) == 2

@@ -186,7 +186,7 @@ def test_a_model_that_attacks_refuse_is_compared_with_no_other_seed(load_policy)
     verdict = gate.evaluate(policy, leaks, fleet=(fleet := InProcess()))
     reached = [(p.name, p.outcome) for p in verdict.evidence.preconditions]
     assert verdict.outcome is Outcome.FAILED
-    assert ("attacked", "inconclusive") in reached
+    assert ("reached", "inconclusive") in reached
     assert not {"coins", "depends_on_data"} & {name for name, _ in reached}
     assert fleet.calls <= 10  # all trainings of the check
     said = page_one.reason(read(document(verdict, hash_key=b"k" * 16)))
