@@ -136,9 +136,9 @@ def _resolve(run: Run, policy: Policy) -> Iterator[str]:
 
 def _alternatives(run: Run, known: Mapping[str, Any]) -> str:
     """Return which shipped policies could approve this subject."""
-    able = []
+    able, size = [], {name: known[name] for name in ("n_units", "n_records")}
     for policy in map(Policy.load, shipped()):
-        if not misfit(policy, run.subject):
+        if not (misfit(policy, run.subject) or policy.powerless(size)):
             other = prepare(policy, run.subject, fleet=run.fleet, limits=run.limits, known=known)
             binding = {r.name for r in policy.rules if r.binding}
             if not any(why.partition(": ")[0] in binding for why in other.cannot_conclude):

@@ -145,3 +145,12 @@ def test_who_provides_a_module_is_found_without_asking_for_every_file():
     for module in ("sklearn", "numpy", "yaml", "pandas", "click"):
         assert set(providing((module,))) == set(provided[module])
     assert providing(()) == providing(("no_such_module",)) == providing(("__pycache__", "a.*")) == []
+
+
+def test_a_policy_that_cannot_refuse_so_many_people_is_no_alternative(write_policy, monkeypatch):
+    rule = "rules:\n  - {metric: deletion_capacity, min: 1, epsilon: 1.0, delta: 0.1}\n"
+    monkeypatch.setattr(planning, "shipped", lambda: [str(write_policy(rule)), "pdtp-1"])
+    subject = Subject.local(Recipe(GaussianNB(), seed=1), TrainingData(X, Y, one_record_each=True))
+    with Fleet(1, "none", isolate="none") as own:
+        said = costs(Policy.load("pdtp-1"), subject, fleet=own, limits=Budget()).said
+    assert said[-1] == "policies that could approve this model: pdtp-1"
