@@ -177,7 +177,8 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
         return run, controls  # nothing is measured whatever the others say
     run = replace(run, registered_apart=reproduces.get_registered_gaps(controls[0]))
     if not run.limits.full and attack_measures.look_first(run):
-        return run, [*controls, not_reached("whether training uses its data, other seeds, and single people")]
+        people = ", single people" if Need.LEAVE_ONE_OUT in run.needs else ""
+        return run, [*controls, not_reached(f"whether training uses its data, other seeds{people}")]
     controls.append(depends.check_depends_on_data(subject, fleet))
     by_record, noise = (controls[-1].figure(key) or 0.0 for key in ("moved_by_record", "between_two_trainings"))
     run = replace(run, moved_by_record=by_record)
@@ -208,7 +209,7 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
 
 def not_reached(what: str) -> Precondition:
     """Return that attacks refuse before other things were looked at: evidence that is judged again must not pass."""
-    text = f"a rule on attacks refuses; not reached: {what}; --full measures it all the same"
+    text = f"a rule on attacks refuses, so this was not reached: {what}. --full looks at it all the same"
     return Precondition(REACHED, "inconclusive", text)
 
 
@@ -221,7 +222,7 @@ def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Ru
     if seen is None or seen.unread or run.subject.recipe.seed is None or not (run.at_seed or run.attacks_alone):
         return run, []
     if run.attack_breaks(measured) and not run.limits.full:
-        return run, [not_reached("other seeds, and single people")]
+        return run, [not_reached("other seeds")]
     control = seeds.compare_released(run.subject, run.fleet, by=seen.coins, count=run.limits.seeds)
     facts = {"compared": control.detail["coins"] + 1} | {k: control.detail[k] for k in ("median", "floor")}
     moved = control.detail["moved_by"]

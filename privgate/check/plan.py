@@ -118,11 +118,11 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     likely, most = controls + first, controls + planned.retrains
     said += [*_resolve(run, policy_asked), *rules]
     said.append(f"controls: at most {controls} trainings (the recipe makes the model; it depends on its data; seeds)")
-    if early:
+    if early and any(r.mode == "enforce" and not r.either for r in policy_asked.rules if r.request() in run.attacked):
         said.append(f"if attacks refuse at their first look: {early} trainings, {span(early * each / fleet.workers)}")
     in_all = f"{likely} trainings if the first looks approve, at most {most}"
     seconds = likely * each / fleet.workers
-    said.append(f"in all: {in_all}; of {span(each)} each, {span(seconds)} (workers: {fleet.workers})")
+    said.append(f"in all: {in_all}; of {span(each)} each, imports included, {span(seconds)} (workers: {fleet.workers})")
     return Costs(likely, most, seconds, [*said, _alternatives(run, known)], early)
 
 

@@ -139,6 +139,7 @@ def prepare(
         subject,
         fleet,
         limits or Budget(),
+        seeds=(subject.recipe.seed,),  # until the controls choose more; attacks are on the model at this one
         breaks=breaks(policy),
         thresholds=tuple(sorted({r.judged_at for r in people})),
         people=tuple(sorted({(r.judged_at, r.spares) for r in people if r.mode == "enforce"})),

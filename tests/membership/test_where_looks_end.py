@@ -180,9 +180,15 @@ def test_what_one_other_seed_does_not_show_others_do():
     assert beforehand.compare_seeds(run, {})[1] == []
 
 
-def test_a_model_that_attacks_refuse_is_compared_with_no_other_seed(load_policy):
+def leaks_at_a_seed(X, y, *, seed):
+    """A tree that remembers; without a seed a model that does not."""
+    return (GaussianNB() if seed is None else DecisionTreeClassifier(max_features=1, random_state=seed)).fit(X, y)
+
+
+@pytest.mark.parametrize("recipe", [DecisionTreeClassifier(max_features=1), leaks_at_a_seed])
+def test_a_model_that_attacks_refuse_is_compared_with_no_other_seed(load_policy, recipe):
     policy = load_policy(f"rules:\n{STRICT}  - metric: pdtp\n    max: 1.0\n")
-    leaks = Subject.local(Recipe(DecisionTreeClassifier(max_features=1), seed=2), FEW)
+    leaks = Subject.local(Recipe(recipe, seed=2), FEW)
     verdict = gate.evaluate(policy, leaks, fleet=(fleet := InProcess()))
     reached = [(p.name, p.outcome) for p in verdict.evidence.preconditions]
     assert verdict.outcome is Outcome.FAILED
