@@ -86,8 +86,8 @@ def choose_seeds(subject: Subject, fleet: Fleet, *, count: int | None = None, gl
     either way. A recipe without a seed has runs with and without each person, as many as an upper limit takes.
 
     ``count`` is another number of runs of a recipe without a seed; it has seeds compared even where no part reads one.
-    ``glance`` compares on all data only, for rules on attacks. Where training on everybody fails, ``MeasurementError`` is
-    raised.
+    ``glance`` compares on all data only, for rules on attacks. Where training on everybody fails,
+    ``MeasurementError`` is raised.
     """
     own = subject.recipe.seed
     if count is None and reads_no_seed(subject.recipe):
