@@ -19,7 +19,8 @@ ALLOWED = {
     ("training/task_limits.py", "scrubbed"): {"del os.environ", "os.environ.update"},
     ("training/worker.py", "start"): {"os.chdir", "signal.signal", "time.tzset"},
     ("documents/limited.py", "_confine"): {"signal.signal"},  # a fork that reads one thing and ends
-    ("training/warm.py", "_import_libraries"): {"signal.signal"},  # the server's own process, before it forks
+    ("training/sandbox/inside.py", "serve"): {"signal.signal"},  # the server's own process, before it forks
+    ("training/sandbox/inside.py", "_work"): {"signal.signal"},
     ("training/task_limits.py", "_interrupt_main"): {"signal.signal"},  # in workers' main threads only
 }
 WRITES = {"update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__"}

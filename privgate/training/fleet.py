@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import time
 import weakref
@@ -20,13 +21,13 @@ from privgate import digest
 from privgate.arrays import Index
 from privgate.errors import UsageError
 from privgate.subject.subject import Subject
-from privgate.training import isolation, payload, warm
+from privgate.training import isolation, payload
 from privgate.training import ledger as ledgers
 from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
 from privgate.training.pools import Batch, Pool
-from privgate.training.sandbox.workers import SandboxPool
+from privgate.training.sandbox.workers import SandboxPool, find_plain_server
 from privgate.training.task_limits import TaskLimits
 from privgate.training.worker import WorkerSettings
 
@@ -118,7 +119,7 @@ class Fleet:
     def begin(self) -> None:
         """Start what workers without a sandbox are forked from, which imports beside what this process does next."""
         if self.cluster is None and self.isolation == isolation.NONE:
-            warm.begin()
+            find_plain_server()
 
     def begin_run(self) -> None:
         """Count as a fleet does that has just been made, and keep the workers."""
@@ -247,7 +248,7 @@ class Fleet:
             settings = None
             if self.isolation == isolation.NONE:
                 settings = WorkerSettings(str(self.logs), self.limits.memory, folder=str(self._spool / "work"))
-                settings = replace(settings, environ={**settings.environ, **self._environ})
+                settings = replace(settings, environ={**settings.environ, **self._environ}, path=tuple(sys.path))
             self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._pool = SandboxPool(self.jobs, self.limits, self.logs, settings)
         return self._pool

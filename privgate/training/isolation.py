@@ -1,5 +1,6 @@
 """What stands between training code and the host, a box or nothing; and one call in a process of its own."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,12 @@ def apart(
     place = Path(shipped.folder).parent
     readable(place)
     if choose_isolation(way) == NONE:
-        one = workers.start_plain(worker.WorkerSettings(str(logs), limits.memory, folder=str(logs)))
+        server = workers.find_plain_server()
+        settings = worker.WorkerSettings(str(logs), limits.memory, folder=str(logs), path=tuple(sys.path))
+        one = server.start_worker(settings)
     else:
-        one = workers.start_sandboxed([place], memory=limits.memory, log=logs / "worker.log")
+        server = workers.Server([place], memory=limits.memory, log=logs / "worker.log")
+        one = server.start_worker()
     seconds = worker.LOADING_SECONDS + runs * (limits.seconds + GRACE)
     try:
         body = one.ask(function, shipped, *arguments, most=wire.MOST_JSON, seconds=seconds)
@@ -76,3 +80,5 @@ def apart(
         return None
     finally:
         one.end()
+        if choose_isolation(way) != NONE:
+            server.end()

@@ -41,6 +41,8 @@ class Payload:
     owner: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
     #: names the user's code that training runs; empty where it is scikit-learn's and ours alone
     code: str = ""
+    #: modules of installed libraries that its training imports
+    modules: tuple[str, ...] = ()
     #: columns of every answer: one a label, or the one number of a regressor
     classes: int = 0
     #: whether training may use the network, where it runs in a box
@@ -89,7 +91,19 @@ def write(subject: Subject, folder: Path) -> Payload:
     (folder / "payload.json").write_text(json.dumps(index), encoding="utf-8")
     named = digest.of_json([subject.training_digest, digest.of_files(folder)])
     at_once = int(_wants_gpu(subject.recipe))
-    return Payload(named, str(folder), code=code_of(subject), classes=subject.width, at_once=at_once)
+    own = {"code": code_of(subject), "modules": _list_modules(subject.recipe)}
+    return Payload(named, str(folder), **own, classes=subject.width, at_once=at_once)
+
+
+#: what workers fork from may import: it runs nobody's code, and their files change nothing
+_FORKED = {"sklearn", "scipy", "numpy", "pandas"}
+
+
+def _list_modules(recipe: Recipe) -> tuple[str, ...]:
+    """Return the modules of common libraries that a recipe names or imports."""
+    references = estimators.references([recipe.payload.get("estimator"), *recipe.payload["params"].values()])
+    names = {r.partition(":")[0] for r in references} | sources.imported(recipe.snapshot)
+    return tuple(sorted(name for name in names if name.partition(".")[0] in _FORKED))
 
 
 def _wants_gpu(recipe: Recipe) -> bool:

@@ -2,7 +2,6 @@
 
 import gc
 import importlib
-import multiprocessing
 import os
 import re
 import signal
@@ -53,12 +52,12 @@ class WorkerSettings:
     logs: str = ""
     #: bytes; 0 for no limit
     memory: int = 0
-    #: it ends when this process is gone
-    parent: int = field(default_factory=os.getpid)
     #: what it knows of that process's environment
     environ: Mapping[str, str] = field(default_factory=lambda: task_limits.of_worker(os.environ))
     #: where it makes an empty folder to work in, because libraries leave files there; empty to stay where it began
     folder: str = ""
+    #: where it looks for modules; empty to look where it began
+    path: tuple[str, ...] = ()
 
 
 def start(settings: WorkerSettings) -> None:
@@ -78,21 +77,9 @@ def start(settings: WorkerSettings) -> None:
         for standard in (1, 2):
             os.dup2(log, standard)
     if settings.folder:
-        sys.path[:] = [os.path.abspath(entry) for entry in sys.path]  # noqa: PTH100  entries stay text
+        sys.path[:] = [os.path.abspath(entry) for entry in settings.path or sys.path]  # noqa: PTH100  entries stay text
         Path(settings.folder).mkdir(exist_ok=True)
         os.chdir(tempfile.mkdtemp(dir=settings.folder))
-    if (asking := multiprocessing.parent_process()) is not None:  # a box ends by itself
-        threading.Thread(target=_end_with, args=(asking, settings.parent), daemon=True).start()
-
-
-def _end_with(asking: Any, number: int) -> None:
-    """End this process when the one that asks is gone, so that a killed run leaves nothing behind."""
-    try:
-        while asking.is_alive():  # by a pipe, of which children of that process may hold an end
-            os.kill(number, 0)
-            asking.join(1.0)
-    finally:
-        os._exit(1)
 
 
 def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list[Answer]:

@@ -1,17 +1,29 @@
-"""A worker of this machine: takes calls from its parent over one socket, makes them, answers in numbers or JSON."""
+"""What runs on the other side of a socket: a server that forks workers, and workers that answer in numbers or JSON.
 
+Importing scikit-learn takes longer than most checks train. The server imports it once and never a user's code, so a
+worker forked from it holds nothing of another's.
+"""
+
+import contextlib
+import ctypes
 import gc
-import multiprocessing
+import importlib
 import os
 import pickle
+import signal
 import socket
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
-from privgate.training import worker
+from privgate.training import task_limits, worker
 from privgate.training.sandbox import bubblewrap, wire
+
+#: bytes of one request to the server
+_MOST_REQUEST = 1 << 17
+_DIE_WITH_PARENT = 1  # option of prctl
 
 
 @dataclass(frozen=True)
@@ -26,25 +38,106 @@ class Call:
     named: dict[str, Any]
 
 
-def main(descriptor: int, memory: int) -> None:
-    """Serve calls in a sandbox until the parent closes its end."""
+@dataclass(frozen=True)
+class Request:
+    """A worker to start, with its socket and what stays open while it runs; or one to end."""
+
+    number: int
+    starts: bool = False
+    #: without a sandbox; those in one are set up alike
+    settings: worker.WorkerSettings | None = None
+    #: modules of installed libraries that it will need
+    libraries: Sequence[str] = ()
+
+
+def serve_sandboxed(descriptor: int, memory: int) -> None:
+    """Fork workers in a sandbox, each of at most ``memory`` bytes, until the parent closes its end."""
     bubblewrap.confine(memory)
-    gc.set_threshold(20_000)  # of what is imported, nothing is garbage; looking through it is a tenth of the time
-    sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, errors="backslashreplace")  # it is ended without a warning
-    worker.start(worker.WorkerSettings())
-    with socket.socket(fileno=descriptor) as channel:
-        _serve(channel)
+    _Server().serve(descriptor)
 
 
-def without_sandbox(channel: socket.socket, settings: worker.WorkerSettings) -> None:
-    """Serve calls as the user who checks, until the parent closes its end."""
-    multiprocessing.current_process().daemon = False  # the recipe may start processes of its own
-    worker.start(settings)
-    with channel:
-        _serve(channel)
+def serve_plain(descriptor: int) -> None:
+    """Fork workers as the user who checks, until the parent closes its end."""
+    task_limits.scrub()  # of what was set while Python started
+    _Server().serve(descriptor)
 
 
-def _serve(channel: socket.socket) -> None:
+class _Server:
+    """Forks workers and ends them; a descriptor of each stays open here for as long as it runs."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+        self._processes: dict[int, int] = {}
+
+    def serve(self, descriptor: int) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+        signal.signal(signal.SIGCHLD, self._note_ended)
+        gc.disable()  # of what is imported, nothing is garbage
+        with socket.socket(fileno=descriptor) as control:
+            while (received := socket.recv_fds(control, _MOST_REQUEST, 2))[0]:
+                request: Request = pickle.loads(received[0])  # noqa: S301  from the parent, which made this process
+                if request.starts:
+                    _import_libraries(request.libraries)
+                    self._fork(control, request, *received[1])
+                elif (process := self._processes.pop(request.number, None)) in self._open:
+                    _end_group(process)
+        for process in self._open:
+            _end_group(process)
+
+    def _fork(self, control: socket.socket, request: Request, channel: int, life: int) -> None:
+        for each in (channel, life):
+            os.set_inheritable(each, False)  # noqa: FBT003  the system's own order
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # until it is known here
+        process = os.fork()
+        if not process:
+            for each in (control.detach(), life, *self._open.values()):
+                os.close(each)
+            _work(channel, request.settings or worker.WorkerSettings(folder=bubblewrap.HOME))
+        os.close(channel)
+        self._open[process], self._processes[request.number] = life, process
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+    def _note_ended(self, *_: Any) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while process := os.waitpid(-1, os.WNOHANG)[0]:
+                _end_group(process)  # what it started and left behind
+                os.close(self._open.pop(process))
+
+
+def _end_group(process: int) -> None:
+    for end in (os.kill, os.killpg):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            end(process, signal.SIGKILL)
+
+
+def _import_libraries(names: Sequence[str]) -> None:
+    """Import what workers will need, in a process that has no code of a user's; a worker says what cannot be."""
+    for name in set(names) - set(sys.modules):
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    gc.freeze()  # a collection in a worker would copy every page that it looks at
+
+
+def _work(descriptor: int, settings: worker.WorkerSettings) -> NoReturn:
+    """Serve calls in a process that was just forked, until the parent closes its end."""
+    try:
+        os.setsid()  # what it starts ends with it
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        gc.enable()
+        gc.set_threshold(20_000)  # looking through what is imported is a tenth of the time
+        worker.start(settings)
+        sys.stdout = os.fdopen(os.dup(1), "w", buffering=1, errors="backslashreplace")  # it is ended without a warning
+        with socket.socket(fileno=descriptor) as channel:
+            _answer_calls(channel)
+    except BaseException:  # noqa: BLE001  it says so in its log, and its parent misses it
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def _answer_calls(channel: socket.socket) -> None:
     while (head := _receive(channel, wire.LENGTH.size)) is not None:
         if (body := _receive(channel, wire.LENGTH.unpack(head)[0])) is None:
             return

@@ -1,10 +1,12 @@
 """Workers of this machine, each seen from outside: a call goes in, bytes come back, and what is odd is ended."""
 
+import atexit
 import contextlib
 import itertools
 import os
 import pickle
 import secrets
+import select
 import selectors
 import socket
 import subprocess
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.arrays import Index
-from privgate.training import warm, worker
+from privgate.training import task_limits, worker
 from privgate.training.fit import Answer
 from privgate.training.payload import Payload
 from privgate.training.pools import Chunk, died_on_model
@@ -113,40 +115,100 @@ class Worker:
         self._end()
 
 
-def start_sandboxed(shown: Sequence[Path], *, memory: int, log: Path, network: bool = False) -> Worker:
-    """Start a worker in a sandbox, as for ``bubblewrap.command``; ``log`` keeps what it prints."""
+class Server:
+    """A process that forks workers: in a sandbox that sees the folders ``shown``, or as the user who checks.
 
-    def start(theirs: socket.socket) -> Handle:
-        main = f"from privgate.training.sandbox.inside import main; main({theirs.fileno()}, {memory})"
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        process = bubblewrap.start(shown, bubblewrap.python(main), theirs.fileno(), network=network, **streams)
-        keeper = threading.Thread(target=_keep, args=(process.stdout, log), daemon=True)
-        keeper.start()
+    Parameters
+    ----------
+    shown : sequence of Path, optional
+        As for ``bubblewrap.command``, and so is ``network``; no sandbox if absent.
+    memory : int
+        Bytes that one worker of a sandbox may take.
+    log : Path, optional
+        Keeps what a sandbox's workers print.
+    """
 
-        def end() -> None:  # with its first process, a namespace ends, and everything in it
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            process.wait()
-            keeper.join(_DRAIN_SECONDS)
+    def __init__(
+        self, shown: Sequence[Path] | None = None, *, memory: int = 0, log: Path | None = None, network: bool = False
+    ) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._numbers, self._keeper = itertools.count(), None
+        with theirs:
+            inside_of = "from privgate.training.sandbox.inside import"
+            if shown is None:
+                main = bubblewrap.python(f"{inside_of} serve_plain as s; s({theirs.fileno()})")
+                environ = task_limits.of_worker(os.environ)
+                self._process = subprocess.Popen(
+                    main, pass_fds=(theirs.fileno(),), env=environ, stdin=subprocess.DEVNULL
+                )  # noqa: S603  our own command line
+                return
+            main = bubblewrap.python(f"{inside_of} serve_sandboxed as s; s({theirs.fileno()}, {memory})")
+            streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            self._process = bubblewrap.start(shown, main, theirs.fileno(), network=network, **streams)
+        self._keeper = threading.Thread(target=_keep, args=(self._process.stdout, log), daemon=True)
+        self._keeper.start()
 
-        return lambda: process.poll() is None, end
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
 
-    return Worker(start)
+    def start_worker(self, settings: worker.WorkerSettings | None = None, libraries: Sequence[str] = ()) -> Worker:
+        """Start a worker, once the server has imported ``libraries``; ``settings`` are those without a sandbox."""
+        request = inside.Request(next(self._numbers), True, settings, libraries)  # noqa: FBT003  it starts
+
+        def start(theirs: socket.socket) -> Handle:
+            ours, life = os.pipe()
+            running = os.fdopen(ours, "rb")
+            with contextlib.suppress(OSError):  # where it is gone, so is the other end of the pipe
+                socket.send_fds(self._control, [pickle.dumps(request)], [theirs.fileno(), life])
+            os.close(life)
+
+            def end() -> None:
+                running.close()
+                with contextlib.suppress(OSError):
+                    self._control.send(pickle.dumps(inside.Request(request.number)))
+
+            return lambda: not running.closed and not select.select([running], [], [], 0)[0], end
+
+        return Worker(start)
+
+    def disown(self) -> None:
+        """Leave it to the process that started it."""
+        self._control.close()
+
+    def end(self) -> None:
+        """End it and its workers; with its first process, a sandbox ends, and everything in it."""
+        self._control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0 if self._keeper else 1)  # without a sandbox, it ends its workers first
+        self._process.kill()
+        self._process.wait()
+        if self._keeper is not None:
+            self._keeper.join(_DRAIN_SECONDS)
 
 
-def start_plain(settings: worker.WorkerSettings) -> Worker:
-    """Start a worker as the user who checks, which that user asked for or no sandbox can be made."""
+_plain: list[Server] = []
+_STARTING = threading.Lock()
 
-    def start(theirs: socket.socket) -> Handle:
-        process = warm.start(inside.without_sandbox, theirs, settings)
 
-        def end() -> None:
-            process.kill()
-            process.join()
+def _forget_server() -> None:
+    """Let go of the parent's server, which ends when nobody holds the other end."""
+    for server in _plain:
+        server.disown()
+    _plain.clear()
 
-        return process.is_alive, end
 
-    return Worker(start)
+os.register_at_fork(after_in_child=_forget_server)
+
+
+def find_plain_server() -> Server:
+    """Return this process's server without a sandbox, which begins to run here."""
+    with _STARTING:
+        if not (_plain and _plain[0].alive):
+            _plain[:] = [Server()]
+            atexit.register(_plain[0].end)
+        return _plain[0]
 
 
 def _keep(said: Any, log: Path) -> None:
@@ -192,6 +254,7 @@ class SandboxPool:
         self._free: list[_Lane] = []
         self._lost: list[Chunk] = []
         self._numbers = itertools.count()
+        self._sandboxes: dict[tuple[Path, bool], Server] = {}
         self._waiting = selectors.DefaultSelector()
 
     @property
@@ -209,11 +272,17 @@ class SandboxPool:
         alike = [lane for lane in self._free if lane.opens == opens]
         if alike and (opens or len(alike) + len(self._flights) >= self.slots):
             self._drop(alike[0])
+        return _Lane(self._find_server(payload, opens=opens).start_worker(self._settings, payload.modules), code, opens)
+
+    def _find_server(self, payload: Payload, *, opens: bool) -> Server:
+        """Return what forks the workers that see a payload: a sandbox of its folder's, or this process's server."""
         if self._settings is not None:
-            return _Lane(start_plain(self._settings), code, opens)
-        log, shown = self._logs / f"worker-{next(self._numbers)}.log", [Path(payload.folder).parent]
-        network = payload.network and not opens
-        return _Lane(start_sandboxed(shown, memory=self._limits.memory, log=log, network=network), code, opens)
+            return find_plain_server()
+        key = folder, network = Path(payload.folder).parent, payload.network and not opens
+        if key not in self._sandboxes or not self._sandboxes[key].alive:
+            log = self._logs / f"sandbox-{next(self._numbers)}.log"
+            self._sandboxes[key] = Server([folder], memory=self._limits.memory, log=log, network=network)
+        return self._sandboxes[key]
 
     def _drop(self, lane: _Lane) -> None:
         self._free.remove(lane)
@@ -300,5 +369,7 @@ class SandboxPool:
         """End all workers."""
         for lane in [*self._free, *(flight.lane for flight in self._flights)]:
             lane.worker.end()
-        self._free = []
+        for server in self._sandboxes.values():
+            server.end()
+        self._free, self._sandboxes = [], {}
         self._waiting.close()

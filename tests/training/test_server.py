@@ -1,4 +1,4 @@
-"""Workers that are forked from a warm server: nothing of the caller's is in them, and no two of them draw alike."""
+"""Workers that are forked from one server: nothing of the caller's is in them, and no two of them draw alike."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ def ask(one, code):
 
 @pytest.fixture
 def two():
-    started = [workers.start_plain(worker.WorkerSettings()) for _ in range(2)]
+    started = [workers.find_plain_server().start_worker(worker.WorkerSettings()) for _ in range(2)]
     yield started
     for each in started:
         each.end()
@@ -38,7 +38,7 @@ def test_the_server_holds_nothing_secret_and_takes_no_file_of_the_working_direct
     (tmp_path / "script.py").write_text(
         "from privgate.training import worker\nfrom privgate.training.sandbox import wire, workers\n"
         "if __name__ == '__main__':\n"
-        "    one = workers.start_plain(worker.WorkerSettings())\n"
+        "    one = workers.find_plain_server().start_worker(worker.WorkerSettings())\n"
         "    reads = 'open(f\"/proc/{p}/environ\").read()'\n"
         "    for code in (f\"any('of-the-operator' in {reads} for p in (os.getpid(), os.getppid()))\",\n"
         "                 \"os.getenv('MLFLOW_TRACKING_TOKEN')\", \"os.getenv('CUDA_VISIBLE_DEVICES')\",\n"
@@ -63,7 +63,7 @@ def test_a_worker_ends_with_who_asks_though_others_hold_its_pipe():
     code = (
         "import os, signal, time\nfrom privgate.training import worker\n"
         "from privgate.training.sandbox import wire, workers\n"
-        "one = workers.start_plain(worker.WorkerSettings())\n"
+        "one = workers.find_plain_server().start_worker(worker.WorkerSettings())\n"
         "print(wire.json_value(one.ask(os.getpid, most=100, seconds=60), one.nonce), flush=True)\n"
         "if not os.fork():\n    time.sleep(100)\n    os._exit(0)\n"
         "print(flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
@@ -79,10 +79,3 @@ def test_a_worker_ends_with_who_asks_though_others_hold_its_pipe():
             assert not Path(f"/proc/{number}").exists()
         finally:
             os.killpg(asking.pid, signal.SIGKILL)
-
-
-def test_importing_what_the_server_imports_does_nothing_elsewhere():
-    code = "import privgate.training.warm, sys; print('mlflow' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "False"
