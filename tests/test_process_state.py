@@ -20,6 +20,7 @@ ALLOWED = {
     ("training/worker.py", "start"): {"os.chdir", "signal.signal", "time.tzset"},
     ("documents/limited.py", "_confine"): {"signal.signal"},  # a fork that reads one thing and ends
     ("training/sandbox/inside.py", "serve"): {"signal.signal"},  # the server's own process, before it forks
+    ("training/sandbox/inside.py", "run"): {"signal.signal"},
     ("training/sandbox/inside.py", "_work"): {"signal.signal"},
     ("training/task_limits.py", "_interrupt_main"): {"signal.signal"},  # in workers' main threads only
 }

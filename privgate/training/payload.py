@@ -91,8 +91,8 @@ def write(subject: Subject, folder: Path) -> Payload:
     (folder / "payload.json").write_text(json.dumps(index), encoding="utf-8")
     named = digest.of_json([subject.training_digest, digest.of_files(folder)])
     at_once = int(_wants_gpu(subject.recipe))
-    own = {"code": code_of(subject), "modules": _list_modules(subject.recipe)}
-    return Payload(named, str(folder), **own, classes=subject.width, at_once=at_once)
+    code, modules = code_of(subject), _list_modules(subject.recipe)
+    return Payload(named, str(folder), code=code, modules=modules, classes=subject.width, at_once=at_once)
 
 
 #: what workers fork from may import: it runs nobody's code, and their files change nothing

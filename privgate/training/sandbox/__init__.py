@@ -6,7 +6,7 @@ what it answers comes back as numbers, never as a pickle.
 
 ==============  =====================================================================================================
 ``bubblewrap``  is it here, does it work, the command line that makes a box, and what code inside may take and ask
-``inside``      the worker: takes calls from its parent, answers in numbers or JSON
+``inside``      a server that imports libraries and forks workers; a worker takes calls, answers in numbers or JSON
 ``wire``        those answers as bytes, and reading them back from somebody who may lie
 ``workers``     workers seen from outside, sandboxed or not: one recipe's code never meets another's, nor a stored model
 ==============  =====================================================================================================

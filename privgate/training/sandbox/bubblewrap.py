@@ -83,7 +83,7 @@ def _step(code: int, value: int, then: int = 0, otherwise: int = 0) -> bytes:
 
 #: whom training code runs as
 NOBODY = 65534
-#: bytes of ``/tmp`` and of ``/dev/shm`` inside; both are memory
+#: bytes of one file inside, and of ``/tmp`` and of ``/dev/shm`` a core, which workers share; both are memory
 SCRATCH = 1 << 30
 #: the only folder to write to inside, empty at first
 HOME = "/tmp"  # noqa: S108  not this host's
@@ -167,7 +167,7 @@ def command(program: str, shown: Sequence[Path], *, network: bool = False) -> li
         line += ["--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--disable-userns"]
     line += ["--hostname", "box", "--die-with-parent", "--new-session", "--proc", "/proc", "--dev", "/dev"]
     for scratch in ("/dev/shm", HOME):  # noqa: S108  not this host's
-        line += ["--perms", "1777", "--size", str(SCRATCH), "--tmpfs", scratch]
+        line += ["--perms", "1777", "--size", str(SCRATCH * (os.cpu_count() or 1)), "--tmpfs", scratch]
     for path in (Path(p) for p in _SYSTEM):
         if path.is_symlink():
             line += ["--symlink", str(path.readlink()), str(path)]

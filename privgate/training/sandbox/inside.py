@@ -50,47 +50,48 @@ class Request:
     libraries: Sequence[str] = ()
 
 
-def serve_sandboxed(descriptor: int, memory: int) -> None:
-    """Fork workers in a sandbox, each of at most ``memory`` bytes, until the parent closes its end."""
+def serve_in_sandbox(descriptor: int, memory: int) -> None:
+    """Fork workers of at most ``memory`` bytes each, as nobody, until the parent closes its end."""
     bubblewrap.confine(memory)
-    _Server().serve(descriptor)
+    serve(descriptor)
 
 
-def serve_plain(descriptor: int) -> None:
-    """Fork workers as the user who checks, until the parent closes its end."""
+def serve(descriptor: int) -> None:
+    """Fork workers as who runs this process, until the parent closes its end."""
     task_limits.scrub()  # of what was set while Python started
-    _Server().serve(descriptor)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    gc.disable()  # of what is imported, nothing is garbage
+    with socket.socket(fileno=descriptor) as control:
+        _Server(control).run()
 
 
 class _Server:
     """Forks workers and ends them; a descriptor of each stays open here for as long as it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
         self._open: dict[int, int] = {}
         self._processes: dict[int, int] = {}
 
-    def serve(self, descriptor: int) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    def run(self) -> None:
         signal.signal(signal.SIGCHLD, self._note_ended)
-        gc.disable()  # of what is imported, nothing is garbage
-        with socket.socket(fileno=descriptor) as control:
-            while (received := socket.recv_fds(control, _MOST_REQUEST, 2))[0]:
-                request: Request = pickle.loads(received[0])  # noqa: S301  from the parent, which made this process
-                if request.starts:
-                    _import_libraries(request.libraries)
-                    self._fork(control, request, *received[1])
-                elif (process := self._processes.pop(request.number, None)) in self._open:
-                    _end_group(process)
+        while (received := socket.recv_fds(self._control, _MOST_REQUEST, 2))[0]:
+            request: Request = pickle.loads(received[0])  # noqa: S301  from the parent, which made this process
+            if request.starts:
+                _import_libraries(request.libraries)
+                self._fork(request, *received[1])
+            elif (process := self._processes.pop(request.number, None)) in self._open:
+                _end_group(process)
         for process in self._open:
             _end_group(process)
 
-    def _fork(self, control: socket.socket, request: Request, channel: int, life: int) -> None:
+    def _fork(self, request: Request, channel: int, life: int) -> None:
         for each in (channel, life):
             os.set_inheritable(each, False)  # noqa: FBT003  the system's own order
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # until it is known here
         process = os.fork()
         if not process:
-            for each in (control.detach(), life, *self._open.values()):
+            for each in (self._control.detach(), life, *self._open.values()):
                 os.close(each)
             _work(channel, request.settings or worker.WorkerSettings(folder=bubblewrap.HOME))
         os.close(channel)

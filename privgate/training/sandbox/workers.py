@@ -134,16 +134,16 @@ class Server:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._numbers, self._keeper = itertools.count(), None
         with theirs:
-            inside_of = "from privgate.training.sandbox.inside import"
+            serve = (
+                f"serve_in_sandbox({theirs.fileno()}, {memory})" if shown is not None else f"serve({theirs.fileno()})"
+            )
+            main = bubblewrap.python(f"from privgate.training.sandbox import inside; inside.{serve}")
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL}
             if shown is None:
-                main = bubblewrap.python(f"{inside_of} serve_plain as s; s({theirs.fileno()})")
-                environ = task_limits.of_worker(os.environ)
-                self._process = subprocess.Popen(
-                    main, pass_fds=(theirs.fileno(),), env=environ, stdin=subprocess.DEVNULL
-                )  # noqa: S603  our own command line
+                streams |= {"pass_fds": [theirs.fileno()], "env": task_limits.of_worker(os.environ)}
+                self._process = subprocess.Popen(main, **streams)  # noqa: S603  our own
                 return
-            main = bubblewrap.python(f"{inside_of} serve_sandboxed as s; s({theirs.fileno()}, {memory})")
-            streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+            streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
             self._process = bubblewrap.start(shown, main, theirs.fileno(), network=network, **streams)
         self._keeper = threading.Thread(target=_keep, args=(self._process.stdout, log), daemon=True)
         self._keeper.start()
