@@ -246,18 +246,19 @@ def _rank(values: Any) -> Float:
 
 
 def check_candidates(
-    data: TrainingData, twins: Twins | None = None, shift: Shift | None = None, nearly: int = 0
+    data: TrainingData, twins: Twins | None = None, shift: Shift | None = None, nearly: int = 0, copies: float = 0.0
 ) -> list[Precondition]:
     """Check whether candidates equal members, nearly equal members, or are of another population; warn at most.
 
     Rules that need candidates become inconclusive by themselves. ``twins`` and ``shift`` are the pool's, None where
     too few people could be compared. Attacks leave out ``nearly`` candidates because a member nearly equals them.
+    At most ``copies`` candidates are members by their records, more than chance explains; 0 without an alarm.
     """
     if data.candidates is None or not len(data.candidates[1]):
         details: tuple[dict[str, Any], ...] = ({"count": 0, "candidates": []}, {"share": 0.0}, {"auc": None})
         checks = tuple((False, "there are no candidates", detail) for detail in details)
     else:
-        checks = (_check_copies(data), _check_twins(twins, nearly), _check_population(shift))
+        checks = (_check_copies(data, copies), _check_twins(twins, nearly), _check_population(shift))
     return [
         Precondition(name, "warned" if warned else "passed", text, detail)
         for name, (warned, text, detail) in zip(_NAMES, checks, strict=True)
@@ -273,15 +274,16 @@ def list_copies(data: TrainingData) -> Index:
     return np.flatnonzero(np.isin(candidates, members)).astype(np.int64)
 
 
-def _check_copies(data: TrainingData) -> Checked:
+def _check_copies(data: TrainingData, copies: float) -> Checked:
     rows, total = list_copies(data), data.pool_size - data.n
     detail = {"count": len(rows), "of": total, "candidates": rows.tolist()}
     if not len(rows):
         return False, f"none of {total} candidates is also a training record", detail
-    rest = "; they are left out of every attack"
-    if len(rows) == total:
-        rest = ": nobody is left to compare with, so no attack can be judged"
-    return True, f"{Count(len(rows), total)} of {total} candidates equal a training record{rest}", detail
+    text = f"{Count(len(rows), total)} of {total} candidates equal a training record"
+    if not copies:
+        return False, f"{text}, no more than chance explains; equal records of other people are kept", detail
+    step = "members stored once more are no people who were not trained on: drop them, or declare who each candidate is"
+    return True, f"{text}, more than chance explains; {step}", detail
 
 
 def _check_twins(twins: Twins | None, nearly: int) -> Checked:

@@ -187,7 +187,7 @@ def _list_answers(run: Run) -> tuple[Float, Float, Float, Float] | None:
     if subject.data.candidates is None or run.averaged or left_out.count_missing(run):
         return None
     try:
-        trial = pools.build_pool(subject.data).trial
+        trial = pools.build_pool(subject.data).alone
     except MeasurementError:
         return None  # nothing about candidates counts, and whoever asks about them is told
     n, members = subject.data.n, subject.data.units.first

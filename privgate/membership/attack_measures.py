@@ -12,10 +12,11 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Count, Estimate, Measurement, MembershipPart, NullRuns, Request
 from privgate.evidence.telling import SMALL_CELL
 from privgate.kernel.sample import lower_limit, upper_limit
+from privgate.membership import attacks, limits, per_record, trial_sets
 from privgate.membership import board as boards
-from privgate.membership import limits, per_record
 from privgate.membership.board import Attempt, Board, cells
 from privgate.membership.limits import Figure, Interval
+from privgate.run import coincidences
 from privgate.run import pool as pools
 from privgate.run.run import Run
 from privgate.statistics import roc
@@ -94,16 +95,17 @@ def limit_guess(run: Run, request: Request) -> float | None:
     """Return the upper limit that one attack has which only guesses, of as many trials; None where they are too few."""
     try:
         pool = run.compute(pools.of_run)
-        people, first = np.unique(pool.person[pool.trial], return_index=True)
-        members = pool.members[pool.trial][first]
-        ranks = np.empty(len(people))  # both sides spread evenly over all ranks
+        first = np.flatnonzero(pool.trial)[np.unique(pool.person[pool.trial], return_index=True)[1]]
+        sets = trial_sets.find_sets(pool, first, len(attacks.ALL))
+        first = first[sets.get(trial_sets.RARE, sets[trial_sets.EVERYBODY])]  # its limits are the wider ones
+        members, ranks = pool.members[first], np.empty(len(first))  # both sides spread evenly over all ranks
         for side in (members, ~members):
             ranks[side] = np.linspace(0, 1, side.sum(), endpoint=False)
         alpha = (1 - float(request.option("confidence"))) / len(APPROVING)
         if run.attacked[request][0] == Figure.MEMBERS_FOUND:
             fpr = float(request.option("at_fpr"))
             return limits.tpr_limits(ranks, members, fpr=fpr, low_alpha=alpha, high_alpha=alpha).high
-        half = np.arange(len(people)) % 2 == 0  # the threshold is learned on the others
+        half = np.arange(len(first)) % 2 == 0  # the threshold is learned on the others
         guess = Decisions.from_flags(ranks[half] >= 0.5, members[half])
         found = limits.balanced_accuracy(guess, low_alpha=alpha, high_alpha=alpha)
         return (limits.as_advantage(found) if run.attacked[request][0] == Figure.ADVANTAGE else found).high
@@ -182,20 +184,32 @@ def look_once(board: Board, request: Request, figure: Figure, *, low_alpha: floa
     if not where:
         raise MeasurementError("no class or group holds a training record")
     ran, missing = [a for a in attempts if not a.problem], {a.attack.name: a.problem for a in attempts if a.problem}
-    low_alpha /= max(1, len(ran) * len(where) * (1 if figure is Figure.MEMBERS_FOUND else 2))
-    alphas = {"low_alpha": low_alpha, "high_alpha": high_alpha}
+    sets = trial_sets.find_sets(*board.people_at)
+    low_alpha /= max(1, len(sets) * len(ran) * len(where) * (1 if figure is Figure.MEMBERS_FOUND else 2))
+    alphas = {"low_alpha": low_alpha, "high_alpha": high_alpha, "copies": board.copies}
     intervals = {
-        (attempt.attack.name, cell, k): got
+        (attempt.attack.name, cell, some, k): got
         for attempt in ran
         for cell, who in where.items()
-        for k, got in enumerate(limit_figure(board, attempt, who, request, figure, **alphas))
+        for some, among in sets.items()
+        for k, got in enumerate(_limit_among(board, attempt, (who, among), request, figure, **alphas))
     }
-    (name, cell, _), worst = limits.find_worst(intervals)
+    (name, cell, some, _), worst = trial_sets.join_sets(intervals)
     sides = board.members, ~board.members
     small = {c for c, who in where.items() if len(where) > 1 and min((who & side).sum() for side in sides) < SMALL_CELL}
     shown = "a class or group too small to name" if cell in small else cell
     hidden = board.pool.hidden  # in one class or group all of them may be
     high = worst.high + (1.0 if hidden and len(where) > 1 else hidden) * (1 - worst.high)
+    alone = sets.get(trial_sets.ALONE, np.zeros(0, dtype=bool))
+    level = {**alphas, "low_alpha": low_alpha / (2 if figure is Figure.MEMBERS_FOUND else 1)}
+    tells = len(alone) and any(
+        one.low > 0.5
+        for attempt in ran
+        for who in where.values()
+        for one in limit_figure(board, attempt, who & alone, request, Figure.ACCURACY, **level)
+    )
+    if tells or board.pool.copies >= coincidences.MOST_COPIES:
+        high = 1.0
     behind = BehindMembership(
         searched=len(intervals), cells=len(where), cells_too_small_to_show=len(small), did_not_run=missing,
         removed_candidates=dict(board.pool.removed), members=int(sides[0].sum()), candidates=int(sides[1].sum()),
@@ -205,7 +219,7 @@ def look_once(board: Board, request: Request, figure: Figure, *, low_alpha: floa
         request, worst.value, worst.low, 1.0 if missing else high, "fraction", "confidence",
         float(request.option("confidence", 0.95)), n=len(board.members),
         population=int(board.pool.person.max()) + 1 if board.pool.fit else len(board.members),
-        where=f"{name}, {shown}" if shown else name,
+        where=", ".join(filter(None, (name, shown, some))),
         assumptions=_list_assumptions(board, tuple(missing), every=request.option("attack", "any") == "any"),
         behind=behind,
     )  # fmt: skip
@@ -220,7 +234,7 @@ def _list_assumptions(board: Board, missing: tuple[str, ...], *, every: bool) ->
         coarse = (
             f"one answer a record, with {type(release.noise).__name__} noise of scale {release.noise.scale:g} on it"
         )
-    copies = ""
+    copies = f"up to {pool.copies:.0%} of the candidates may be members stored once more" if pool.copies else ""
     if pool.hidden:
         n = board.run.subject.data.n  # a share of a known number is a count
         few = Count(round(pool.hidden * n), n)
@@ -228,12 +242,26 @@ def _list_assumptions(board: Board, missing: tuple[str, ...], *, every: bool) ->
     said = (
         coarse,
         board.run.compute(pools.ask_near_trials)[0].sentence,
+        trial_sets.describe_sets(*board.people_at),
         pool.drawn if pool.fit else "",
         "attacks that train models of their own are left to later looks" if board.later and every else "",
         copies,
         "did not run, so that no upper limit exists: " + ", ".join(missing) if missing else "",
     )
     return (*ASSUMPTIONS, *filter(None, said))
+
+
+def _limit_among(
+    board: Board, attempt: Attempt, who: tuple[Bool, Bool], request: Request, figure: Figure, **alphas: float
+) -> list[Interval]:
+    """Return limits on some of a class's or group's people; open where those are too few to say anything."""
+    of_cell, among = who
+    try:
+        return limit_figure(board, attempt, of_cell & among, request, figure, **alphas)
+    except MeasurementError:
+        if among.all():
+            raise
+        return [Interval(np.nan, -1.0, 1.0)]
 
 
 def limit_figure(

@@ -122,6 +122,16 @@ class Board:
         return self.pool.person[self.rows[self.first]]
 
     @property
+    def people_at(self) -> tuple[AttackPool, Index, int]:
+        """The pool, the row that stands for each person, and how many attacks there are."""
+        return self.pool, self.rows[self.first], len(self.catalogue)
+
+    @property
+    def copies(self) -> float:
+        """How many of the candidates may be members at most, more than chance explains."""
+        return float(self.pool.copies * (~self.members).sum())
+
+    @property
     def trained(self) -> int:
         """How many shadow models could be trained."""
         return int((~np.isnan(self.signals.shadow).any(axis=(1, 2))).sum())

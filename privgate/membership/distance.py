@@ -236,7 +236,7 @@ def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:
     shadow would miss goes to it first.
     """
     pool, rng, labels = run.compute(pools.of_run), run.generator("robust trials"), run.subject.data.pool_labels
-    rows = np.flatnonzero(pool.trial)
+    rows = np.flatnonzero(pool.alone)
     inside = rng.permutation(rows[pool.members[rows]])[:MOST]
     outside = rng.permutation(rows[~pool.members[rows]])
     third = len(outside) // 3

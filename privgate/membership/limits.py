@@ -43,16 +43,18 @@ def find_worst(intervals: Mapping[Place, Interval]) -> tuple[Place, Interval]:
     return place, Interval(intervals[place].value, low, high)
 
 
-def balanced_accuracy(decisions: Decisions, *, low_alpha: float, high_alpha: float) -> Interval:
+def balanced_accuracy(decisions: Decisions, *, low_alpha: float, high_alpha: float, copies: float = 0.0) -> Interval:
     """Return (TPR + TNR) / 2, a fraction, with limits from one Clopper-Pearson limit a side.
 
     The error probability of each limit is shared equally by the two rates. Decisions are independent trials, given the
-    attack: the threshold may not have been chosen on them. Without one side the limits are open there.
+    attack: the threshold may not have been chosen on them. Without one side the limits are open there. At most
+    ``copies`` of the non-members are members, whom an attack is right to call so.
     """
     n1, n0 = decisions.tp + decisions.fn, decisions.fp + decisions.tn
     low = lower_limit([decisions.tp, decisions.tn], [n1, n0], alpha=low_alpha / 2).mean()
-    high = upper_limit([decisions.tp, decisions.tn], [n1, n0], alpha=high_alpha / 2).mean()
-    return Interval(decisions.balanced_accuracy, float(low), float(high))
+    found, spared = upper_limit([decisions.tp, decisions.tn], [n1, n0], alpha=high_alpha / 2)
+    spared = min(1.0, spared * n0 / (n0 - copies)) if copies < n0 else 1.0
+    return Interval(decisions.balanced_accuracy, float(low), float(found + spared) / 2)
 
 
 def as_advantage(accuracy: Interval) -> Interval:
@@ -93,18 +95,20 @@ def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float)
     return (int(fine[-1]) + 1 if len(fine) else 0), (int(wide[0]) + 1 if len(wide) else n0 + 1)
 
 
-def tpr_limits(scores: Float, members: Bool, *, fpr: float, low_alpha: float, high_alpha: float) -> Interval:
+def tpr_limits(
+    scores: Float, members: Bool, *, fpr: float, low_alpha: float, high_alpha: float, copies: float = 0.0
+) -> Interval:
     """Return the true-positive rate at a false-positive rate that holds in the population, with limits.
 
     Of scores (n,), higher for members, non-members calibrate two thresholds and members are the trials. ``low`` may
     block, ``high`` may approve; they come from different thresholds (one threshold approves wrongly in up to 97 % of
-    cases). Each spends half of its error on its threshold. ``value`` is the sample's ROC. ``MeasurementError`` where
-    non-members are too few for this rate.
+    cases). Each spends half of its error on its threshold. ``value`` is the sample's ROC. At most ``copies`` of the
+    non-members are members. ``MeasurementError`` where non-members are too few for this rate.
     """
     s, m = checked(scores, members)
     inside, outside = s[m], np.sort(s[~m])[::-1]
     j_lo, j_hi = threshold_ranks(len(outside), fpr, low_alpha=low_alpha / 2, high_alpha=high_alpha / 2)
-    low, high = 0.0, 1.0
+    low, high, j_hi = 0.0, 1.0, j_hi + int(np.ceil(copies))
     if j_lo > 0:
         low = float(lower_limit((inside > outside[j_lo - 1]).sum(), len(inside), alpha=low_alpha / 2))
     if j_hi <= len(outside):

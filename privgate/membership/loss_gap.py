@@ -38,7 +38,7 @@ def measure_gap(run: Run, request: Request) -> Measurement:
         where = {f"{name} = {v}": values == v for name, values in groups.items() for v in np.unique(values)}
     elif scope != "model":
         raise MeasurementError(f"unknown scope {scope!r} for a generalization gap; known: model, class, group")
-    where = {name: who & p.trial for name, who in where.items() if (who & p.trial & p.members).any()}
+    where = {name: who & p.alone for name, who in where.items() if (who & p.alone & p.members).any()}
     if not where:
         raise MeasurementError("no class or group holds a training record that could be compared")
     sides = {name: (loss[who & p.members], loss[who & ~p.members]) for name, who in where.items()}
@@ -51,10 +51,10 @@ def measure_gap(run: Run, request: Request) -> Measurement:
     shown = len(where) == 1 or len(sides[worst][1]) >= SMALL_CELL
     return Measurement(
         request, gap.value, gap.low, gap.high, "fraction" if zero_one else "nats", "confidence", 1 - alpha,
-        n=int(p.trial.sum()), population=int(p.trial.sum()), where=worst if shown else "a cell too small to name",
+        n=int(p.alone.sum()), population=int(p.alone.sum()), where=worst if shown else "a cell too small to name",
         assumptions=(POPULATION, "the mean loss on candidates is roughly normal")[: 2 - zero_one],
         behind=BehindMembership(
-            training_loss=float(loss[p.members & p.trial].mean()), removed_candidates=dict(p.removed)
+            training_loss=float(loss[p.members & p.alone].mean()), removed_candidates=dict(p.removed)
         ),
     )  # fmt: skip
 

@@ -59,14 +59,15 @@ def measure_records(run: Run, request: Request, figure: Figure) -> Measurement:
     name, worst = find_worst(intervals)
     if figure is Figure.ADVANTAGE:
         worst = as_advantage(worst)
+    copied = board.pool.hidden or board.pool.copies
     said = (
         f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
         "the claim is about models that this recipe trains on random halves, not about the registered model",
-        "copies of members are among the candidates; no limit exists for them" if board.pool.hidden else "",
+        "copies of members are among the candidates; no limit exists for them" if copied else "",
         f"{board.pool.drawn}; no limit exists for the others" if board.pool.fit else "",
         "did not run, so that no upper limit exists: " + ", ".join(missing) if missing else "",
     )
-    unlimited = missing or board.pool.hidden or board.pool.fit
+    unlimited = missing or copied or board.pool.fit
     return Measurement(
         request, float(worst.value), worst.low, 1.0 if unlimited else worst.high, "fraction", "confidence", 1 - alpha,
         n=people, population=int(run.n_units), where=name, assumptions=tuple(filter(None, said)),

@@ -256,7 +256,7 @@ def _as_numbers(values: NDArray[Any]) -> Float:
 def draw_people(run: Run) -> tuple[Index, Bool]:
     """Return one pool row of at most ``MOST_PEOPLE`` possible trials a side, members first; and who is a member."""
     pool, rng = run.compute(pools.of_run), run.generator("people whose features are inferred")
-    rows = np.flatnonzero(pool.trial)
+    rows = np.flatnonzero(pool.alone)
     rows = rows[np.unique(pool.person[rows], return_index=True)[1]]
     sides = [np.sort(rng.permutation(rows[pool.members[rows] == side])[:MOST_PEOPLE]) for side in (True, False)]
     chosen = np.concatenate(sides).astype(np.int64)

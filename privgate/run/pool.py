@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
 from privgate.controls import strangers
-from privgate.controls.data_checks import fingerprint_with_label, mark_shared
+from privgate.controls.data_checks import fingerprint_with_label
 from privgate.controls.reproduces import make_generator
 from privgate.controls.strangers import Shift, Twins
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
 from privgate.run import near_questions
+from privgate.run.coincidences import Coincidences, keep_common
 from privgate.run.refit import Shadows, train_on_subsets
 from privgate.run.run import Run
 from privgate.statistics.roc import LOOKS
@@ -39,27 +40,37 @@ class AttackPool:
 
     #: training records
     members: Bool
-    #: False for candidates that are also training records, repeat another candidate, or carry an unknown label; shadow
-    #: models are trained on the others
+    #: rows that are fit to be trained on and tried: without labels that are too rare for either side to be compared
     eligible: Bool
-    #: eligible rows that no other person's row equals. Were only the candidates thinned, the records that remain would
-    #: be rarer ones than the members', and an attack that spots rare records would seem to spot members
+    #: eligible rows of trials: of all people, ties kept, less those drawn out and near copies. Were candidates dropped
+    #: because members hold their records, the rest would be rarer: who spots rare records would seem to spot members
     trial: Bool
     #: number of the person of each row: training units first, then one for each candidate
     person: Index
     #: class position; 0 for a label that the training set does not know (never eligible)
     labels: Index
-    #: reason -> candidates left out, and people who are no trials because somebody's record equals theirs
+    #: reason -> people who are no trials
     removed: Mapping[str, int]
+    #: how many people hold each row's record
+    holders: Index
+    #: share of the candidates who may be members at most, more than chance explains; 0 without an alarm
+    copies: float = 0.0
+    #: why candidates are compared in vain; empty if nothing is known
+    problem: str = ""
     #: how many candidates are members in all but a few digits; None where records cannot be compared
     twins: Twins | None = None
     #: how far candidates are from members; None where there are too few people
     shift: Shift | None = None
-    #: share of the members who are no trials because copies of them, more than chance explains, are among the
+    #: share of the members who are no trials because near copies of them, more than chance explains, are among the
     #: candidates. Whoever puts the members at greatest risk there must not gain by it: they count as found
     hidden: float = 0.0
     #: how many of either side at most, and of how many members and candidates, trials were drawn; None where of none
     fit: tuple[int, int, int] | None = None
+
+    @property
+    def alone(self) -> Bool:
+        """Trials whose record nobody else holds, shape (P,): for measures that a tie would blunt."""
+        return np.asarray(self.trial & (self.holders == 1))
 
     @property
     def drawn(self) -> str:
@@ -82,9 +93,14 @@ class AttackPool:
             )
         if self.shift is not None and self.shift.clear:
             return f"candidates do not come from the same population as the training records ({self.shift.sentence})"
-        return ""
+        return self.problem
 
 
+#: what is said of candidates whose table keeps equal records where that of the members dropped them
+_DEDUPLICATED = (
+    "equal training records were dropped and equal candidates were not, so that common records tell candidates; "
+    "log the training table with its doubles, or give candidates with {1} different records (these have {0})"
+)
 _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 
 
@@ -130,35 +146,44 @@ def _build(data: TrainingData) -> AttackPool:
     unknown = np.zeros(size, dtype=bool) if data.predicts_numbers else classes[labels] != y  # numbers need not repeat
     name = fingerprint_with_label(X, y)
     del X
-    inside, outside = name[:n], name[n:]
-    overlap, repeated = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
-    overlap[n:] = np.isin(outside, inside)
-    repeated[:n] = False
-    repeated[n + np.unique(outside, return_index=True)[1]] = False
-    eligible = ~(overlap | repeated | unknown)
     owner = np.concatenate([data.units.owner, len(data.units) + data.candidate_people])
-    unique = ~mark_shared(name, owner)
-    trial = eligible & unique
-    copied, among = np.isin(inside, outside), mark_shared(inside, owner[:n])
-    alike = strangers.find_twins(data, trial)
+    held, holders = Coincidences.count(name, owner, len(data.units))
+    rng, eligible, problem = np.random.default_rng(31), ~unknown, ""
+    if unknown.any():
+        every = np.unique(y, return_inverse=True)[1]
+        eligible &= keep_common(every, n, size - n)[every]
+    strange = ~eligible
+    if data.groups is not None and len(data.candidates) == 3:  # a member by name is no candidate
+        eligible[n:] &= ~np.isin(data.candidates[2], data.groups)
+    named = ~(eligible | strange)
+    if thinned := held.deduplicated:
+        drawn = n + rng.permutation(size - n)
+        drawn = drawn[np.sort(np.unique(name[drawn], return_index=True)[1])][:n]
+        problem = _DEDUPLICATED.format(Count(len(drawn)), n) if len(drawn) < n else ""
+        eligible[n:] &= np.isin(np.arange(n, size), drawn)
+        holders = np.where(np.isin(name, name[:n]) & np.isin(name, name[drawn]), 2, 1)
+    alike = strangers.find_twins(data, eligible & (holders == 1))
     near = np.zeros(size, dtype=bool)
     if alike is not None:
         near[alike.rows] = True
-        trial &= ~near
-        eligible[n:] &= ~near[n:]
-    # exact and near copies together: each alone may be too few to be seen
-    copies, due = int((overlap | near)[n:].sum()), int(among.sum()) + (0 if alike is None else alike.member_twins)
-    charged = strangers.get_twins_p(copies, size - n, due, n) <= strangers.CHARGED
-    hidden = copied | near[:n] if charged or (alike is not None and alike.clear) else np.zeros(n, dtype=bool)
+    twins = 0 if alike is None else alike.member_twins
+    charged = strangers.get_twins_p(int(near[n:].sum()), size - n, twins, n) <= strangers.CHARGED
+    charged |= alike is not None and alike.clear
     removed = {
-        "also_in_training": int(overlap.sum()),
-        "repeated": int((repeated & ~overlap).sum()),
-        "unknown_label": int((unknown & ~overlap & ~repeated).sum()),
+        "also_in_training": int(named.sum()),
+        "repeated": int((~(eligible | strange | named)).sum()),
+        "unknown_label": int(strange[n:].sum()),
         "nearly_in_training": int(near[n:].sum()),
-        "members_with_a_double": int((~unique[:n] | near[:n]).sum()),
+        "members_of_rare_labels": int(strange[:n].sum()),
+        "members_with_a_double": int(near[:n].sum()),
     }
-    shift = strangers.find_shift(data, trial)
-    return AttackPool(np.arange(size) < n, eligible, trial, owner, labels, removed, alike, shift, float(hidden.mean()))
+    trial = eligible & ~near
+    eligible[n:] &= ~near[n:]
+    shift = strangers.find_shift(data, trial & (holders == 1))
+    copies, hidden = 0.0 if thinned else held.count_copies(rng) / (size - n), float(near[:n].mean()) if charged else 0.0
+    return AttackPool(
+        np.arange(size) < n, eligible, trial, owner, labels, removed, holders, copies, problem, alike, shift, hidden
+    )
 
 
 def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:

@@ -1,0 +1,132 @@
+"""Records that several people of a pool share: a tie is no evidence, and only too many of them are copies.
+
+Given the people who hold a record, nobody can tell which of them were trained on. So everybody is a trial, and ties
+are kept. Mathematics: docs/mathematics.md, section 9.6.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from privgate.arrays import Bool, Float, Index
+
+#: probability of an alarm about an honest pool, and the normal quantile above which it lies
+LEVEL, _QUANTILE = 0.01, 2.3263
+#: from this distance to the quantile on, permutations decide in the normal law's place
+_NEAR, _PERMUTATIONS = 0.4, 999
+#: share of the candidates who may be members at most; where more may be, nothing approves
+MOST_COPIES = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Coincidences:
+    """Who of a pool holds which record: one pair of a record and a person each, arrays of shape (Q,)."""
+
+    #: code of the record, and whether the person is a member
+    values: Index
+    member: Bool
+
+    @staticmethod
+    def count(values: NDArray[np.uint64], person: Index, members: int) -> "tuple[Coincidences, Index]":
+        """Return the pairs, and how many people hold each row's record; the first ``members`` people are members."""
+        code = np.unique(values, return_inverse=True)[1].astype(np.int64)
+        people = int(person.max()) + 1
+        pairs = np.unique(code * people + person)
+        held = Coincidences(pairs // people, pairs % people < members)
+        return held, held.counts[code]
+
+    @cached_property
+    def counts(self) -> Index:
+        """People who hold each record, shape (V,)."""
+        return np.bincount(self.values)
+
+    @cached_property
+    def inside(self) -> Index:
+        """Members who hold each record, shape (V,)."""
+        return np.bincount(self.values[self.member], minlength=len(self.counts))
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """How many pairs are of members, and of candidates."""
+        return int(self.member.sum()), int((~self.member).sum())
+
+    @cached_property
+    def _strangers(self) -> Float:
+        """Probability that no holder of a record is a member, by how many hold it, from 0 to twice the largest."""
+        (n, m), most = self.sides, 2 * int(self.counts.max())
+        i = np.arange(most)
+        with np.errstate(divide="ignore"):
+            steps = np.log(np.maximum(m - i, 0) / np.maximum(n + m - i, 1))
+        return np.asarray(np.exp(np.concatenate([[0.0], np.cumsum(steps)])))
+
+    @property
+    def deduplicated(self) -> bool:
+        """Whether equal records of members were dropped, and those of candidates were not: no chance explains it."""
+        n, m = self.sides
+        if (self.inside > 1).any() or not ((self.counts - self.inside) > 1).any():
+            return False
+        c = self.counts[self.counts > 1]
+        # at most one holder is a member: none, or one whom any of the c places may be
+        p = self._strangers
+        return bool(np.log(p[c] + c * (n / (m - c + 1)) * p[c]).sum() <= np.log(LEVEL)) if (c <= m).all() else True
+
+    def count_copies(self, rng: Generator) -> float:
+        """Return how many candidates may be members at most, more than chance explains; 0 without an alarm.
+
+        The candidates whose record a member holds have a known law where who is a candidate is a random choice.
+        """
+        shared = self._count_shared(self.inside)
+        held, g = np.unique(self.counts, return_counts=True)
+        p, (n, m) = self._strangers, self.sides
+        mean = m - (g * held * p[held]).sum()
+        pairs = p[held[:, None] + held] - p[held][:, None] * p[held]
+        variance = (np.outer(g * held, g * held) * pairs).sum() + (g * held**2 * (p[held] - p[2 * held])).sum()
+        if variance <= 0:
+            return 0.0
+        beyond = (shared - 0.5 - mean) / np.sqrt(variance)
+        if abs(beyond - _QUANTILE) < _NEAR:
+            size = len(self.counts)
+            drawn = (rng.permutation(self.member) for _ in range(_PERMUTATIONS))
+            as_many = sum(self._count_shared(np.bincount(self.values[d], minlength=size)) >= shared for d in drawn)
+            if (1 + as_many) / (1 + _PERMUTATIONS) > LEVEL:
+                return 0.0
+        elif beyond < _QUANTILE:
+            return 0.0
+        one, two = ((self.inside == k).sum() for k in (1, 2))
+        r = 1 - one / n  # members with a double among members
+        if r == 1:
+            return float(m)
+        error = np.sqrt(r * (1 - r) / m + max(one + 2 * two - one**2 / n, 0.0) / n**2)  # Esty (1983)
+        return float(np.clip((shared - m * r + _QUANTILE * m * error) / (1 - r), 0, m))
+
+    def _count_shared(self, inside: Index) -> int:
+        return int((self.counts - inside)[inside > 0].sum())
+
+
+def bound_rare(holders: Index, smaller: float, least: int) -> int:
+    """Return the fewest holders up to which ``least`` people of the smaller side are expected to hold a rare record.
+
+    ``holders``, shape (U,), counts who holds each trial's record; ``smaller`` is the smaller side's share of trials.
+    Where all together are fewer, everybody counts as rare. Who is there on each side is not looked at: it tells.
+    """
+    enough = np.cumsum(np.bincount(holders)) * smaller >= least
+    return int(np.argmax(enough)) if enough.any() else int(holders.max())
+
+
+def keep_common(labels: Index, n: int, m: int) -> Bool:
+    """Return which labels, by position, are so common in the pool that chance leaves none to candidates alone.
+
+    ``labels`` are those of all ``n`` members and ``m`` candidates, shape (P,). Whoever dropped the labels that members
+    lack would select by membership.
+    """
+    counts = np.bincount(labels)
+    held, g = np.unique(counts[counts > 0], return_counts=True)
+    i = np.arange(int(held.max()))
+    with np.errstate(divide="ignore"):
+        p = np.exp(np.cumsum(np.log(np.maximum(m - i, 0) / (n + m - i))))
+    expected = np.cumsum((g * held * p[held - 1])[::-1])[::-1]  # candidates of labels that no member has
+    least = held[np.argmax(expected < 1)] if (expected < 1).any() else counts.max() + 1
+    return np.asarray(counts >= least)
