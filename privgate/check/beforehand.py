@@ -115,8 +115,7 @@ def _check_candidates(data: TrainingData) -> list[Precondition]:
     if data.candidates is None or not len(data.candidates[1]):
         return strangers.check_candidates(data)
     people = pool.built(data)
-    nearly = people.removed["nearly_in_training"]
-    return strangers.check_candidates(data, people.twins, people.shift, nearly, people.copies)
+    return strangers.check_candidates(data, people.twins, people.shift, people.copies)
 
 
 def check_people(policy: Policy, subject: Subject) -> Precondition:

@@ -29,12 +29,10 @@ MOST_PEOPLE, MOST_COLUMNS = 4000, 256
 LEAST = 20
 #: probability of a false alarm about members' answers, half in each of two tests
 ANSWERS_LEVEL = 1e-3
-#: p-values: below the first an honest split is called too alike, below the second members are charged for their twins
-ALIKE_LEVEL, CHARGED = 1e-4, 1e-2
+#: p-value below which an honest split is called too alike
+ALIKE_LEVEL = 1e-4
 #: share of candidates with a twin beyond what chance explains from which on no attack is judged
 MOST_TWINS = 0.05
-#: share of members with a twin among other members up to which records with a twin are left out of the trials
-RARE = 0.002
 _NAMES = ("overlap", "near_overlap", "same_population")
 #: whether a check warns, its sentence, and its JSON values
 Checked = tuple[bool, str, dict[str, Any]]
@@ -52,10 +50,6 @@ class Twins:
     member_share: float
     #: an honest split has so many more candidates with a twin with probability at most 1e-4
     clear: bool
-    #: pool rows of either twin, which are no trials; none where members have twins by chance, too
-    rows: Index
-    #: members with a twin among members, where ``rows`` are left out
-    member_twins: int = 0
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -90,21 +84,18 @@ def find_twins(data: TrainingData, trial: Bool) -> Twins | None:
     outside, inside = n + np.flatnonzero(trial[n:]), np.flatnonzero(trial[:n])
     if min(len(outside), len(inside)) < 2:
         return None
-    near, original = np.zeros(len(trial), dtype=bool), np.zeros(n, dtype=bool)
-    for grid in _fingerprint_grids(data.pool()[0]):
+    near = np.zeros(len(trial), dtype=bool)
+    for grid in fingerprint_grids(data.pool()[0]):
         near[:n] |= data_checks.mark_shared(grid[:n], data.units.owner)
         near[n:] |= np.isin(grid[n:], grid[:n])
-        original |= np.isin(grid[:n], grid[outside])
     hits, others = int(near[outside].sum()), int(near[inside].sum())
     share, usual = hits / len(outside), others / len(inside)
     clear = share > usual and get_twins_p(hits, len(outside), others, len(inside)) <= ALIKE_LEVEL
-    rows, others = np.zeros(0, dtype=np.int64), others if usual <= RARE else 0
-    if usual <= RARE:
-        rows = np.unique(np.concatenate([outside[near[outside]], np.flatnonzero(original), inside[near[inside]]]))
-    return Twins(len(outside), len(inside), share, usual, clear, rows, others)
+    return Twins(len(outside), len(inside), share, usual, clear)
 
 
-def _fingerprint_grids(X: Any) -> tuple[data_checks.Fingerprints, ...]:
+def fingerprint_grids(X: Any) -> tuple[data_checks.Fingerprints, ...]:
+    """Return fingerprints of each record without its label, by which near copies share at least one."""
     if not hasattr(X, "tocsr"):
         return data_checks.fingerprint_rounded(X) or (data_checks.fingerprint_records(X),)
     grids = [X.tocsr().astype(np.float64) for _ in range(2)]
@@ -246,19 +237,19 @@ def _rank(values: Any) -> Float:
 
 
 def check_candidates(
-    data: TrainingData, twins: Twins | None = None, shift: Shift | None = None, nearly: int = 0, copies: float = 0.0
+    data: TrainingData, twins: Twins | None = None, shift: Shift | None = None, copies: float = 0.0
 ) -> list[Precondition]:
     """Check whether candidates equal members, nearly equal members, or are of another population; warn at most.
 
     Rules that need candidates become inconclusive by themselves. ``twins`` and ``shift`` are the pool's, None where
-    too few people could be compared. Attacks leave out ``nearly`` candidates because a member nearly equals them.
-    At most ``copies`` candidates are members by their records, more than chance explains; 0 without an alarm.
+    too few people could be compared. At most a share of ``copies`` of the candidates are members, more than
+    chance explains; 0 without an alarm.
     """
     if data.candidates is None or not len(data.candidates[1]):
         details: tuple[dict[str, Any], ...] = ({"count": 0, "candidates": []}, {"share": 0.0}, {"auc": None})
         checks = tuple((False, "there are no candidates", detail) for detail in details)
     else:
-        checks = (_check_copies(data, copies), _check_twins(twins, nearly), _check_population(shift))
+        checks = (_check_copies(data, copies), _check_twins(twins), _check_population(shift))
     return [
         Precondition(name, "warned" if warned else "passed", text, detail)
         for name, (warned, text, detail) in zip(_NAMES, checks, strict=True)
@@ -277,26 +268,22 @@ def list_copies(data: TrainingData) -> Index:
 def _check_copies(data: TrainingData, copies: float) -> Checked:
     rows, total = list_copies(data), data.pool_size - data.n
     detail = {"count": len(rows), "of": total, "candidates": rows.tolist()}
-    if not len(rows):
-        return False, f"none of {total} candidates is also a training record", detail
     text = f"{Count(len(rows), total)} of {total} candidates equal a training record"
-    if not copies:
-        return False, f"{text}, no more than chance explains; equal records of other people are kept", detail
-    step = "members stored once more are no people who were not trained on: drop them, or declare who each candidate is"
-    return True, f"{text}, more than chance explains; {step}", detail
+    if copies:
+        step = "members, stored once more, are no people who were not trained on: leave them out"
+        return True, f"{text}; more of them equal or nearly equal one than chance explains: {step}", detail
+    return False, f"{text}{', no more than chance explains' if len(rows) else ''}", detail
 
 
-def _check_twins(twins: Twins | None, nearly: int) -> Checked:
+def _check_twins(twins: Twins | None) -> Checked:
     if twins is None:
         text = "whether candidates are training records in all but a few digits was not looked at: too few people"
         return True, text, {"share": None}
     share, usual = twins.shares
-    detail = {"checked": twins.candidates, "share": share, "usual": usual, "removed": nearly}
-    removed = f"{Count(nearly)} are left out of every attack"
+    detail = {"checked": twins.candidates, "share": share, "usual": usual}
     if not twins.clear:
-        text = "no more candidates than chance explains are nearly equal to a training record"
-        return False, f"{text}; {removed}" if nearly else text, detail
-    return True, f"{twins.sentence}; {'no attack is judged by them' if twins.too_many else removed}", detail
+        return False, "no more candidates than chance explains are nearly equal to a training record", detail
+    return True, f"{twins.sentence}{'; no attack is judged by them' if twins.too_many else ''}", detail
 
 
 def _check_population(shift: Shift | None) -> Checked:

@@ -9,11 +9,11 @@ import numpy as np
 from privgate import evidence
 from privgate.arrays import Bool
 from privgate.errors import MeasurementError
-from privgate.evidence import BehindMembership, Count, Estimate, Measurement, MembershipPart, NullRuns, Request
+from privgate.evidence import BehindMembership, Estimate, Measurement, MembershipPart, NullRuns, Request
 from privgate.evidence.telling import SMALL_CELL
 from privgate.kernel.sample import lower_limit, upper_limit
-from privgate.membership import attacks, limits, per_record, trial_sets
 from privgate.membership import board as boards
+from privgate.membership import limits, per_record, trial_sets
 from privgate.membership.board import Attempt, Board, cells
 from privgate.membership.limits import Figure, Interval
 from privgate.run import coincidences
@@ -96,7 +96,7 @@ def limit_guess(run: Run, request: Request) -> float | None:
     try:
         pool = run.compute(pools.of_run)
         first = np.flatnonzero(pool.trial)[np.unique(pool.person[pool.trial], return_index=True)[1]]
-        sets = trial_sets.find_sets(pool, first, len(attacks.ALL))
+        sets = trial_sets.find_sets(pool, first)
         first = first[sets.get(trial_sets.RARE, sets[trial_sets.EVERYBODY])]  # its limits are the wider ones
         members, ranks = pool.members[first], np.empty(len(first))  # both sides spread evenly over all ranks
         for side in (members, ~members):
@@ -198,8 +198,6 @@ def look_once(board: Board, request: Request, figure: Figure, *, low_alpha: floa
     sides = board.members, ~board.members
     small = {c for c, who in where.items() if len(where) > 1 and min((who & side).sum() for side in sides) < SMALL_CELL}
     shown = "a class or group too small to name" if cell in small else cell
-    hidden = board.pool.hidden  # in one class or group all of them may be
-    high = worst.high + (1.0 if hidden and len(where) > 1 else hidden) * (1 - worst.high)
     alone = sets.get(trial_sets.ALONE, np.zeros(0, dtype=bool))
     level = {**alphas, "low_alpha": low_alpha / (2 if figure is Figure.MEMBERS_FOUND else 1)}
     tells = len(alone) and any(
@@ -208,8 +206,7 @@ def look_once(board: Board, request: Request, figure: Figure, *, low_alpha: floa
         for who in where.values()
         for one in limit_figure(board, attempt, who & alone, request, Figure.ACCURACY, **level)
     )
-    if tells or board.pool.copies >= coincidences.MOST_COPIES:
-        high = 1.0
+    high = 1.0 if tells or board.pool.copies >= coincidences.MOST_COPIES else worst.high
     behind = BehindMembership(
         searched=len(intervals), cells=len(where), cells_too_small_to_show=len(small), did_not_run=missing,
         removed_candidates=dict(board.pool.removed), members=int(sides[0].sum()), candidates=int(sides[1].sum()),
@@ -235,10 +232,6 @@ def _list_assumptions(board: Board, missing: tuple[str, ...], *, every: bool) ->
             f"one answer a record, with {type(release.noise).__name__} noise of scale {release.noise.scale:g} on it"
         )
     copies = f"up to {pool.copies:.0%} of the candidates may be members stored once more" if pool.copies else ""
-    if pool.hidden:
-        n = board.run.subject.data.n  # a share of a known number is a count
-        few = Count(round(pool.hidden * n), n)
-        copies = f"{few} of {n} members, copies of whom are among the candidates, count as found"
     said = (
         coarse,
         board.run.compute(pools.ask_near_trials)[0].sentence,

@@ -122,9 +122,9 @@ class Board:
         return self.pool.person[self.rows[self.first]]
 
     @property
-    def people_at(self) -> tuple[AttackPool, Index, int]:
-        """The pool, the row that stands for each person, and how many attacks there are."""
-        return self.pool, self.rows[self.first], len(self.catalogue)
+    def people_at(self) -> tuple[AttackPool, Index]:
+        """The pool, and the row that stands for each person."""
+        return self.pool, self.rows[self.first]
 
     @property
     def copies(self) -> float:

@@ -59,7 +59,7 @@ def measure_records(run: Run, request: Request, figure: Figure) -> Measurement:
     name, worst = find_worst(intervals)
     if figure is Figure.ADVANTAGE:
         worst = as_advantage(worst)
-    copied = board.pool.hidden or board.pool.copies
+    copied = board.pool.copies
     said = (
         f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
         "the claim is about models that this recipe trains on random halves, not about the registered model",

@@ -11,6 +11,7 @@ import numpy as np
 
 from privgate.arrays import Bool, Index
 from privgate.evidence import Count
+from privgate.membership import attacks
 from privgate.membership.limits import Interval, find_worst
 from privgate.run.coincidences import bound_rare
 from privgate.run.pool import AttackPool
@@ -25,13 +26,13 @@ _LEAST_RARE = 400
 _LEAST_ALONE = 20
 
 
-def find_sets(pool: AttackPool, first: Index, attacks: int) -> dict[str, Bool]:
+def find_sets(pool: AttackPool, first: Index) -> dict[str, Bool]:
     """Return the different sets of people who are looked at, bool of shape (U,) each.
 
-    ``first``, shape (U,), is the pool row that stands for each person; so many ``attacks`` are tried on them.
+    ``first``, shape (U,), is the pool row that stands for each person.
     """
     holders, members = pool.holders[first], pool.members[first]
-    sets = {EVERYBODY: np.ones(len(first), dtype=bool), RARE: holders <= _bound_rare(holders, members, attacks)}
+    sets = {EVERYBODY: np.ones(len(first), dtype=bool), RARE: holders <= _bound_rare(holders, members)}
     alone = holders == 1
     if sets[RARE].all():
         del sets[RARE]
@@ -41,19 +42,19 @@ def find_sets(pool: AttackPool, first: Index, attacks: int) -> dict[str, Bool]:
     return sets
 
 
-def _bound_rare(holders: Index, members: Bool, attacks: int) -> int:
+def _bound_rare(holders: Index, members: Bool) -> int:
     """Return how many people may hold a rare record."""
     # the best of all attacks' lower limits, of two rules on three sets, can then pass a rate of 1 %
-    refusing = math.ceil(math.log(0.05 / (12 * max(1, attacks))) / math.log(0.99))
+    refusing = math.ceil(math.log(0.05 / (12 * len(attacks.ALL))) / math.log(0.99))
     return bound_rare(holders, float(min(members.mean(), 1 - members.mean())), max(_LEAST_RARE, refusing))
 
 
-def describe_sets(pool: AttackPool, first: Index, attacks: int) -> str:
+def describe_sets(pool: AttackPool, first: Index) -> str:
     """Return on whom limits hold, one sentence; empty where everybody is alone with a record."""
     holders, members = pool.holders[first], pool.members[first]
     if (holders == 1).all():
         return ""
-    most, sets = _bound_rare(holders, members, attacks), find_sets(pool, first, attacks)
+    most, sets = _bound_rare(holders, members), find_sets(pool, first)
     rare = f", and over people with records of {most} holders at most" if RARE in sets else ""
     some = Count(int((holders[members] == 1).sum()), int(members.sum()))
     apart = "" if ALONE in sets or most == 1 else ", too few to be looked at apart"

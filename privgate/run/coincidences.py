@@ -6,6 +6,7 @@ are kept. Mathematics: docs/mathematics.md, section 9.6.
 
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 from numpy.random import Generator
@@ -13,10 +14,12 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
 
-#: probability of an alarm about an honest pool, and the normal quantile above which it lies
-LEVEL, _QUANTILE = 0.01, 2.3263
+#: probability of an alarm about an honest pool
+LEVEL = 0.01
 #: from this distance to the quantile on, permutations decide in the normal law's place
-_NEAR, _PERMUTATIONS = 0.4, 999
+_NEAR, _PERMUTATIONS = 0.4, 1999
+#: standard errors by which the unseen mass is smaller at most, at a level of 1 %
+_ESTY = 2.33
 #: share of the candidates who may be members at most; where more may be, nothing approves
 MOST_COPIES = 0.05
 
@@ -64,19 +67,25 @@ class Coincidences:
 
     @property
     def deduplicated(self) -> bool:
-        """Whether equal records of members were dropped, and those of candidates were not: no chance explains it."""
-        n, m = self.sides
-        if (self.inside > 1).any() or not ((self.counts - self.inside) > 1).any():
-            return False
-        c = self.counts[self.counts > 1]
-        # at most one holder is a member: none, or one whom any of the c places may be
-        p = self._strangers
-        return bool(np.log(p[c] + c * (n / (m - c + 1)) * p[c]).sum() <= np.log(LEVEL)) if (c <= m).all() else True
+        """Whether equal records of members were dropped, and those of candidates were not: no chance explains it.
 
-    def count_copies(self, rng: Generator) -> float:
+        Of two holders on one side chance says which, and of three or more that at most one is a member.
+        """
+        (n, m), twos = self.sides, int(((self.counts == 2) & (self.inside == 0)).sum())
+        c = self.counts[self.counts > 2]
+        if (self.inside > 1).any() or not twos + len(c):
+            return False
+        if (c > m).any():
+            return True
+        at_most_one = np.log(self._strangers[c]) + np.log1p(c * n / (m - c + 1))
+        outside = np.log(m * (m - 1) / (m * (m - 1) + n * (n - 1)))
+        return bool(at_most_one.sum() + twos * outside <= np.log(LEVEL))
+
+    def count_copies(self, rng: Generator, share: float = 1.0) -> float:
         """Return how many candidates may be members at most, more than chance explains; 0 without an alarm.
 
-        The candidates whose record a member holds have a known law where who is a candidate is a random choice.
+        The candidates whose record a member holds have a known law where who is a candidate is a random choice. One
+        test spends a ``share`` of ``LEVEL``.
         """
         shared = self._count_shared(self.inside)
         held, g = np.unique(self.counts, return_counts=True)
@@ -87,20 +96,21 @@ class Coincidences:
         if variance <= 0:
             return 0.0
         beyond = (shared - 0.5 - mean) / np.sqrt(variance)
-        if abs(beyond - _QUANTILE) < _NEAR:
+        quantile = NormalDist().inv_cdf(1 - LEVEL * share)
+        if abs(beyond - quantile) < _NEAR:
             size = len(self.counts)
             drawn = (rng.permutation(self.member) for _ in range(_PERMUTATIONS))
             as_many = sum(self._count_shared(np.bincount(self.values[d], minlength=size)) >= shared for d in drawn)
-            if (1 + as_many) / (1 + _PERMUTATIONS) > LEVEL:
+            if (1 + as_many) / (1 + _PERMUTATIONS) > LEVEL * share:
                 return 0.0
-        elif beyond < _QUANTILE:
+        elif beyond < quantile:
             return 0.0
         one, two = ((self.inside == k).sum() for k in (1, 2))
         r = 1 - one / n  # members with a double among members
         if r == 1:
             return float(m)
         error = np.sqrt(r * (1 - r) / m + max(one + 2 * two - one**2 / n, 0.0) / n**2)  # Esty (1983)
-        return float(np.clip((shared - m * r + _QUANTILE * m * error) / (1 - r), 0, m))
+        return float(np.clip((shared - m * r + _ESTY * m * error) / (1 - r), 0, m))
 
     def _count_shared(self, inside: Index) -> int:
         return int((self.counts - inside)[inside > 0].sum())

@@ -42,7 +42,7 @@ class AttackPool:
     members: Bool
     #: rows that are fit to be trained on and tried: without labels that are too rare for either side to be compared
     eligible: Bool
-    #: eligible rows of trials: of all people, ties kept, less those drawn out and near copies. Were candidates dropped
+    #: eligible rows of trials: of all people, ties kept, or of those who were drawn. Were candidates dropped
     #: because members hold their records, the rest would be rarer: who spots rare records would seem to spot members
     trial: Bool
     #: number of the person of each row: training units first, then one for each candidate
@@ -55,15 +55,12 @@ class AttackPool:
     holders: Index
     #: share of the candidates who may be members at most, more than chance explains; 0 without an alarm
     copies: float = 0.0
-    #: why candidates are compared in vain; empty if nothing is known
-    problem: str = ""
+    #: whether equal records of members were dropped, and those of candidates were not
+    deduplicated: bool = False
     #: how many candidates are members in all but a few digits; None where records cannot be compared
     twins: Twins | None = None
     #: how far candidates are from members; None where there are too few people
     shift: Shift | None = None
-    #: share of the members who are no trials because near copies of them, more than chance explains, are among the
-    #: candidates. Whoever puts the members at greatest risk there must not gain by it: they count as found
-    hidden: float = 0.0
     #: how many of either side at most, and of how many members and candidates, trials were drawn; None where of none
     fit: tuple[int, int, int] | None = None
 
@@ -93,13 +90,13 @@ class AttackPool:
             )
         if self.shift is not None and self.shift.clear:
             return f"candidates do not come from the same population as the training records ({self.shift.sentence})"
-        return self.problem
+        return _DEDUPLICATED if self.deduplicated else ""
 
 
 #: what is said of candidates whose table keeps equal records where that of the members dropped them
 _DEDUPLICATED = (
-    "equal training records were dropped and equal candidates were not, so that common records tell candidates; "
-    "log the training table with its doubles, or give candidates with {1} different records (these have {0})"
+    "equal training records were dropped and equal candidates were not, so that common records tell candidates; log "
+    "the training table with its doubles, or drop those of the whole table before it is split"
 )
 _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 
@@ -148,41 +145,29 @@ def _build(data: TrainingData) -> AttackPool:
     del X
     owner = np.concatenate([data.units.owner, len(data.units) + data.candidate_people])
     held, holders = Coincidences.count(name, owner, len(data.units))
-    rng, eligible, problem = np.random.default_rng(31), ~unknown, ""
+    rng, eligible = np.random.default_rng(31), ~unknown
     if unknown.any():
         every = np.unique(y, return_inverse=True)[1]
         eligible &= keep_common(every, n, size - n)[every]
-    strange = ~eligible
-    if data.groups is not None and len(data.candidates) == 3:  # a member by name is no candidate
-        eligible[n:] &= ~np.isin(data.candidates[2], data.groups)
-    named = ~(eligible | strange)
-    if thinned := held.deduplicated:
-        drawn = n + rng.permutation(size - n)
-        drawn = drawn[np.sort(np.unique(name[drawn], return_index=True)[1])][:n]
-        problem = _DEDUPLICATED.format(Count(len(drawn)), n) if len(drawn) < n else ""
-        eligible[n:] &= np.isin(np.arange(n, size), drawn)
-        holders = np.where(np.isin(name, name[:n]) & np.isin(name, name[drawn]), 2, 1)
-    alike = strangers.find_twins(data, eligible & (holders == 1))
-    near = np.zeros(size, dtype=bool)
-    if alike is not None:
-        near[alike.rows] = True
-    twins = 0 if alike is None else alike.member_twins
-    charged = strangers.get_twins_p(int(near[n:].sum()), size - n, twins, n) <= strangers.CHARGED
-    charged |= alike is not None and alike.clear
-    removed = {
-        "also_in_training": int(named.sum()),
-        "repeated": int((~(eligible | strange | named)).sum()),
-        "unknown_label": int(strange[n:].sum()),
-        "nearly_in_training": int(near[n:].sum()),
-        "members_of_rare_labels": int(strange[:n].sum()),
-        "members_with_a_double": int(near[:n].sum()),
-    }
-    trial = eligible & ~near
-    eligible[n:] &= ~near[n:]
-    shift = strangers.find_shift(data, trial & (holders == 1))
-    copies, hidden = 0.0 if thinned else held.count_copies(rng) / (size - n), float(near[:n].mean()) if charged else 0.0
+    alone = eligible & (holders == 1)
+    removed = {"unknown_label": int((~eligible[n:]).sum()), "members_of_rare_labels": int((~eligible[:n]).sum())}
+    # by all that they hold, and by features to a few digits: a copy may have lost some
+    names = [name, *strangers.fingerprint_grids(data.pool()[0])]
+    ways = (Coincidences.count(each, owner, len(data.units))[0] for each in names)
+    copies = max(way.count_copies(rng, 1 / len(names)) for way in ways) / (size - n)
+    twins, shift = strangers.find_twins(data, alone), strangers.find_shift(data, alone)
     return AttackPool(
-        np.arange(size) < n, eligible, trial, owner, labels, removed, holders, copies, problem, alike, shift, hidden
+        np.arange(size) < n,
+        eligible,
+        eligible,
+        owner,
+        labels,
+        removed,
+        holders,
+        copies,
+        held.deduplicated,
+        twins,
+        shift,
     )
 
 

@@ -182,10 +182,9 @@ ONE_CLASS = replace(DATA, y=np.zeros(240, int), candidates=(DATA.candidates[0], 
         (people(candidates=None), "candidates"),
         (people(n=19), "too few"),
         (people(m=19), "too few"),
-        (replace(DATA, candidates=(DATA.X, DATA.y)), "too few"),
         (ONE_CLASS, "one class only"),
     ],
-    ids=["no candidates", "few members", "few candidates", "members only", "one class"],
+    ids=["no candidates", "few members", "few candidates", "one class"],
 )
 def test_people_whom_nothing_can_be_measured_on_are_refused(data, why):
     with pytest.raises(MeasurementError, match=why):
@@ -195,45 +194,31 @@ def test_people_whom_nothing_can_be_measured_on_are_refused(data, why):
             measure_gap(start(data=data))
 
 
-def test_candidates_who_are_members_are_removed_and_counted():
+def test_candidates_who_are_members_are_charged():
     X, y = DATA.candidates
-    rows = np.concatenate([X, DATA.X[:30], X[:10], X[:1]]), np.concatenate([y, DATA.y[:30], y[:10], [7]])
+    rows = np.concatenate([X, DATA.X[:30], X[:1]]), np.concatenate([y, DATA.y[:30], [7]])
     more = TrainingData(DATA.X, DATA.y, candidates=rows, one_record_each=True)
     clean, p = pools.build_pool(DATA), pools.build_pool(more)
 
-    repeats = len(X) - len(np.unique(np.column_stack([X, y]), axis=0))
-    own = {tuple(r) for r in np.column_stack([DATA.X, DATA.y]).tolist()}
-    chance = sum(tuple(r) in own for r in np.column_stack([X, y]).tolist())
-    doubled, near = p.removed.pop("members_with_a_double"), p.removed.pop("nearly_in_training")
-    assert near <= 4  # 25 flags: hardly anybody has a twin by chance
-    assert p.removed == {"also_in_training": 30 + chance, "repeated": 10 + repeats, "unknown_label": 1}
-    assert doubled >= 30
-    assert p.eligible[: len(clean.labels)].tolist() == clean.eligible.tolist()
-    assert not p.eligible[len(clean.labels) :].any()
-    got = measure(start(data=more))
-    assert got.behind.removed_candidates["also_in_training"] == 30 + chance
+    assert (p.removed["unknown_label"], clean.copies) == (1, 0)
     # whoever names the members at greatest risk as candidates must not gain by it
-    assert p.hidden >= 30 / 240
-    assert clean.hidden == 0.0
-    before = measure(start(data=DATA))
+    assert p.copies >= 30 / len(rows[1])
+    got, before = measure(start(data=more)), measure(start(data=DATA))
     assert got.high > before.high or got.high > 0.9
-    assert any("count as found" in a for a in got.assumptions)
+    assert any("members stored once more" in a for a in got.assumptions)
     assert measure(start(data=more, models=8), scope="record").high == 1.0
+    assert measure(start(data=replace(DATA, candidates=(DATA.X, DATA.y)))).high == 1.0
 
 
-def test_records_that_others_share_are_no_trials_on_either_side_and_doubles_of_one_person_are():
+def test_everybody_is_a_trial_and_equal_rows_dropped_on_one_side_are_refused():
     # thinning the candidates alone would leave rare records there and common ones among members: a false leak
-    data = people(d=7)
-    p, (X, y) = pools.build_pool(data), data.pool()
-    _, inverse, count = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True, return_counts=True)
-
-    assert (p.trial == (count[inverse] == 1)).all()
-    assert p.eligible[:240].all()  # shadow models are trained on all members
-    data = people(n=120, m=120, groups=[f"p{i // 2}" for i in range(120)])
-    doubles = TrainingData(
-        np.repeat(data.X[::2], 2, axis=0), np.repeat(data.y[::2], 2), candidates=data.candidates, groups=data.groups
-    )
-    assert pools.build_pool(doubles).trial[:120].sum() >= 100
+    common = people(d=7)
+    p = pools.build_pool(common)
+    assert p.trial.all()
+    assert (p.holders > 1).mean() > 0.1
+    first = np.unique(np.column_stack([common.X, common.y]), axis=0, return_index=True)[1]
+    with pytest.raises(MeasurementError, match="with its doubles"):
+        pools.build_pool(replace(common, X=common.X[first], y=common.y[first]))
 
 
 def test_a_few_failed_shadow_models_are_survived_and_many_are_not():

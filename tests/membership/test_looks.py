@@ -65,7 +65,7 @@ def growing(signal, rng):
             made.append(Attempt(SimpleNamespace(name=name), scores, 0.0, learned, None))
         trained = count
         signals = Signals(empty, people * 0, np.zeros((count, len(side), 1)), np.zeros((count, len(side)), bool))
-        shared = SimpleNamespace(hidden=0.0, removed={}, fit=None)
+        shared = SimpleNamespace(copies=0.0, removed={}, fit=None, holders=people * 0 + 1, members=members)
         board = Simulated(signals, shared, people, members, people, known, run)
         board.made = made
         yield board
