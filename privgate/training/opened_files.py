@@ -12,7 +12,8 @@ from typing import Any
 _MACHINE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/lib", "/run/")
 _ROOTS = tuple(f"{os.path.realpath(p)}/" for p in (sys.prefix, sys.base_prefix))
 _ENDINGS = (".py", ".pyc", ".pyi", ".so", ".ttf", ".otf", ".afm", ".pth", ".mplstyle")
-_PARTS = ("/site-packages/", "/dist-packages/", ".dist-info/", "/matplotlib/", "/fontconfig/", "/fonts/", "/zoneinfo/")
+_PARTS = ("/site-packages/", "/dist-packages/", ".dist-info/", "/matplotlib/", "/fontconfig/", "/fonts/", "/zoneinfo/",
+          "/.config/mlflow/")  # fmt: skip
 
 _read = dict[str, None]()
 _written = set[str]()

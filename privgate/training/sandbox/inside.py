@@ -18,9 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from privgate.subject.sources import skops_io
 from privgate.training import task_limits, worker
 from privgate.training.sandbox import bubblewrap, wire
 
+#: what workers without a sandbox import, in their order: one server of a process forks all of them
+LIBRARIES = ("privgate.theorems", "pandas", "scipy.stats", "sklearn.ensemble", "sklearn.linear_model",
+             "sklearn.pipeline", "mlflow.pyfunc", "mlflow.sklearn")  # fmt: skip
 #: bytes of one request to the server
 _MOST_REQUEST = 1 << 17
 _DIE_WITH_PARENT = 1  # option of prctl
@@ -56,9 +60,17 @@ def serve_in_sandbox(descriptor: int, memory: int) -> None:
     serve(descriptor)
 
 
+def serve_plainly(descriptor: int) -> None:
+    """Fork workers of all kinds as the user who checks, until the parent closes its end."""
+    task_limits.scrub()  # of what was set while Python started
+    _import_libraries(LIBRARIES)
+    with contextlib.suppress(ImportError):
+        skops_io()
+    serve(descriptor)
+
+
 def serve(descriptor: int) -> None:
     """Fork workers as who runs this process, until the parent closes its end."""
-    task_limits.scrub()  # of what was set while Python started
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     gc.disable()  # of what is imported, nothing is garbage
     with socket.socket(fileno=descriptor) as control:

@@ -134,10 +134,9 @@ class Server:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._numbers, self._keeper = itertools.count(), None
         with theirs:
-            serve = (
-                f"serve_in_sandbox({theirs.fileno()}, {memory})" if shown is not None else f"serve({theirs.fileno()})"
-            )
-            main = bubblewrap.python(f"from privgate.training.sandbox import inside; inside.{serve}")
+            serve = "serve_plainly({})" if shown is None else "serve_in_sandbox({}, {})"
+            called = serve.format(theirs.fileno(), memory)
+            main = bubblewrap.python(f"from privgate.training.sandbox import inside; inside.{called}")
             streams: dict[str, Any] = {"stdin": subprocess.DEVNULL}
             if shown is None:
                 streams |= {"pass_fds": [theirs.fileno()], "env": task_limits.of_worker(os.environ)}
