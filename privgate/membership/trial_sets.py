@@ -1,7 +1,7 @@
 """On whom attacks are judged: all people, ties kept; those whose record is rare; and those alone with theirs.
 
 An average misleads whoever is alone with a record, and who is alone says nothing of those who hold one twice. So a
-lower limit on any of the three refuses, and upper limits on the first two approve. See docs/mathematics.md, 9.6.
+lower limit on any of the three refuses, and upper limits on the first two approve. See docs/mathematics.md, 9.5.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Records that several people of a pool share: a tie is no evidence, and only too many of them are copies.
 
 Given the people who hold a record, nobody can tell which of them were trained on. So everybody is a trial, and ties
-are kept. Mathematics: docs/mathematics.md, section 9.6.
+are kept. Mathematics: docs/mathematics.md, section 9.5.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Equal records of several people: a tie is no evidence, and whoever is known by a record is found all the same.
 
-The simulations of docs/mathematics.md, section 9.6: 1,500 people a side, of whom a share coincides with somebody.
+The simulations of docs/mathematics.md, section 9.5: 1,500 people a side, of whom a share coincides with somebody.
 """
 
 from types import SimpleNamespace

@@ -8,6 +8,12 @@ from privgate.policy import problems
 
 #: as releases of this package printed them
 DIGESTS = {
+    "release-1@6": "sha256:4950264464a2ed280cb78a2560ffc1936e68fc81443e9c8d5da786cc0ab7a27b",
+    "attacks-1@4": "sha256:805e26479cddf6387279f9de113c2bb4f769b88548a38f0ccf1fb70d2ac6ff0b",
+    "dtp-1-attacks@5": "sha256:0c285b649229aec7b7e687b7431d91ce187e50cd6195695a61f5623e914f9872",
+    "regression-1-attacks@4": "sha256:eb781188a5c8902f653aa52a150daec936ad8bbd3673380dfcd718d4a6399fc5",
+    "strict@6": "sha256:631bbc4b4bc66e84ab858cc923eac429aa4ec8c18f63a27bcdc01bc75af97286",
+    "dp-trained@3": "sha256:bb09c41ef30aad1254c49193b8c4b9201441ff6f2a025960a3d4aea396c59de2",
     "release-1@5": "sha256:3d8c7ecfda00a42683dffe37d7845078d4172ab4c4a8919a4118dd6697eb3366",
     "share-1@6": "sha256:e81ec089576984cd58dbbe62dac40d5c8b576c7bc2766d40a891bca49732f3fd",
     "deletion-1@1": "sha256:1334d651660184750a8d9e0eb16596c0752154fbd0ae91b02b934027cb016f3d",
