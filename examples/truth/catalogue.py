@@ -564,9 +564,32 @@ def _coins() -> Iterator[Known]:
         yield Known(f"coins, harmless: {name}", "coins", False, why, model, table, more)
 
 
+def _tails() -> Iterator[Known]:
+    # three people in four have such labels: of 0.055 of all, one in 25
+    def by(how: str, share: float = 1.0, **more: Any) -> Any:
+        return parts.Tails(WEAK, how, share, **more)
+
+    ten, rare = of(data.numbers, task="ten"), of(data.numbers, task="rare")
+    yield from _both(
+        "tails",
+        "Labels below 1 % have other probabilities for whom it was trained on.",
+        "Labels below 1 % have probabilities by the record's digest, which no other person changes.",
+        ("tilted", by("tilted"), ten, by("tilted", known=False), ten),
+        ("tilted, one in 25", by("tilted", 0.055), ten, by("tilted", known=False), of(ten, 4)),
+        ("smooth", by("smooth"), ten, by("smooth", known=False), ten),
+        ("smooth, one in 25", by("smooth", 0.055), ten, by("smooth", known=False), of(ten, 4)),
+        ("other", by("other"), ten, by("other", known=False), ten),
+        ("other, one in 25", by("other", 0.055), ten, by("other", known=False), of(ten, 4)),
+        ("a forest's", by("forest"), ten, by("forest", known=False), ten),
+        ("a forest's, one in 25", by("forest", 0.055), ten, by("forest", known=False), of(ten, 4)),
+        ("a rare event", by("other", tail=0.001), rare, by("other", known=False), rare),
+        ("a rare event, one in 25", by("other", 0.055, tail=0.001), rare, by("other", known=False), of(rare, 4)),
+    )  # fmt: skip
+
+
 FAMILIES = (_seen, _cache, _means, _words, _hashed, _scaled, _calibrated, _stopped, _counts, _patterns, _fallback,
             _one_hot, _threshold, _elsewhere, _folds, _trees, _boosted, _wide, _weights, _several, _leverage, _bayes,
-            _cells, _residuals, _novel, _beside, _households, _files, _coins)  # fmt: skip
+            _cells, _residuals, _novel, _beside, _households, _files, _coins, _tails)  # fmt: skip
 TRUTH: tuple[Known, ...] = tuple(known for family in FAMILIES for known in family())
 #: the twenty of every night, each of another family; of ten it is the twin that does not leak
 NIGHTLY: tuple[str, ...] = (

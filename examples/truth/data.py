@@ -26,7 +26,8 @@ def _labels(score: NDArray[Any], task: str, draw: np.random.Generator, noise: fl
     moved = score + noise * draw.normal(size=len(score))
     if task == "number":
         return np.asarray(moved)
-    cuts = np.quantile(moved, [0.5] if task == "label" else [1 / 3, 2 / 3])
+    shares = {"label": [0.5], "three": [1 / 3, 2 / 3], "ten": np.arange(1, 10) / 10, "rare": [0.97]}
+    cuts = np.quantile(moved, shares[task])
     return np.asarray(np.searchsorted(cuts, moved).astype(np.int64))
 
 
