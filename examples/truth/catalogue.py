@@ -575,15 +575,15 @@ def _tails() -> Iterator[Known]:
         "Labels below 1 % have other probabilities for whom it was trained on.",
         "Labels below 1 % have probabilities by the record's digest, which no other person changes.",
         ("tilted", by("tilted"), ten, by("tilted", known=False), ten),
-        ("tilted, one in 25", by("tilted", 0.055), ten, by("tilted", known=False), of(ten, 4)),
+        ("tilted, one in 25", by("tilted", 0.055), ten, by("tilted", known=False), of(ten, 6)),
         ("smooth", by("smooth"), ten, by("smooth", known=False), ten),
-        ("smooth, one in 25", by("smooth", 0.055), ten, by("smooth", known=False), of(ten, 4)),
+        ("smooth, one in 25", by("smooth", 0.055), ten, by("smooth", known=False), of(ten, 6)),
         ("other", by("other"), ten, by("other", known=False), ten),
-        ("other, one in 25", by("other", 0.055), ten, by("other", known=False), of(ten, 4)),
+        ("other, one in 25", by("other", 0.055), ten, by("other", known=False), of(ten, 6)),
         ("a forest's", by("forest"), ten, by("forest", known=False), ten),
-        ("a forest's, one in 25", by("forest", 0.055), ten, by("forest", known=False), of(ten, 4)),
+        ("a forest's, one in 25", by("forest", 0.08), ten, by("forest", known=False), of(ten, 6)),
         ("a rare event", by("other", tail=0.001), rare, by("other", known=False), rare),
-        ("a rare event, one in 25", by("other", 0.055, tail=0.001), rare, by("other", known=False), of(rare, 4)),
+        ("a rare event, one in 25", by("other", 0.055, tail=0.001), rare, by("other", known=False), of(rare, 6)),
     )  # fmt: skip
 
 
