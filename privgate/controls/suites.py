@@ -216,7 +216,7 @@ def as_frame(data: Data) -> Any:
         frame = X.reset_index(drop=True).rename(columns=str)
     elif hasattr(X, "shape"):
         array = np.asarray(X).reshape(len(X), -1)
-        frame = pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
+        frame = pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])], copy=False)
     else:
         frame = pd.DataFrame({"text": list(X)})
     return frame if "label" in frame.columns else frame.assign(label=data.y)

@@ -5,13 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Bool, Float
+from privgate.arrays import Bool, Float, Index
 from privgate.file.contents import Array
 
 #: units in the last place that arithmetic may have cost, and that six printed digits cost of single precision
@@ -45,6 +45,10 @@ _WINDOWS = 100_000
 _MISSING, _NOT_THERE = np.pi * 1e30, 1e300
 
 
+#: makes of some values of columns, and the columns' numbers, what a scaler or a print makes
+_Form = Callable[[Float, Any], Float]
+
+
 class Records:
     """Training records, as numbers and as texts, to be found again.
 
@@ -72,13 +76,18 @@ class Records:
         table = table.reshape(len(table), -1)
         if table.dtype.kind not in "biuf":
             return cls(np.zeros((len(table), 0)), _join_texts([list(map(str, c)) for c in table.T.tolist()]))
-        return cls(table.astype(np.float64), [])
+        return cls(table.astype(np.float64, copy=False), [])
 
     @property
     def late(self) -> bool:
         """Whether no time is left for other forms than the records as they are; asked where more would be."""
         self.cut |= time.process_time() > self._until
         return self.cut
+
+    @cached_property
+    def ordered(self) -> list[tuple[Index, Float]]:
+        """The order of each column, and its numbers in it."""
+        return [(order := np.argsort(column), column[order]) for column in self.table.T]
 
     @cached_property
     def _distinct(self) -> Float:
@@ -100,15 +109,15 @@ class Records:
                 alike.setdefault((np.dtype(np.float32) if a.text else a.values.dtype, a.text), []).append(k)
         self._until += SECONDS * sum(a.values.nbytes for a in arrays) / 1e9
         for (dtype, text), some in alike.items():
-            space = _RecordSpace(self.table, dtype, ulps=PRINTED * text)
+            space = _RecordSpace(self, lambda values, _: values, dtype, ulps=PRINTED * text)
             for k in some:
                 held[k] = space.find_in(arrays[k])
         for (dtype, text), some in alike.items():
             rest = [k for k in some if not held[k].any() and may_be_scaled(arrays[k])]
-            for table in _scale(self.table, text=text) if rest else ():
+            for form in _scale(self.table, text=text) if rest else ():
                 if self.late:
                     break
-                space = _RecordSpace(table, dtype, ulps=PRINTED if text else CARRIED)
+                space = _RecordSpace(self, form, dtype, ulps=PRINTED if text else CARRIED)
                 for k in rest:
                     if not held[k].any() and not self.late:
                         held[k] = space.find_in(arrays[k])
@@ -160,10 +169,10 @@ def _split_words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-def _scale(table: Float, *, text: bool) -> Iterator[Float]:
-    """Yield the records scaled in four ways as the usual scalers do; for texts, with few decimals before."""
+def _scale(table: Float, *, text: bool) -> Iterator[_Form]:
+    """Yield the four ways in which the usual scalers make records; for texts, with few decimals before."""
     for decimals in (4, 3, 2) if text else ():
-        yield np.round(table, decimals)
+        yield partial(_round, decimals=decimals)
     with np.errstate(all="ignore"):
         spread, low, high = np.nanstd(table, axis=0), np.nanmin(table, axis=0), np.nanmax(table, axis=0)
         quarter, half, three = np.nanpercentile(table, [25, 50, 75], axis=0)
@@ -171,9 +180,17 @@ def _scale(table: Float, *, text: bool) -> Iterator[Float]:
             (np.nanmean(table, axis=0), spread),
             (low, high - low),
             (half, three - quarter),
-            (0.0, spread),
+            (np.zeros_like(spread), spread),
         ):
-            yield (table - middle) / np.where(size > 0, size, 1)
+            yield partial(_shift, middle=middle, size=np.where(size > 0, size, 1))
+
+
+def _round(values: Float, _: Any, *, decimals: int) -> Float:
+    return np.asarray(np.round(values, decimals))
+
+
+def _shift(values: Float, columns: Any, *, middle: Float, size: Float) -> Float:
+    return np.asarray((values - middle[columns]) / size[columns])
 
 
 def _split_tables(values: NDArray[Any], width: int) -> Iterator[NDArray[Any]]:
@@ -203,43 +220,73 @@ def _read_first_values(X: Any) -> Float:
 class _RecordSpace:
     """Records as they may have been written, to be looked up; ``ulps`` allow for rounding by print and arithmetic."""
 
-    def __init__(self, table: Float, dtype: Any, *, ulps: int) -> None:
-        with np.errstate(all="ignore"):
-            self.written = _plain(table.astype(dtype))
-            absent = (self.written != table) & (np.dtype(dtype).kind in "biu")  # what whole numbers cannot hold
-            self.written[absent] = _NOT_THERE
-            #: whether some record stands whole
-            self.whole = not absent.any(axis=1).all()
-        self.near = float(np.finfo(dtype).eps) * ulps if np.dtype(dtype).kind == "f" else 0.0
-        self.values = [np.unique(c) for c in self.written.T]
+    def __init__(self, records: Records, form: _Form, dtype: Any, *, ulps: int) -> None:
+        self.table, self.form, self.dtype = records.table, form, np.dtype(dtype)
+        self.near = float(np.finfo(dtype).eps) * ulps if self.dtype.kind == "f" else 0.0
+        #: whether some record stands whole
+        self.whole = self.dtype.kind == "f" or (self._write(self.table) != _NOT_THERE).all(axis=1).any()
+        #: the order of each column's values, and the values
+        self.ordered = [self._sort(j, *ordered) for j, ordered in enumerate(records.ordered)]
+        self.values = [v[np.append(True, v[1:] != v[:-1])] for _, v in self.ordered]
         #: below these, a column's values are rounded as if they were as large
         self.small = [1e-3 * np.abs(v[np.abs(v) < 1e30]).max(initial=0.0) for v in self.values]
         #: the columns, those of the most different values first
         self.rarest = sorted(range(len(self.values)), key=lambda j: -len(self.values[j]))
 
+    @np.errstate(all="ignore")
+    def _write(self, values: Float, columns: Any = slice(None)) -> Float:
+        formed = self.form(values, columns)
+        written = _plain(formed.astype(self.dtype))
+        if self.dtype.kind != "f":
+            written[written != formed] = _NOT_THERE  # what whole numbers cannot hold
+        return written
+
+    def _sort(self, j: int, order: Index, values: Float) -> tuple[Index, Float]:
+        written = self._write(values, j)
+        if (written[1:] >= written[:-1]).all():
+            return order, written
+        again = np.argsort(written)
+        return order[again], written[again]
+
     @cached_property
     def every(self) -> Float:
         """The values of all columns, in order."""
-        return np.sort(np.concatenate(self.values))
+        return np.sort(np.concatenate(self.values), kind="stable")  # which merges what is in order
 
-    @cached_property
-    def codes(self) -> NDArray[np.int64]:
-        """The place of each record's value among its column's, shape (n, d)."""
-        return np.column_stack([np.searchsorted(v, c) for v, c in zip(self.values, self.written.T, strict=True)])
-
-    @cached_property
-    def bits(self) -> Float:
-        """How rare each record's value is, in bits, shape (n, d); what cannot be told from it counts with it."""
-        shares = []
-        for j, own in enumerate(self.values):
-            column, off = np.sort(self.written[:, j]), self.near * np.maximum(np.abs(own), self.small[j])
+    def _measure_bits(self, written: Float, columns: list[int]) -> Float:
+        """Return how rare the values of rows are together, in bits; what cannot be told from one counts with it."""
+        bits = np.zeros(len(written))
+        for own, j in zip(written.T, columns, strict=True):
+            column, off = self.ordered[j][1], self.near * np.maximum(np.abs(own), self.small[j])
             inside = np.searchsorted(column, own + off, side="right") - np.searchsorted(column, own - off, side="left")
-            shares.append((inside / len(column))[self.codes[:, j]])
-        return np.asarray(-np.log2(np.column_stack(shares)))
+            bits -= np.log2(inside / len(column))
+        return bits
+
+    def _meet(self, columns: list[int], theirs: NDArray[np.int64], shifts: Index) -> tuple[Index, int]:
+        """Return which records are among rows of theirs, and how many of these are records; columns are moved first."""
+        theirs = theirs[(theirs >= 0).all(axis=1)]
+        first = max(range(len(columns)), key=lambda c: len(self.values[columns[c]]))
+        order, written = self.ordered[columns[first]]
+        sought = self.values[columns[first]][np.unique(theirs[:, first])]
+        begin, end = np.searchsorted(written, sought), np.searchsorted(written, sought, side="right")
+        size = end - begin
+        places = np.repeat(begin - size.cumsum() + size, size) + np.arange(size.sum())
+        mine, moved = (order[places] + shifts[first]) % len(order), list(zip(columns, shifts, strict=True))
+        for c, (j, shift) in enumerate(moved):
+            mine = mine[np.isin(self._encode(j, mine - shift), theirs[:, c])]
+        codes = np.column_stack([self._encode(j, mine - shift) for j, shift in moved])
+        # 64 bits of each row: two others have the same once in 10^19 pairs
+        mix = 0x1E3779B97F4A7C15 ** np.arange(1, len(columns) + 1, dtype=np.int64)
+        own, rows = codes @ mix, theirs @ mix
+        return mine[np.isin(own, rows)], int(np.isin(rows, own).sum())
+
+    def _encode(self, j: int, records: Index) -> Index:
+        """Return the places of some records' values among their column's."""
+        return np.searchsorted(self.values[j], self._write(self.table[records, j], j))
 
     def find_in(self, a: Array) -> Bool:
         """Return which records an array holds, shape (n,): as a table, or one number after another."""
-        width, held = len(self.values), np.zeros(len(self.written), dtype=bool)
+        width, held = len(self.values), np.zeros(len(self.table), dtype=bool)
         for table in _split_tables(a.values, width):
             some = _plain(table[:: max(1, len(table) // _TRIED), : min(4 * width, 256)])
             if self._share(some.ravel()[np.arange(_TRIED) * 40503 % some.size]) >= 0.05:
@@ -261,32 +308,37 @@ class _RecordSpace:
 
     def _find_rows(self, table: NDArray[Any], pairs: list[tuple[int, int]], *, straight: bool) -> Bool:
         """Return which records are rows of a table, by pairs of columns; its rows are whole ones where ``straight``."""
-        none, width = np.zeros(len(self.written), dtype=bool), len(self.values)
+        seen, width = np.zeros(len(self.table), dtype=bool), len(self.values)
         if len(pairs) < 2:
-            return none
+            return seen
         columns = [j for _, j in pairs]
         theirs = np.column_stack([self._code(j, _plain(table[:, c])) for c, j in pairs])
-        mine = self.codes[:, columns]
-        held, rows = _compare(mine, theirs)
-        if not held.any():
-            return none
+        still = np.zeros(len(columns), dtype=np.int64)
+        held, rows = self._meet(columns, theirs, still)
         # the same numbers with each column moved by itself: what they meet, they meet by chance
         few = straight and len(theirs) < 8 * width  # too few to be moved: the records are
         if few:
-            held[held] = [len(set(r)) > min(2, width - 1) for r in self.written[held].tolist()]
-        still, chance = mine if few else theirs, 0
+            held = held[[len(set(r)) > min(2, width - 1) for r in self._write(self.table[held]).tolist()]]
+        if not len(held):
+            return seen
+        chance = 0
         for _ in range(_DRAWN):  # nobody who wrote the file can know by how many rows
-            shifts = np.random.default_rng().permutation(max(still.shape))[: len(pairs)]
-            moved = np.column_stack([np.roll(c, k) for k, c in zip(shifts, still.T, strict=True)])
-            chance += (_compare(moved, theirs) if few else _compare(mine, moved))[0].sum()
-        if CHANCE * chance > _DRAWN * held.sum():
-            return none
-        bits = self.bits[:, columns].sum(axis=1)
-        if rows >= MANY and rows >= _MOST * len(table) and bits[held].mean() >= FEW:
-            return held
-        some = self.written[:, columns]
-        held &= (bits >= TOGETHER) & (some != some[:, :1]).any(axis=1)  # one number again and again says nothing
-        return held if held.sum() >= 2 or (held & (bits >= ALONE)).any() else none
+            most = max(len(seen) if few else len(theirs), len(columns))
+            shifts = np.random.default_rng().choice(most, len(columns), replace=False)
+            if few:
+                chance += len(self._meet(columns, theirs, shifts % len(seen))[0])
+            else:
+                moved = np.column_stack([np.roll(c, k) for k, c in zip(shifts, theirs.T, strict=True)])
+                chance += len(self._meet(columns, moved, still)[0])
+        if CHANCE * chance > _DRAWN * len(held):
+            return seen
+        some = self._write(self.table[held][:, columns], columns)
+        bits = self._measure_bits(some, columns)
+        if not (rows >= MANY and rows >= _MOST * len(table) and bits.mean() >= FEW):
+            own = (bits >= TOGETHER) & (some != some[:, :1]).any(axis=1)  # one number again and again says nothing
+            held = held[own if own.sum() >= 2 or (own & (bits >= ALONE)).any() else []]
+        seen[held] = True
+        return seen
 
     def _match_columns(self, some: Float) -> list[tuple[int, int]]:
         """Return (column of the table, column of the records) that hold the same values, each used once."""
@@ -328,11 +380,3 @@ class _RecordSpace:
 @np.errstate(all="ignore")
 def _plain(values: NDArray[Any]) -> Float:
     return np.asarray(np.nan_to_num(values.astype(np.float64), nan=_MISSING))
-
-
-def _compare(mine: NDArray[np.int64], theirs: NDArray[np.int64]) -> tuple[Bool, int]:
-    """Return which rows of mine are among theirs, and how many rows of theirs are among mine."""
-    # 64 bits of each row: two others have the same once in 10^19 pairs
-    mix = 0x1E3779B97F4A7C15 ** np.arange(1, mine.shape[1] + 1, dtype=np.int64)
-    own, rows = mine @ mix, theirs[(theirs >= 0).all(axis=1)] @ mix
-    return np.isin(own, rows), int(np.isin(rows, own).sum())

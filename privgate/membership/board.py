@@ -196,7 +196,7 @@ def make_board(run: Run) -> Board:
     else:
         loss = float(-own_log(target, labels)[members].mean())
     signals = Signals(
-        target, labels, shadow, shadows.masks[:, rows], members, pools.features(run.subject.data, rows), loss,
+        target, labels, shadow, shadows.masks, members, pools.features(run.subject.data, rows), loss,
         near=None if shadow_near is None else near, shadow_near=shadow_near,
     )  # fmt: skip
     order = run.generator("one record of each").permutation(len(rows))

@@ -84,7 +84,7 @@ def score_targets(board: Board, attempt: Attempt, targets: Shadows) -> tuple[Flo
     live, near = np.flatnonzero(targets.status != Status.FAILED), targets.near
     seen = (attempt.attack.seen(targets.log_p[i], None if near is None else near[i]) for i in live)
     scores = np.stack([board.people(scorer(answers)) for answers in seen])
-    return scores[:, board.members], targets.masks[live][:, board.rows[board.first]][:, board.members]
+    return scores[:, board.members], targets.masks[live][:, board.first][:, board.members]
 
 
 def _limit_rate(scores: Float, inside: Bool, fpr: float, *, low_alpha: float, high_alpha: float) -> Interval:

@@ -77,7 +77,8 @@ def correlation(one: Float, other: Float) -> dict[str, Any]:
 
 def against_pdtp(board: Board, table: Mapping[str, Any]) -> AgainstPdtp:
     """Return how accuracy a record goes with PDTP: correlation, shares, and means over records of similar PDTP."""
-    place = {str(name): i for i, name in enumerate(board.run.subject.data.person_names)}
+    wanted = {str(u) for u in table["unit"]}  # few of perhaps millions
+    place = {str(name): i for i, name in enumerate(board.run.subject.data.person_names) if name in wanted}
     units = np.array([place[str(u)] for u in table["unit"]], dtype=np.int64)
     tried = np.isin(units, board.units)
     pdtp, people = np.asarray(table["pdtp"], dtype=np.float64)[tried], np.searchsorted(board.units, units[tried])

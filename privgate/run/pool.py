@@ -309,7 +309,7 @@ def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     shadows = train_on_subsets(more.extended, more.widen(masks), seeds, run.fleet, rows=rows)
     own, near = np.split(shadows.log_p, [len(more.rows)], axis=1)
     apart = near.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
-    shadows = replace(shadows, masks=masks, log_p=own, near=apart)
+    shadows = replace(shadows, masks=masks[:, more.rows], log_p=own, near=apart)  # of all would be as large as data
     failed = int((shadows.status == Status.FAILED).sum())
     if len(shadows.status) - failed < LEAST_TRAINED * len(shadows.status):
         first = next(iter(shadows.reason.values()), "no reason given")

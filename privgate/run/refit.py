@@ -189,7 +189,7 @@ def measure_gaps(ours: Float, theirs: Float) -> Float:
 class Shadows:
     """Models trained on subsets of the pool, asked about all of it or its trials: one training serves every attack."""
 
-    #: which pool record each of N models was trained on, shape (N, P); P = training records + candidates
+    #: which of the records that were asked about each of N models was trained on, shape (N, R)
     masks: NDArray[np.bool_]
     #: log-probabilities of every model on the records that were asked about, shape (N, R, K); NaN where training failed
     log_p: Float

@@ -33,8 +33,8 @@ class Payload:
     digest: str
     #: where it lies on this machine
     folder: str
-    #: the folder as a zip file, for workers on other machines
-    packed: bytes | None = None
+    #: the folder as a zip file, for workers on other machines; an array, which Dask sends without a copy
+    packed: Any = None
     #: distributions and versions that the answers are filed under; such workers must have the same
     libraries: Mapping[str, str] = field(default_factory=dict)
     #: host and process that laid it out: the one in which nothing of it may be opened
@@ -58,11 +58,11 @@ class Payload:
         with zipfile.ZipFile(blob, "w", strict_timestamps=False) as archive:
             for path in sorted(root.rglob("*")):  # empty folders too: a recipe of a library's class has no sources
                 archive.write(path, path.relative_to(root).as_posix())
-        return replace(self, packed=blob.getvalue())
+        return replace(self, packed=np.frombuffer(blob.getbuffer(), np.uint8))
 
     def unpack(self, folder: Path) -> Self:
         """Return a packed payload, written below ``folder``, where it can be opened."""
-        with zipfile.ZipFile(io.BytesIO(self.packed or b"")) as archive:
+        with zipfile.ZipFile(io.BytesIO(self.packed)) as archive:
             archive.extractall(folder)
         return replace(self, folder=str(folder), packed=None)
 

@@ -267,14 +267,15 @@ def test_people_with_several_records_are_one_trial_and_stay_together():
 
 def test_shadow_models_are_balanced_pairs_and_targets_of_single_records_are_drawn_apart():
     run = start(models=10)
-    masks, eligible = run.compute(pools.train).masks, run.compute(pools.of_run).eligible
-    targets = pools.draw_halves(run.compute(pools.of_run), 400, np.random.default_rng(0))
+    masks, pool = run.compute(pools.train).masks, run.compute(pools.of_run)
+    targets = pools.draw_halves(pool, 400, np.random.default_rng(0))[:, pool.trial]
 
-    assert (masks.sum(axis=0)[eligible] == 5).all()
-    assert (masks[::2] ^ masks[1::2])[:, eligible].all()
-    assert abs(masks.sum(axis=1) - eligible.sum() / 2).max() <= 0.5
+    assert (pool.trial == pool.eligible).all()
+    assert (masks.sum(axis=0) == 5).all()
+    assert (masks[::2] ^ masks[1::2]).all()
+    assert abs(masks.sum(axis=1) - pool.trial.sum() / 2).max() <= 0.5
     # 400 independent draws: 5 standard errors
-    assert abs(targets[:, eligible].mean(axis=0) - 0.5).max() < 5 * 0.5 / 20
+    assert abs(targets.mean(axis=0) - 0.5).max() < 5 * 0.5 / 20
     assert not any((targets == m).all(axis=1).any() for m in masks)
     assert run.compute(per_record.train_targets).masks.shape == masks.shape
 
