@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.server]
 CALLS = 400
 
 
-def test_the_guard_costs_less_than_three_promotions_more(tmp_path, running_guarded, monkeypatch):
+def test_a_guarded_promotion_costs_less_than_four(tmp_path, running_guarded, monkeypatch):
     site, folder = Site(tmp_path / "site"), tmp_path / "guarded"
     folder.mkdir()
     with running_guarded(folder, site=site) as registry:
