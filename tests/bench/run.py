@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -120,9 +119,9 @@ class Bench:
         suite = {"name": "own", "expectations": [LABELS]}
         (self.folder / "own.json").write_text(json.dumps(suite), encoding="utf-8")
 
-    def run(self, *command: str | Path, codes: tuple[int, ...] = (0,)) -> Cost:
+    def run(self, *command: str | Path, codes: tuple[int, ...] = (0,), **options) -> Cost:
         """Measure a command; raise with its last line where it ends otherwise than expected."""
-        cost = measure([*map(str, command)], env=self.environment, cwd=self.folder)
+        cost = measure([*map(str, command)], **{"env": self.environment, "cwd": self.folder} | options)
         if cost.code not in codes:
             raise RuntimeError(f"exit code {cost.code}: {(cost.text.splitlines() or [''])[-1]}")
         return cost
@@ -137,8 +136,7 @@ class Bench:
         """Return runs of a check, as many as were asked for at the first time."""
         if (model, policy) not in self.checks:
             if model not in {of[0] for of in self.checks}:
-                command = [sys.executable, __file__, self.folder, model]
-                subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+                self.run(sys.executable, __file__, self.folder, model, cwd=ROOT, env=None)
             self.checks[model, policy] = []
             for i in range(runs):
                 place = f"{model}-{policy}-{i}"
