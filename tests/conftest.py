@@ -39,8 +39,8 @@ OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.tra
 
 #: where such tests lie: with programs hidden, nothing else is collected
 OUTSIDE_LIES = {"browser", "guard", "training"}
-#: how a file says that all its tests are slow, or benches
-WHOLE_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*)?pytest\.mark\.(slow|bench)\b", re.MULTILINE)
+#: how a file says that all its tests are slow
+WHOLE_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*)?pytest\.mark\.(slow)\b", re.MULTILINE)
 #: fixtures that start a server for the whole session; who shares one is an area of its own
 SERVERS = ("guarded_server", "mlflow_server", "postgres")
 #: groups that take longest, which begin first: one that began last would run alone at the end
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if inside := place_of(item.path):
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
             if inside.parts[0] not in OUTSIDE_LIES and item.get_closest_marker("outside"):
-                assert item.get_closest_marker("slow") or item.get_closest_marker("bench"), item.nodeid
+                assert item.get_closest_marker("slow"), item.nodeid
         group = next((name for name in SERVERS if name in fixed), area)
         item.add_marker(pytest.mark.xdist_group(group))
         place[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)

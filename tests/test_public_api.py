@@ -22,7 +22,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_importing_privgate_loads_nothing_heavy():
-    # time is measured in `make bench`; here it is what costs the time that is kept out
+    # these cost the time that importing takes
     heavy = [
         "mlflow",
         "pandas",
