@@ -16,7 +16,6 @@ from privgate.membership import board as boards
 from privgate.membership import limits, per_record, trial_sets
 from privgate.membership.board import Attempt, Board, cells
 from privgate.membership.limits import Figure, Interval
-from privgate.run import coincidences
 from privgate.run import pool as pools
 from privgate.run.run import Run
 from privgate.statistics import roc
@@ -206,7 +205,7 @@ def look_once(board: Board, request: Request, figure: Figure, *, low_alpha: floa
         for who in where.values()
         for one in limit_figure(board, attempt, who & alone, request, Figure.ACCURACY, **level)
     )
-    high = 1.0 if tells or board.pool.copies >= coincidences.MOST_COPIES else worst.high
+    high = 1.0 if tells else worst.high
     behind = BehindMembership(
         searched=len(intervals), cells=len(where), cells_too_small_to_show=len(small), did_not_run=missing,
         removed_candidates=dict(board.pool.removed), members=int(sides[0].sum()), candidates=int(sides[1].sum()),

@@ -14,11 +14,11 @@ from privgate.arrays import Bool, Float, Index
 from privgate.controls import strangers
 from privgate.controls.data_checks import fingerprint_with_label
 from privgate.controls.reproduces import make_generator
-from privgate.controls.strangers import Shift, Twins
+from privgate.controls.strangers import Shift
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
 from privgate.run import near_questions
-from privgate.run.coincidences import Coincidences, keep_common
+from privgate.run.coincidences import MOST_COPIES, Coincidences, keep_common
 from privgate.run.refit import Shadows, train_on_subsets
 from privgate.run.run import Run
 from privgate.statistics.roc import LOOKS
@@ -57,8 +57,6 @@ class AttackPool:
     copies: float = 0.0
     #: whether equal records of members were dropped, and those of candidates were not
     deduplicated: bool = False
-    #: how many candidates are members in all but a few digits; None where records cannot be compared
-    twins: Twins | None = None
     #: how far candidates are from members; None where there are too few people
     shift: Shift | None = None
     #: how many of either side at most, and of how many members and candidates, trials were drawn; None where of none
@@ -81,16 +79,25 @@ class AttackPool:
         )
 
     @property
+    def copied(self) -> str:
+        """Why candidates are rather members; empty if few can be."""
+        if self.copies < MOST_COPIES:
+            return ""
+        return (
+            f"up to {self.copies:.0%} of the candidates equal or nearly equal a training record, more than chance "
+            "explains: members, stored once more, are no people who were not trained on; give other candidates"
+        )
+
+    @property
     def refusal(self) -> str:
         """Why nothing that is measured on these candidates counts; empty if it does."""
-        if self.twins is not None and self.twins.too_many:
-            return (
-                f"{self.twins.sentence}: members, stored once more, are no people who were not "
-                "trained on; give other candidates"
-            )
+        if self.deduplicated:
+            return _DEDUPLICATED
+        if self.copied:
+            return self.copied
         if self.shift is not None and self.shift.clear:
             return f"candidates do not come from the same population as the training records ({self.shift.sentence})"
-        return _DEDUPLICATED if self.deduplicated else ""
+        return ""
 
 
 #: what is said of candidates whose table keeps equal records where that of the members dropped them
@@ -149,26 +156,14 @@ def _build(data: TrainingData) -> AttackPool:
     if unknown.any():
         every = np.unique(y, return_inverse=True)[1]
         eligible &= keep_common(every, n, size - n)[every]
-    alone = eligible & (holders == 1)
     removed = {"unknown_label": int((~eligible[n:]).sum()), "members_of_rare_labels": int((~eligible[:n]).sum())}
     # by all that they hold, and by features to a few digits: a copy may have lost some
     names = [name, *strangers.fingerprint_grids(data.pool()[0])]
     ways = (Coincidences.count(each, owner, len(data.units))[0] for each in names)
     copies = max(way.count_copies(rng, 1 / len(names)) for way in ways) / (size - n)
-    twins, shift = strangers.find_twins(data, alone), strangers.find_shift(data, alone)
-    return AttackPool(
-        np.arange(size) < n,
-        eligible,
-        eligible,
-        owner,
-        labels,
-        removed,
-        holders,
-        copies,
-        held.deduplicated,
-        twins,
-        shift,
-    )
+    shift = strangers.find_shift(data, eligible & (holders == 1))
+    rows = np.arange(size) < n, eligible, eligible, owner, labels
+    return AttackPool(*rows, removed, holders, copies, held.deduplicated, shift)
 
 
 def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:

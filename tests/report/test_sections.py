@@ -73,7 +73,7 @@ def test_the_page_says_what_stands_in_the_evidence(runs, kind, rows, change, sai
     assert never is None or never not in page
 
 
-@pytest.mark.parametrize("name", ["near_overlap", "same_population"])
+@pytest.mark.parametrize("name", ["overlap", "same_population"])
 def test_page_one_says_that_candidates_are_unfit_however_many_rules_there_are(runs, name):
     doc, said = runs.document("attacked"), "candidates are not what they should be; no attack is judged by them"
     (held,) = (f for f in doc["findings"] if f["rule"] == f"precondition:{name}")
