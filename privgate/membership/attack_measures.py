@@ -308,11 +308,9 @@ def note_attempts(board: Board, attempts: list[Attempt], confidence: float) -> N
     board.run.keep(noted, MembershipPart(attacks=tuple(attacks.values()), null_runs=null_runs))
 
 
-def part(run: Run, against_pdtp: evidence.AgainstPdtp | None = None) -> MembershipPart | None:
+def part(run: Run) -> MembershipPart | None:
     """Return what the second question found out beside its numbers; None where no attack was tried."""
-    if not run.has_computed(noted) and against_pdtp is None:
-        return None
-    return run.compute(noted).model_copy(update={"against_pdtp": against_pdtp})
+    return run.compute(noted) if run.has_computed(noted) else None
 
 
 def _compute_figures(board: Board, attempt: Attempt, alpha: float) -> evidence.AttackFigures:

@@ -11,10 +11,10 @@ from sklearn.dummy import DummyClassifier
 from sklearn.naive_bayes import BernoulliNB
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate.check import gate, questions
+from privgate.check import questions
 from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, MembershipPart, Request, SelfTest
-from privgate.membership import attack_measures, attacks, per_record, rotated
+from privgate.membership import attack_measures, attacks, per_record
 from privgate.membership import board as boards
 from privgate.membership.attacks.label_gap import LabelGap
 from privgate.run import pool as pools
@@ -283,29 +283,6 @@ def test_shadow_models_are_balanced_pairs_and_targets_of_single_records_are_draw
     assert abs(targets.mean(axis=0) - 0.5).max() < 5 * 0.5 / 20
     assert not any((targets == m).all(axis=1).any() for m in masks)
     assert run.compute(per_record.train_targets).masks.shape == masks.shape
-
-
-def test_rotated_targets_find_the_records_that_are_remembered(overfitted):
-    board, attack = overfitted.compute(boards.make_board), attacks.BY_NAME["lira_online"]
-    scores = rotated.rotate(attack, board.signals.without_truth(), np.random.default_rng(0))
-    accuracy = rotated.accuracy_per_record(attack, scores, board.signals.shadow_members)
-
-    assert scores.shape == board.signals.shadow_members.shape
-    assert accuracy.mean() > 0.6
-    assert rotated.correlation(accuracy, accuracy)["pearson"] == pytest.approx(1)
-    assert rotated.correlation(accuracy, np.ones_like(accuracy))["pearson"] is None
-
-
-def test_accuracy_is_set_against_pdtp_once_both_are_measured():
-    run = start(DecisionTreeClassifier(max_depth=5), data=people(n=60, m=60))
-    measure(run)
-    assert gate.against_pdtp(run) is None
-    questions.measure(run, Request.build("pdtp"))
-
-    found = gate.against_pdtp(run)
-    assert -1 <= found.pearson <= 1
-    assert "point estimates" in found.kind
-    assert found.targets == 16
 
 
 def test_small_groups_count_but_are_not_named():

@@ -57,8 +57,6 @@ PLANTED = [
      "the measurement exceeds the bound", None),
     ("private", lambda e: e["claims"]["bounds"], {"bound": 0.6, "measured": {"value": 0.1}},
      "Bounds with their conditions", "the measurement exceeds the bound"),
-    ("attacked", lambda e: [e["membership"]], {"against_pdtp": {"points": [[0.0, 0.5], [0.1, 0.6]]}}, *PDTP),
-    ("attacked", lambda e: [e["membership"]], {"against_pdtp": {"points": [[0.0, 0.5]] * 3}}, *PDTP[::-1]),
 ]  # fmt: skip
 
 
