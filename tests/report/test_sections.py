@@ -42,7 +42,6 @@ def test_labels_and_groups_carry_the_names_that_were_recorded(runs):
     assert len(recorded) > 3
 
 
-PDTP = ("Attack accuracy on single records over their PDTP", "all have the same, 0 nats")
 #: run, rows of its evidence that are changed, what is put into each, what the page then says, and what it does not
 PLANTED = [
     ("attacked", lambda e: e["membership"]["attacks"], {"figures": None, "problem": "needs 2,500 records a side"},

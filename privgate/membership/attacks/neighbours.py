@@ -117,7 +117,7 @@ class LiraBeside(LiraNeighbours):
 
 
 class LiraLabels(LiraOffline):
-    """Likelihood ratios of all labels' probabilities, added with learned weights: what a person hardly can be tells too.
+    """Likelihood ratios of all labels' probabilities, added with learned weights.
 
     Labels are in order of their mean over the shadow models, so that one weight stands for a place in this order. The
     score is the log-odds of a logistic regression, as for ``lira_neighbours``.
@@ -139,9 +139,7 @@ class LiraLabels(LiraOffline):
         def list_figures(given: Float) -> Iterator[tuple[int, Float]]:
             """Yield the logits of the own label and of the label at each place, (..., P) of answers (..., P, K)."""
             yield 0, own(given)
-            for k, place in enumerate(
-                places if count > 2 else (), start=1
-            ):  # of two labels the own one says everything
+            for k, place in enumerate(places if count > 2 else (), start=1):  # of two, the own one says all
                 yield k, own_logit(given, order[:, place], step=step)
 
         score = learn_weights(list_figures(answers), inside)
