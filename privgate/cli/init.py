@@ -73,7 +73,11 @@ privacy:
     reports:
       junit: privgate-report/junit.xml
 """
-_SNIPPETS = {"github": (".github/workflows/privacy.yml", _GITHUB), "gitlab": (".gitlab/privacy.yml", _GITLAB)}
+_SNIPPETS = {
+    "github": (".github/workflows/privacy.yml", _GITHUB),
+    "gitlab": (".gitlab/privacy.yml", _GITLAB),
+    "none": (config.FILE, _CONFIG),
+}
 
 
 @click.command()
@@ -81,23 +85,19 @@ _SNIPPETS = {"github": (".github/workflows/privacy.yml", _GITHUB), "gitlab": (".
     "--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Where; here if absent."
 )
 @click.option("--policy", default="release-1", show_default=True, shell_complete=shared.complete_policy)
-@click.option("--ci", type=click.Choice([*_SNIPPETS, "none"]), default="github", show_default=True)
+@click.option("--ci", type=click.Choice(list(_SNIPPETS)), default="github", show_default=True)
 def init(*, folder: Path, policy: str, ci: str) -> int:
     """Write privgate.yaml and a CI snippet; what exists is left as it is."""
     from privgate.policy import Policy
 
     Policy.load(policy)  # an unknown one is said before anything is written
     place = outputs.folder(folder, "--folder")
-    files = {config.FILE: _CONFIG.format(policy=policy)}
-    if ci in _SNIPPETS:
-        name, text = _SNIPPETS[ci]
-        files[name] = text.format(policy=policy)
-    for name, text in files.items():
+    for name, text in dict([(config.FILE, _CONFIG), _SNIPPETS[ci]]).items():
         path = place / name
         if path.exists():
             click.echo(f"kept {path}: it exists")
             continue
-        outputs.file(path, "init:").write_text(text, encoding="utf-8")
+        outputs.file(path, "init:").write_text(text.format(policy=policy), encoding="utf-8")
         click.echo(f"wrote {path}")
     click.echo(f"next: privgate policy explain {policy}, then privgate check models:/NAME/VERSION")
     click.echo('completion: eval "$(_PRIVGATE_COMPLETE=bash_source privgate)"   # or zsh_source, fish_source')
