@@ -76,8 +76,7 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
     arguments += ["--policy", policy, "--report-dir", str(Path(report)), "--quiet"]
     values = {name: _input(environ, name) for name in (*_VALUES, *(("sign-command",) if alias else ()))}
     arguments += [word for name, value in values.items() if value for word in (f"--{name}", value)]
-    if _flag(environ, "observe"):
-        arguments.append("--observe")
+    arguments += ["--observe"] if _flag(environ, "observe") else []
     if not _flag(environ, "attach", default=True):
         if alias:
             raise InputError("input attach is false: a version that is promoted carries its report")
@@ -95,8 +94,7 @@ def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
     report, policy, registry, model, target = (_input(environ, name, required=True) for name in names)
     arguments = ["guard", "sign", report, "--policy", policy, "--registry-id", registry]
     arguments += ["--model", model, "--target", target, "--checked-elsewhere"]
-    if uri := _input(environ, "tracking-uri"):
-        arguments += ["--tracking-uri", uri]
+    arguments += ["--tracking-uri", uri] if (uri := _input(environ, "tracking-uri")) else []
     if _input(environ, "isolation") in {"auto", "none"}:  # the caller's word, not the report's
         arguments.append("--accept-unboxed")
     return WorkflowStep(tuple(arguments), Path(report), policy, allow_failure=False)

@@ -81,9 +81,7 @@ _SNIPPETS = {
 
 
 @click.command()
-@click.option(
-    "--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Where; here if absent."
-)
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Here if absent.")
 @click.option("--policy", default="release-1", show_default=True, shell_complete=shared.complete_policy)
 @click.option("--ci", type=click.Choice(list(_SNIPPETS)), default="github", show_default=True)
 def init(*, folder: Path, policy: str, ci: str) -> int:
