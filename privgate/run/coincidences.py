@@ -28,9 +28,11 @@ MOST_COPIES = 0.05
 class Coincidences:
     """Who of a pool holds which record: one pair of a record and a person each, arrays of shape (Q,)."""
 
-    #: code of the record, and whether the person is a member
+    #: code of the record, and number of the person
     values: Index
-    member: Bool
+    person: Index
+    #: the first so many people are members
+    members: int
 
     @staticmethod
     def count(values: NDArray[np.uint64], person: Index, members: int) -> "tuple[Coincidences, Index]":
@@ -38,8 +40,27 @@ class Coincidences:
         code = np.unique(values, return_inverse=True)[1].astype(np.int64)
         people = int(person.max()) + 1
         pairs = np.unique(code * people + person)
-        held = Coincidences(pairs // people, pairs % people < members)
+        held = Coincidences(pairs // people, pairs % people, members)
         return held, held.counts[code]
+
+    @cached_property
+    def merged(self) -> "Coincidences":
+        """The same with all records that the same people hold as one: what a couple shares is one coincidence.
+
+        Where members have several records and candidates one, this counts members' doubles as too few.
+        """
+        names = np.random.default_rng(37).integers(2**63, size=int(self.person.max()) + 1)
+        sets = np.add.reduceat(names[self.person], np.cumsum(self.counts) - self.counts)
+        own = np.isin(np.arange(len(sets)), np.unique(sets, return_index=True)[1])
+        if own.all():
+            return self
+        kept = own[self.values]
+        return Coincidences((np.cumsum(own) - 1)[self.values[kept]], self.person[kept], self.members)
+
+    @property
+    def member(self) -> Bool:
+        """Whether each pair's person is a member."""
+        return np.asarray(self.person < self.members)
 
     @cached_property
     def counts(self) -> Index:

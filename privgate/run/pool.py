@@ -148,14 +148,17 @@ def _build(data: TrainingData) -> AttackPool:
     rng, eligible = np.random.default_rng(31), ~unknown
     if unknown.any():
         every = np.unique(y, return_inverse=True)[1]
-        eligible &= keep_common(every, n, size - n)[every]
+        of_people = Coincidences.count(every, owner, len(data.units))[0]  # a person's label, in however many records
+        eligible &= keep_common(of_people.values, *of_people.sides)[every]
     alone = eligible & (holders == 1)
     removed = {"unknown_label": int((~eligible[n:]).sum()), "members_of_rare_labels": int((~eligible[:n]).sum())}
     # by all that they hold, and by features to a few digits: a copy may have lost some
     names = [name, *strangers.fingerprint_grids(data.pool()[0])]
     ways = (Coincidences.count(each, owner, len(data.units))[0] for each in names)
-    copies = max(way.count_copies(rng, 1 / len(names)) for way in ways) / (size - n)
-    twins, shift = strangers.find_twins(data, alone), strangers.find_shift(data, alone)
+    # records of one person go together: only what is too much by either way of counting is
+    copies = max(min(c.count_copies(rng, 1 / len(names)) for c in {w: 0, w.merged: 0}) for w in ways)
+    copies = min(1.0, copies / len(np.unique(data.candidate_people)))
+    twins, shift = strangers.find_twins(data, alone), strangers.find_shift(data, eligible)
     return AttackPool(
         np.arange(size) < n,
         eligible,
@@ -165,7 +168,7 @@ def _build(data: TrainingData) -> AttackPool:
         removed,
         holders,
         copies,
-        held.deduplicated,
+        held.deduplicated and held.merged.deduplicated,
         twins,
         shift,
     )
