@@ -231,7 +231,7 @@ def _list_assumptions(board: Board, missing: tuple[str, ...], *, every: bool) ->
         coarse = (
             f"one answer a record, with {type(release.noise).__name__} noise of scale {release.noise.scale:g} on it"
         )
-    copies = f"up to {pool.copies:.0%} of the candidates may be members stored once more" if pool.copies else ""
+    copies = f"up to {pool.copies:.0%} of the candidates may be people stored once more" if pool.copies else ""
     said = (
         coarse,
         board.run.compute(pools.ask_near_trials)[0].sentence,

@@ -102,6 +102,11 @@ class Coincidences:
         outside = np.log(m * (m - 1) / (m * (m - 1) + n * (n - 1)))
         return bool(at_most_one.sum() + twos * outside <= np.log(LEVEL))
 
+    @property
+    def doubles(self) -> int:
+        """How many candidates hold a record that another candidate holds, without one candidate for each record."""
+        return int(np.maximum(self.counts - self.inside - 1, 0).sum())
+
     def count_copies(self, rng: Generator, share: float = 1.0) -> float:
         """Return how many candidates may be members at most, more than chance explains; 0 without an alarm.
 

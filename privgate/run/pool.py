@@ -18,7 +18,7 @@ from privgate.controls.strangers import Shift, Twins
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
 from privgate.run import near_questions
-from privgate.run.coincidences import Coincidences, keep_common
+from privgate.run.coincidences import MOST_COPIES, Coincidences, keep_common
 from privgate.run.refit import Shadows, train_on_subsets
 from privgate.run.run import Run
 from privgate.statistics.roc import LOOKS
@@ -55,7 +55,7 @@ class AttackPool:
     holders: Index
     #: share of the candidates who may be members at most, more than chance explains; 0 without an alarm
     copies: float = 0.0
-    #: whether equal records of members were dropped, and those of candidates were not
+    #: whether equal records of members were dropped, and those of candidates were not; few of them count as copies
     deduplicated: bool = False
     #: how many candidates are members in all but a few digits; None where records cannot be compared
     twins: Twins | None = None
@@ -157,7 +157,8 @@ def _build(data: TrainingData) -> AttackPool:
     ways = (Coincidences.count(each, owner, len(data.units))[0] for each in names)
     # records of one person go together: only what is too much by either way of counting is
     copies = max(min(c.count_copies(rng, 1 / len(names)) for c in {w: 0, w.merged: 0}) for w in ways)
-    copies = min(1.0, copies / len(np.unique(data.candidate_people)))
+    own = held.merged.doubles * (held.deduplicated and held.merged.deduplicated)
+    copies, doubles = (min(1.0, k / len(np.unique(data.candidate_people))) for k in (copies + own, own))
     twins, shift = strangers.find_twins(data, alone), strangers.find_shift(data, eligible)
     return AttackPool(
         np.arange(size) < n,
@@ -168,7 +169,7 @@ def _build(data: TrainingData) -> AttackPool:
         removed,
         holders,
         copies,
-        held.deduplicated and held.merged.deduplicated,
+        doubles >= MOST_COPIES,
         twins,
         shift,
     )
