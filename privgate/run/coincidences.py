@@ -7,6 +7,7 @@ are kept. Mathematics: docs/mathematics.md, section 9.5.
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -35,7 +36,7 @@ class Coincidences:
     members: int
 
     @staticmethod
-    def count(values: NDArray[np.uint64], person: Index, members: int) -> "tuple[Coincidences, Index]":
+    def count(values: NDArray[Any], person: Index, members: int) -> "tuple[Coincidences, Index]":
         """Return the pairs, and how many people hold each row's record; the first ``members`` people are members."""
         code = np.unique(values, return_inverse=True)[1].astype(np.int64)
         people = int(person.max()) + 1

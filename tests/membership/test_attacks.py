@@ -205,7 +205,7 @@ def test_candidates_who_are_members_are_charged():
     assert p.copies >= 30 / len(rows[1])
     got, before = measure(start(data=more)), measure(start(data=DATA))
     assert got.high > before.high or got.high > 0.9
-    assert any("members stored once more" in a for a in got.assumptions)
+    assert any("people stored once more" in a for a in got.assumptions)
     assert measure(start(data=more, models=8), scope="record").high == 1.0
     assert measure(start(data=replace(DATA, candidates=(DATA.X, DATA.y)))).high == 1.0
 
