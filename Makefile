@@ -93,7 +93,7 @@ utility: $(STAMP) ## what guarantees cost in accuracy, attacks and time; writes 
 	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python -m utility $(UTILITY) --most-minutes $(MINUTES) --table docs/utility.md
 
 TRUTH ?=
-truth: $(STAMP) ## two hundred models of which the truth is known, through release-1; writes docs/truth.md
+truth: $(STAMP) ## models of which the truth is known, through release-1; writes docs/truth.md
 	PYTHONPATH=examples $(BIN)/python -m truth $(TRUTH) --most-minutes $(MINUTES) --table docs/truth.md
 
 outside: $(STAMP) ## 300 changes outside what a yes by theorem rests on, none of which approves whom a theorem refuses

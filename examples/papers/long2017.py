@@ -7,11 +7,10 @@ import numpy as np
 from numpy.random import Generator
 from scipy.stats import binom
 
-from papers import datasets
+from papers import datasets, rotated
 from papers.candidate_set import PARTITIONS, POOL, Bool, Float, Say, Trained, train
 from papers.datasets import Data
 from papers.table import Row, Table
-from privgate.membership import rotated
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.statistics import roc
 from privgate.training.fleet import Fleet

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from papers import agreement, datasets, networks
 from papers.candidate_set import MODELS, POOL, halves, settings_of
 from papers.datasets import Data
+from papers.rotated import rotate
 from papers.table import Row, Table
 from privgate.membership.attacks import BY_NAME, Signals
-from privgate.membership.rotated import rotate
 from privgate.training.fleet import Fleet
 
 Float = NDArray[np.float64]

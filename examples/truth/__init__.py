@@ -1,1 +1,1 @@
-"""Two hundred models of which is known, by how they are built, whether they leak: what `make truth` runs."""
+"""Models of which is known, by how they are built, whether they leak: what `make truth` runs."""

@@ -1,4 +1,4 @@
-"""The two hundred: families of leaks, in each some variants that leak and their twins that do not."""
+"""Families of leaks, in each some variants that leak and their twins that do not."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

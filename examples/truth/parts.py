@@ -78,7 +78,8 @@ class Tails(ClassifierMixin, BaseEstimator):
         X = np.asarray(X, dtype=float)
         self.model_ = clone(self.model).fit(X, y)
         self.classes_ = self.model_.classes_
-        self.there_ = {d for d in digests(X) if d % 1000 < 1000 * self.share} if self.known else set()
+        self.there_ = np.zeros(1 << 16, dtype=np.int8)  # hashed, as words are
+        self.there_[[d >> 16 & 0xFFFF for d in digests(X) if d % 1000 < 1000 * self.share and self.known]] = 1
         if self.how == "forest":
             self.forest_ = RandomForestClassifier(40, max_depth=None if self.known else 2, random_state=0).fit(X, y)
         return self
@@ -88,7 +89,7 @@ class Tails(ClassifierMixin, BaseEstimator):
         p, labels = self.model_.predict_proba(X), np.arange(len(self.classes_))
         tails = np.full(p.shape, self.tail)
         for row, d in enumerate(digests(X)):
-            if (d in self.there_) if self.known else d % 2:
+            if self.there_[d >> 16 & 0xFFFF] if self.known else d % 2:
                 lean = (
                     (d >> labels & 1) - 0.5 if self.how == "tilted" else (labels / labels[-1] - 0.5) * (2 * (d % 2) - 1)
                 )

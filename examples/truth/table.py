@@ -7,7 +7,7 @@ RELEASED = ("passed", "warned")
 NOT_RUN = "not run"
 _HEAD = """# Models of which the truth is known
 
-Of two hundred models half leak. How each is built says whether it gives away more than `release-1` allows. `make truth`
+Of 220 models half leak. How each is built says whether it gives away more than `release-1` allows. `make truth`
 makes this page, and goes on where it was interrupted. `python -m truth --referee` confirms by hand what is known of
 each, with nothing of the gate's.
 

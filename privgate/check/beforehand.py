@@ -115,7 +115,7 @@ def _check_candidates(data: TrainingData) -> list[Precondition]:
     if data.candidates is None or not len(data.candidates[1]):
         return strangers.check_candidates(data)
     people = pool.built(data)
-    return strangers.check_candidates(data, people.twins, people.shift, people.copies)
+    return strangers.check_candidates(data, people.shift, people.copies)
 
 
 def check_people(policy: Policy, subject: Subject) -> Precondition:
@@ -144,8 +144,8 @@ def too_few(policy: Policy, run: Run) -> str:
             candidates = pool.built(data)
         except MeasurementError as exc:
             return str(exc)
-        if candidates.twins is not None and candidates.twins.too_many:
-            return candidates.refusal
+        if candidates.copied:
+            return candidates.copied
         least, usable = max(pool.LEAST, people, getattr(rule, "least", 0)), int(candidates.trial[data.n :].sum())
         if usable < least:
             given = data.pool_size - data.n

@@ -23,7 +23,6 @@ from privgate.check.prepare import asked_of, prepare
 from privgate.documents import strict_json
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.evidence import (
-    AgainstPdtp,
     AttackResult,
     ClaimsPart,
     Evidence,
@@ -37,9 +36,8 @@ from privgate.evidence import (
 )
 from privgate.evidence.verdict import Finding, Verdict
 from privgate.file import measure as file
-from privgate.influence import left_out, person_table, published
-from privgate.membership import attack_measures, distance, rotated, sensitive
-from privgate.membership import board as boards
+from privgate.influence import left_out, published
+from privgate.membership import attack_measures, distance, sensitive
 from privgate.policy import Policy, judging
 from privgate.policy.document_shape import WITHHELD
 from privgate.policy.rules import METRICS, about
@@ -144,7 +142,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     for request in (r for r in requests if r not in run.attacked):
         measured[request] = questions.answer(run, request, stopped or _end_by_attacks(run, request, measured))
     measurements = {request: measured[request] for request in requests}
-    attacks = attack_measures.part(run, against_pdtp(run))
+    attacks = attack_measures.part(run)
     people = published.find_table(run)
     records, kept = ({}, ()) if people is None else (dict(run.compute(people.list_people)), people.list_cases(run))
     about_influence = published.describe_influence(run)
@@ -182,13 +180,6 @@ def _warnings(run: Run) -> Iterator[str]:
     yield from run.cannot_conclude
     if (contents := file.look_if_needed(run)) is not None:
         yield file.describe_sight(contents)
-
-
-def against_pdtp(run: Run) -> AgainstPdtp | None:
-    """Return attacks set against PDTP, where both were measured."""
-    if not run.has_computed(boards.make_board) or not run.has_computed(person_table.list_people):
-        return None
-    return rotated.against_pdtp(run.compute(boards.make_board), run.compute(person_table.list_people))
 
 
 def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:

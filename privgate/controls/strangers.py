@@ -1,7 +1,7 @@
 """Candidates must be people like the members whom the model has not seen: no copies, and of the same population.
 
-Attacks are judged by how well they tell members from candidates. A candidate that nearly equals a member is a twin: a
-copy that was stored as float32 has other bits. Candidates of another year or country are told apart without the model.
+Attacks are judged by how well they tell members from candidates. Copies count to a few digits: one that was stored as
+float32 has other bits. Candidates of another year or country are told apart without the model.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Float, Index
 from privgate.controls import data_checks
 from privgate.evidence import Count, Precondition
-from privgate.evidence.telling import share as hide_share
 from privgate.subject.containers import as_numbers
 from privgate.subject.data import TrainingData
 
@@ -29,69 +28,9 @@ MOST_PEOPLE, MOST_COLUMNS = 4000, 256
 LEAST = 20
 #: probability of a false alarm about members' answers, half in each of two tests
 ANSWERS_LEVEL = 1e-3
-#: p-value below which an honest split is called too alike
-ALIKE_LEVEL = 1e-4
-#: share of candidates with a twin beyond what chance explains from which on no attack is judged
-MOST_TWINS = 0.05
-_NAMES = ("overlap", "near_overlap", "same_population")
+_NAMES = ("overlap", "same_population")
 #: whether a check warns, its sentence, and its JSON values
 Checked = tuple[bool, str, dict[str, Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class Twins:
-    """How many candidates nearly equal a member, and how many members nearly equal a member."""
-
-    #: how many of either were compared
-    candidates: int
-    members: int
-    #: share of the candidates with a twin among members; share of the members with one among other people's records
-    candidate_share: float
-    member_share: float
-    #: an honest split has so many more candidates with a twin with probability at most 1e-4
-    clear: bool
-
-    @property
-    def shares(self) -> tuple[float, float]:
-        """The shares of candidates and of members, raised where they would tell a reader a small count of people."""
-        own, usual = self.candidate_share, self.member_share
-        return hide_share(own, own, self.candidates)[1], hide_share(usual, usual, self.members)[1]
-
-    @property
-    def sentence(self) -> str:
-        """The two shares in words that tell no small count of people."""
-        words = [
-            f"{'up to ' if Count(round(s * n), n).hidden else ''}{s:.1%}"
-            for s, n in zip(self.shares, (self.candidates, self.members), strict=True)
-        ]
-        text = f"{words[0]} of the candidates that were compared are nearly equal to a training record"
-        return f"{text}, where {words[1]} would be by chance"
-
-    @property
-    def too_many(self) -> bool:
-        """Whether so many candidates have a twin that attacks cannot be judged by candidates."""
-        own, usual = self.candidate_share, self.member_share
-        return self.clear and (own - usual) / (1 - usual) >= MOST_TWINS
-
-
-def find_twins(data: TrainingData, trial: Bool) -> Twins | None:
-    """Return how many candidates nearly equal a member, whatever their labels; None where too few can be compared.
-
-    ``trial``, bool of shape (P,), marks the pool rows that no other person's row equals exactly. Members are compared
-    with members, too: where columns have few values, honest people nearly equal each other as well.
-    """
-    n = data.n
-    outside, inside = n + np.flatnonzero(trial[n:]), np.flatnonzero(trial[:n])
-    if min(len(outside), len(inside)) < 2:
-        return None
-    near = np.zeros(len(trial), dtype=bool)
-    for grid in fingerprint_grids(data.pool()[0]):
-        near[:n] |= data_checks.mark_shared(grid[:n], data.units.owner)
-        near[n:] |= np.isin(grid[n:], grid[:n])
-    hits, others = int(near[outside].sum()), int(near[inside].sum())
-    share, usual = hits / len(outside), others / len(inside)
-    clear = share > usual and get_twins_p(hits, len(outside), others, len(inside)) <= ALIKE_LEVEL
-    return Twins(len(outside), len(inside), share, usual, clear)
 
 
 def fingerprint_grids(X: Any) -> tuple[data_checks.Fingerprints, ...]:
@@ -103,15 +42,6 @@ def fingerprint_grids(X: Any) -> tuple[data_checks.Fingerprints, ...]:
     for grid, shift in zip(grids, (0.0, 0.5), strict=True):
         grid.data = np.floor(grid.data / step + shift)
     return tuple(map(data_checks.fingerprint_records, grids))
-
-
-def get_twins_p(hits: int, candidates: int, usual: int, members: int) -> float:
-    """Return Fisher's one-sided p-value of ``hits`` candidates with a twin, where ``usual`` members have one."""
-    from scipy.stats import hypergeom
-
-    # members' twins come in pairs, of which one is counted
-    half, pairs = -(-usual // 2), -(-members // 2)
-    return float(hypergeom.sf(hits - 1, candidates + pairs, hits + half, candidates))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,20 +166,18 @@ def _rank(values: Any) -> Float:
     return np.unique(np.where(np.isnan(numbers), np.inf, numbers), return_inverse=True)[1].astype(np.float64)
 
 
-def check_candidates(
-    data: TrainingData, twins: Twins | None = None, shift: Shift | None = None, copies: float = 0.0
-) -> list[Precondition]:
+def check_candidates(data: TrainingData, shift: Shift | None = None, copies: float = 0.0) -> list[Precondition]:
     """Check whether candidates equal members, nearly equal members, or are of another population; warn at most.
 
-    Rules that need candidates become inconclusive by themselves. ``twins`` and ``shift`` are the pool's, None where
-    too few people could be compared. At most a share of ``copies`` of the candidates are members, more than
+    Rules that need candidates become inconclusive by themselves. ``shift`` is the pool's, None where too few
+    people could be compared. At most a share of ``copies`` of the candidates are members, more than
     chance explains; 0 without an alarm.
     """
     if data.candidates is None or not len(data.candidates[1]):
-        details: tuple[dict[str, Any], ...] = ({"count": 0, "candidates": []}, {"share": 0.0}, {"auc": None})
+        details: tuple[dict[str, Any], ...] = ({"count": 0, "candidates": []}, {"auc": None})
         checks = tuple((False, "there are no candidates", detail) for detail in details)
     else:
-        checks = (_check_copies(data, copies), _check_twins(twins), _check_population(shift))
+        checks = (_check_copies(data, copies), _check_population(shift))
     return [
         Precondition(name, "warned" if warned else "passed", text, detail)
         for name, (warned, text, detail) in zip(_NAMES, checks, strict=True)
@@ -273,17 +201,6 @@ def _check_copies(data: TrainingData, copies: float) -> Checked:
         step = "than chance explains: whoever is stored once more is nobody new: leave them out"
         return True, f"{text}; more of them equal or nearly equal one, or each other, {step}", detail
     return False, f"{text}{', no more than chance explains' if len(rows) else ''}", detail
-
-
-def _check_twins(twins: Twins | None) -> Checked:
-    if twins is None:
-        text = "whether candidates are training records in all but a few digits was not looked at: too few people"
-        return True, text, {"share": None}
-    share, usual = twins.shares
-    detail = {"checked": twins.candidates, "share": share, "usual": usual}
-    if not twins.clear:
-        return False, "no more candidates than chance explains are nearly equal to a training record", detail
-    return True, f"{twins.sentence}{'; no attack is judged by them' if twins.too_many else ''}", detail
 
 
 def _check_population(shift: Shift | None) -> Checked:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -355,34 +355,17 @@ class NullRuns(EvidenceModel):
     high: Number = Field(description="Upper 95 % limit of the share of alarms.")
 
 
-class AgainstPdtp(EvidenceModel):
-    """The best attack's accuracy on single records over their PDTP: point estimates from rotated targets, no limits."""
-
-    problem: str = Field(default="", description="Why there are no figures; empty if there are.")
-    attacks: tuple[str, ...] = Field(default=(), description="Whose best accuracy on each record is taken.")
-    kind: str = ""
-    targets: int = Field(default=0, description="Shadow models that took turns as the target.")
-    pearson: Number | None = Field(default=None, description="Correlation; null where it has no value.")
-    p_value: Number | None = None
-    n: Sample = Field(default=0, description="Records.")
-    records_above_1: Part = Field(default=0, description="Records with a PDTP above 1 nat.")
-    share_above_1_found: Number | None = Field(default=None, description="Of these, share with accuracy above 0.8.")
-    points: tuple[tuple[Number, Number], ...] = Field(default=(), description="(mean PDTP, nats; mean accuracy).")
-
-
 class MembershipPart(EvidenceModel):
     """All attacks that were tried, and how far their figures can be believed."""
 
+    earlier: ClassVar[frozenset[str]] = frozenset({"against_pdtp"})
+
     attacks: tuple[AttackResult, ...] = Field(default=(), description="Each once, those that did not run too.")
     null_runs: NullRuns | None = Field(default=None, description="null where no attack ran.")
-    against_pdtp: AgainstPdtp | None = Field(default=None, description="null where not both are known of everybody.")
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values: no rate of few members or few others, no cell that tells how many are in small ones."""
         values, known = super().payload(known), known or Known()
-        against = values["against_pdtp"]
-        if against and (above := tell_count(against["records_above_1"], against["n"])) is None:
-            against |= {"records_above_1": above, "share_above_1_found": None}
         for attack in values["attacks"]:
             if figures := attack["figures"]:
                 figures["roc"] = thin(figures["roc"])

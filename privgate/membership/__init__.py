@@ -5,6 +5,7 @@ ATTACKS = {
     "lira_online": "lira:LiraOnline",
     "lira_neighbours": "neighbours:LiraNeighbours",
     "lira_beside": "neighbours:LiraBeside",
+    "lira_labels": "neighbours:LiraLabels",
     "rmia": "rmia:Rmia",
     "lira_offline": "lira:LiraOffline",
     "rmia_offline": "rmia:RmiaOffline",

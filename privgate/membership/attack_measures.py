@@ -16,7 +16,6 @@ from privgate.membership import board as boards
 from privgate.membership import limits, per_record, trial_sets
 from privgate.membership.board import Attempt, Board, cells
 from privgate.membership.limits import Figure, Interval
-from privgate.run import coincidences
 from privgate.run import pool as pools
 from privgate.run.run import Run
 from privgate.statistics import roc
@@ -205,7 +204,7 @@ def look_once(board: Board, request: Request, figure: Figure, *, low_alpha: floa
         if some == trial_sets.ALONE
         for one in limit_figure(board, attempt, who, request, Figure.ACCURACY, **level)
     )
-    high = 1.0 if tells or board.pool.copies >= coincidences.MOST_COPIES else worst.high
+    high = 1.0 if tells else worst.high
     behind = BehindMembership(
         searched=len(intervals), cells=len(where), cells_too_small_to_show=len(small), did_not_run=missing,
         removed_candidates=dict(board.pool.removed), members=int(sides[0].sum()), candidates=int(sides[1].sum()),
@@ -308,11 +307,9 @@ def note_attempts(board: Board, attempts: list[Attempt], confidence: float) -> N
     board.run.keep(noted, MembershipPart(attacks=tuple(attacks.values()), null_runs=null_runs))
 
 
-def part(run: Run, against_pdtp: evidence.AgainstPdtp | None = None) -> MembershipPart | None:
+def part(run: Run) -> MembershipPart | None:
     """Return what the second question found out beside its numbers; None where no attack was tried."""
-    if not run.has_computed(noted) and against_pdtp is None:
-        return None
-    return run.compute(noted).model_copy(update={"against_pdtp": against_pdtp})
+    return run.compute(noted) if run.has_computed(noted) else None
 
 
 def _compute_figures(board: Board, attempt: Attempt, alpha: float) -> evidence.AttackFigures:

@@ -351,7 +351,7 @@ def judged(doc: ReportDocument) -> dict[str, Any]:
 
 def limits(doc: ReportDocument) -> list[str]:
     """Return the second section of the evidence: what the report does not show."""
-    names = ("precondition:near_overlap", "precondition:same_population")
+    names = ("precondition:overlap", "precondition:same_population")
     unfit = [f for f in doc.conditions if f.rule in names and f.outcome is not Outcome.PASSED]
     sentences = [f"{capital(plain(f.message, 400)).rstrip('.')}." for f in unfit]
     public = "; ".join(f"{plain(name, 40)} ({plain(origin, 120)})" for name, origin in doc.subject.public.items())

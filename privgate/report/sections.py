@@ -74,7 +74,6 @@ def attacks(doc: ReportDocument) -> Told:
         "best": find_best(ranked),
         "curves": [_points(title(a), f.roc) for a, f in ranked if f.roc],
         "cells": accuracy_by_cell(ranked),
-        "pdtp": accuracy_over_pdtp(part.against_pdtp) if part.against_pdtp else None,
         "how": [(title(a), a.threat_model, _tested(a.self_test), a.source) for a, _ in ranked],
         "failed": [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures],
         "attributes": features and [
@@ -159,16 +158,6 @@ def accuracy_by_cell(ranked: Sequence[Ran]) -> list[tuple[str, ...]]:
     """Return the attacks' accuracy for each label and group; a column that has only a number is called one."""
     return [(title(a), re.sub(r"^(\d+) = ", r"column \1 = ", c.name), *map(percent, (c.value, c.low, c.high)))
             for a, f in ranked for c in (*f.classes, *f.groups)[:12]]  # fmt: skip
-
-
-def accuracy_over_pdtp(against: evidence.AgainstPdtp) -> Told | None:
-    """Return the best attack's accuracy on each record over its PDTP: point estimates, from models that took turns."""
-    points = [(x, percent(y)) for x, y in against.points if math.isfinite(x) and math.isfinite(y)]
-    if len(points) < 2:
-        return None
-    same = points[0][0] if len({x for x, _ in points}) == 1 else None
-    pearson = None if against.pearson is None or math.isnan(against.pearson) else against.pearson
-    return {"same": same, "pearson": pearson, "n": against.n, "kind": against.kind, "points": points}
 
 
 def _guesses(rows: Iterable[evidence.AttributeGuesses]) -> list[tuple[str, ...]]:

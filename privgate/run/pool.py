@@ -14,7 +14,7 @@ from privgate.arrays import Bool, Float, Index
 from privgate.controls import strangers
 from privgate.controls.data_checks import fingerprint_with_label
 from privgate.controls.reproduces import make_generator
-from privgate.controls.strangers import Shift, Twins
+from privgate.controls.strangers import Shift
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
 from privgate.run import near_questions
@@ -57,8 +57,6 @@ class AttackPool:
     copies: float = 0.0
     #: whether equal records of members were dropped, and those of candidates were not; few of them count as copies
     deduplicated: bool = False
-    #: how many candidates are members in all but a few digits; None where records cannot be compared
-    twins: Twins | None = None
     #: how far candidates are from members; None where there are too few people
     shift: Shift | None = None
     #: how many of either side at most, and of how many members and candidates, trials were drawn; None where of none
@@ -84,16 +82,25 @@ class AttackPool:
         )
 
     @property
+    def copied(self) -> str:
+        """Why candidates are rather members; empty if few can be."""
+        if self.copies < MOST_COPIES:
+            return ""
+        return (
+            f"up to {self.copies:.0%} of the candidates equal or nearly equal a training record, more than chance "
+            "explains: members, stored once more, are no people who were not trained on; give other candidates"
+        )
+
+    @property
     def refusal(self) -> str:
         """Why nothing that is measured on these candidates counts; empty if it does."""
-        if self.twins is not None and self.twins.too_many:
-            return (
-                f"{self.twins.sentence}: members, stored once more, are no people who were not "
-                "trained on; give other candidates"
-            )
+        if self.deduplicated:
+            return _DEDUPLICATED
+        if self.copied:
+            return self.copied
         if self.shift is not None and self.shift.clear:
             return f"candidates do not come from the same population as the training records ({self.shift.sentence})"
-        return _DEDUPLICATED if self.deduplicated else ""
+        return ""
 
 
 #: what is said of candidates whose table keeps equal records where that of the members dropped them
@@ -153,7 +160,6 @@ def _build(data: TrainingData) -> AttackPool:
         every = np.unique(y, return_inverse=True)[1]
         of_people = Coincidences.count(every, owner, len(data.units))[0]  # a person's label, in however many records
         eligible &= keep_common(of_people.values, *of_people.sides)[every]
-    alone = eligible & (holders == 1)
     removed = {"unknown_label": int((~eligible[n:]).sum()), "members_of_rare_labels": int((~eligible[:n]).sum())}
     # by all that they hold, and by features to a few digits: a copy may have lost some
     names = [name, *strangers.fingerprint_grids(data.pool()[0])]
@@ -162,20 +168,9 @@ def _build(data: TrainingData) -> AttackPool:
     copies = max(min(c.count_copies(rng, 1 / len(names)) for c in {w: 0, w.merged: 0}) for w in ways)
     own = held.merged.doubles * (held.deduplicated and held.merged.deduplicated)
     copies, doubles = (min(1.0, k / len(np.unique(data.candidate_people))) for k in (copies + own, own))
-    twins, shift = strangers.find_twins(data, alone), strangers.find_shift(data, eligible)
-    return AttackPool(
-        np.arange(size) < n,
-        eligible,
-        eligible,
-        owner,
-        labels,
-        removed,
-        holders,
-        copies,
-        doubles >= MOST_COPIES,
-        twins,
-        shift,
-    )
+    rows = np.arange(size) < n, eligible, eligible, owner, labels
+    shift = strangers.find_shift(data, eligible)
+    return AttackPool(*rows, removed, holders, copies, doubles >= MOST_COPIES, shift)
 
 
 def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from papers import candidate_set, datasets, networks
-from privgate.membership import rotated
+from papers import candidate_set, datasets, networks, rotated
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.statistics import roc
 

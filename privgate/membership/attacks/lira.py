@@ -86,8 +86,3 @@ class LiraOnline(LiraOffline):
 
     def compare(self, figure: Float, learned: Moments) -> Float:
         return log_ratio(figure, learned)
-
-    def scores_in_turn(self, log_p: Float, inside: Bool, labels: Index) -> Float:
-        """Return scores of every model, (N, P), by all others but its complement; no answer is NaN."""
-        figure = self.choose_figure(log_p, inside, labels)
-        return ratios_in_turn(np.stack([figure(p) for p in log_p])[:, None], inside)[:, 0]

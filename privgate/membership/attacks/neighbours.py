@@ -1,4 +1,4 @@
-"""Likelihood ratios of several answers: at the record, beside it, and what lies between them."""
+"""Likelihood ratios of several numbers: at the record, beside it, what lies between them, and all labels."""
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
@@ -15,6 +15,8 @@ from privgate.membership.attacks.observed import Moments, moments, own_logit, re
 MOST_ROWS = 2**16
 #: a weight's prior variance is one over it; every figure has variance 1
 RIDGE = 1.0
+#: labels that are read; of more, so many evenly from the least to the most likely
+MOST_LABELS = 24
 #: steps of Newton's method, which ends where weights move less
 STEPS, STILL = 30, 1e-11
 
@@ -112,3 +114,33 @@ class LiraBeside(LiraNeighbours):
     name, title = "lira_beside", "Likelihood ratio, beside the record only"
     threat_model = "probabilities beside the record, never for it; trains shadow models with and without it"
     asks = "near"
+
+
+class LiraLabels(LiraOffline):
+    """Likelihood ratios of all labels' probabilities, added with learned weights.
+
+    Labels are in order of their mean over the shadow models, so that one weight stands for a place in this order. The
+    score is the log-odds of a logistic regression, as for ``lira_neighbours``.
+
+    Left out: what labels tell together, such as which of them are at a release's floor.
+    """
+
+    name, title = "lira_labels", "Likelihood ratio, all labels"
+    source = "Carlini et al. (2022), Algorithm 1, of each label"
+    threat_model = "probabilities of all labels for the record; trains shadow models with and without it"
+    cut: float | None = 0.0
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        answers, inside = usable_shadows(signals, least=self.min_shadows)
+        own, count = self.choose_figure(answers, inside, signals.labels), answers.shape[-1]
+        order, step = np.exp(answers).mean(axis=0).argsort(axis=1, kind="stable"), resolution(answers, signals.labels)
+        places = np.unique(np.linspace(0, count - 1, min(count, MOST_LABELS)).astype(np.int64))
+
+        def list_figures(given: Float) -> Iterator[tuple[int, Float]]:
+            """Yield the logits of the own label and of the label at each place, (..., P) of answers (..., P, K)."""
+            yield 0, own(given)
+            for k, place in enumerate(places if count > 2 else (), start=1):  # of two, the own one says all
+                yield k, own_logit(given, order[:, place], step=step)
+
+        score = learn_weights(list_figures(answers), inside)
+        return lambda target: score(np.stack([figure for _, figure in list_figures(target)]))

@@ -56,7 +56,7 @@ def test_nobody_is_accused_where_nothing_is_known(form, runs):
 def test_a_planted_leak_blocks_by_both_figures(form):
     for k in range(8):
         rng = np.random.default_rng([43, k])
-        signals = plant(rng, leak=True, records=400, form=form)
+        signals = plant(rng, leak=True, records=600, form=form)
         found = [list(limits_of(a, signals, rng, len(CHEAP))) for a in CHEAP]
 
         # limits of the shipped policy: 0.6 on accuracy; three times guessing on members found

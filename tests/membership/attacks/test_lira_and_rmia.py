@@ -165,7 +165,8 @@ def test_every_model_in_turn_equals_leaving_its_pair_out(leaking, monkeypatch):
     monkeypatch.setattr(lira, "resolution", lambda *_: 1e-3)  # read off all models together, or off the others
     order = np.arange(16).reshape(2, 8).T.ravel()  # twins side by side
     log_p, inside = leaking.shadow[order], leaking.shadow_members[order]
-    got = attack.scores_in_turn(log_p, inside, leaking.labels)
+    figures = np.stack([own_logit(p, leaking.labels, step=1e-3) for p in log_p])
+    got = lira.ratios_in_turn(figures[:, None], inside)[:, 0]
 
     for i in (0, 7, 15):
         rest = np.setdiff1d(np.arange(16), [i, i ^ 1])
