@@ -46,7 +46,7 @@ def find_sets_in(pool: AttackPool, first: Index, cells: Mapping[str, Bool]) -> d
     """Return the sets of each class or group, by its name and theirs: who is rare in one may be common in another."""
     sets = {}
     for cell, who in cells.items():
-        for name, among in find_sets(pool, first[who]).items():
+        for name, among in (find_sets(pool, first[who]) if who.any() else {EVERYBODY: who[who]}).items():
             sets[cell, name] = who.copy()
             sets[cell, name][who] = among
     return sets
