@@ -183,7 +183,10 @@ def look_once(board: Board, request: Request, figure: Figure, *, low_alpha: floa
     if not where:
         raise MeasurementError("no class or group holds a training record")
     ran, missing = [a for a in attempts if not a.problem], {a.attack.name: a.problem for a in attempts if a.problem}
-    sets = trial_sets.find_sets_in(board.pool, board.people_at[1], where)
+    every = trial_sets.find_sets(*board.people_at)
+    sets = {(cell, some): who & among for cell, who in where.items() for some, among in every.items()}
+    # where nobody of a class or group has a rare record, nobody is to be looked at apart
+    sets = {k: who for k, who in sets.items() if k[1] == trial_sets.EVERYBODY or who.any()}
     low_alpha /= max(1, len(sets) * len(ran) * (1 if figure is Figure.MEMBERS_FOUND else 2))
     alphas = {"low_alpha": low_alpha, "high_alpha": high_alpha, "copies": board.copies}
     intervals = {

@@ -42,16 +42,6 @@ def find_sets(pool: AttackPool, first: Index) -> dict[str, Bool]:
     return sets
 
 
-def find_sets_in(pool: AttackPool, first: Index, cells: Mapping[str, Bool]) -> dict[tuple[str, str], Bool]:
-    """Return the sets of each class or group, by its name and theirs: who is rare in one may be common in another."""
-    sets = {}
-    for cell, who in cells.items():
-        for name, among in (find_sets(pool, first[who]) if who.any() else {EVERYBODY: who[who]}).items():
-            sets[cell, name] = who.copy()
-            sets[cell, name][who] = among
-    return sets
-
-
 def _bound_rare(holders: Index, members: Bool) -> int:
     """Return how many people may hold a rare record."""
     # the best of all attacks' lower limits, of two rules on three sets, can then pass a rate of 1 %
