@@ -20,6 +20,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from privgate.documents import LARGE, strict_json
 from privgate.errors import ExitCode
+from privgate.training.isolation import missing
 
 #: bytes of one step's summary; GitHub drops a summary above 1 MiB without failing the step
 LARGEST_SUMMARY = 200 * 1024
@@ -75,8 +76,7 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
     arguments += ["--policy", policy, "--report-dir", str(Path(report)), "--quiet"]
     values = {name: _input(environ, name) for name in (*_VALUES, *(("sign-command",) if alias else ()))}
     arguments += [word for name, value in values.items() if value for word in (f"--{name}", value)]
-    if _flag(environ, "observe"):
-        arguments.append("--observe")
+    arguments += ["--observe"] if _flag(environ, "observe") else []
     if not _flag(environ, "attach", default=True):
         if alias:
             raise InputError("input attach is false: a version that is promoted carries its report")
@@ -94,8 +94,7 @@ def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
     report, policy, registry, model, target = (_input(environ, name, required=True) for name in names)
     arguments = ["guard", "sign", report, "--policy", policy, "--registry-id", registry]
     arguments += ["--model", model, "--target", target, "--checked-elsewhere"]
-    if uri := _input(environ, "tracking-uri"):
-        arguments += ["--tracking-uri", uri]
+    arguments += ["--tracking-uri", uri] if (uri := _input(environ, "tracking-uri")) else []
     if _input(environ, "isolation") in {"auto", "none"}:  # the caller's word, not the report's
         arguments.append("--accept-unboxed")
     return WorkflowStep(tuple(arguments), Path(report), policy, allow_failure=False)
@@ -197,6 +196,8 @@ def _tell(
     values = {"verdict": verdict, "exit-code": str(code), "report-dir": str(step.report_dir)}
     _outputs(environ, {**values, "attestation": str(envelope) if envelope.is_file() else ""})
     ended = f"exit code {code}: {_WORDS.get(code, 'no verdict')}"
+    if code == ExitCode.USAGE and _input(environ, "isolation") == "bubblewrap" and (why := missing()):
+        ended += f"; training code has no box here: {why}"
     if step.arguments[0] != "guard" and not junit.is_file():
         junit.parent.mkdir(parents=True, exist_ok=True)
         junit.write_text(_junit(f"privgate ended with {ended}"), encoding="utf-8")
@@ -284,8 +285,17 @@ def _append(file: str | None, text: str) -> None:
             f.write(text)
 
 
+def take_credentials() -> None:
+    """Put the lines NAME=VALUE of ``PRIVGATE_CREDENTIALS`` into the environment; the runner's log hides the values."""
+    for line in filter(str.strip, os.environ.pop("PRIVGATE_CREDENTIALS", "").splitlines()):
+        name, equals, value = line.strip().partition("=")
+        _say(f"::add-mask::{_escape(value or name)}")
+        os.environ.update({name: value} if name and equals else {})
+
+
 def main() -> None:
     """Run the step that the first argument names."""
+    take_credentials()
     if sys.argv[1:] not in (["check"], ["sign"]):
         _command("error", "call python -m privgate.github check, or sign")
         sys.exit(int(ExitCode.USAGE))

@@ -172,6 +172,10 @@ def test_every_target_of_make_every_extra_and_every_module_that_is_shown_exists(
     assert [m for m in modules if find_spec(m) is None] == []
 
 
+def test_no_page_installs_a_name_that_nobody_published():
+    assert [c for c in _commands("pip") if re.search(r" (-U )?privgate(-verify)?( |$)", c[1])] == []
+
+
 def test_every_flag_of_mlflow_that_is_shown_exists():
     from mlflow.cli import cli as mlflow_cli
 

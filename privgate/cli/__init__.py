@@ -12,7 +12,7 @@ from privgate.version import __version__
 
 #: command -> (module of privgate.cli, help line); the modules import MLflow and more, so they wait
 COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("init", "Write a policy, a configuration and a CI snippet to start from."),
+    "init": ("init", "Write a configuration and a CI snippet to start from."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
     "explain": ("catalogue", "Explain a rule, attack, policy or word; --list names them all."),
     "check": ("check", "Judge a model version by a policy; write and attach the report."),

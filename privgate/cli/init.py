@@ -1,4 +1,4 @@
-"""``privgate init``: a policy, a configuration and a CI snippet to start from."""
+"""``privgate init``: a configuration and a CI snippet to start from."""
 
 from pathlib import Path
 
@@ -7,18 +7,9 @@ import click
 from privgate.cli import config, outputs, shared
 from privgate.errors import ExitCode
 
-_POLICY = """\
-# What a model must keep to be released. `privgate policy explain {file}` says it in plain words.
-schema: privgate/policy/v1
-name: {name}
-version: "1"
-# a policy that extends another may only tighten it: add rules, or set lower limits
-extends: {base}
-description: >-
-  The release policy of this project.
-"""
 _CONFIG = """\
 # Settings of privgate. Options on the command line and PRIVGATE_<OPTION> in the environment win over this file.
+# To tighten the policy, name a file of your own that `extends` it. Sign and guard by the same one.
 policy: {policy}
 report-dir: privgate-report
 # what page one of the report says; uncomment and fill in
@@ -28,7 +19,7 @@ report-dir: privgate-report
 # data-source: where they come from
 """
 _GITHUB = """\
-# A check of one model version. It runs training code: keep secrets out of it, and sign in another job.
+# A check of one model version. It runs training code, in a box: sign in another job.
 name: privacy
 on:
   workflow_dispatch:
@@ -48,11 +39,20 @@ jobs:
       - uses: actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0
         with:
           python-version: "3.11"
-      # the environment that trained the model, and privgate
-      - run: pip install -r requirements.txt privgate
+      # Ubuntu 24.04 lets no unprivileged program make a box until it is told to
+      - name: Let training code run in a box
+        run: |
+          command -v bwrap > /dev/null ||
+            {{ sudo apt-get update -qq && sudo apt-get install -y -qq --no-install-recommends bubblewrap; }} || true
+          sudo sysctl -qew kernel.apparmor_restrict_unprivileged_userns=0 || true # the check says whether it can
+      # the environment that trained the model, with privgate from its repository or a wheel
+      - run: pip install -r requirements.txt
       - env:
           PRIVGATE_INPUT_MODEL: ${{{{ inputs.model }}}}
           PRIVGATE_INPUT_POLICY: {policy}
+          PRIVGATE_INPUT_ISOLATION: bubblewrap
+          # lines NAME=VALUE for registry and data, as MLFLOW_TRACKING_TOKEN; they should only read, and attach reports
+          PRIVGATE_CREDENTIALS: ${{{{ secrets.PRIVGATE_CREDENTIALS }}}}
           PRIVGATE_INPUT_TRACKING_URI: ${{{{ vars.MLFLOW_TRACKING_URI }}}}
         run: python -P -m privgate.github check
 """
@@ -63,52 +63,40 @@ privacy:
   rules:
     - if: $MODEL
   script:
-    # the environment that trained the model, and privgate
-    - pip install -r requirements.txt privgate
-    - privgate check "$MODEL" --policy {policy} --report-dir privgate-report --quiet
+    - apt-get update -qq && apt-get install -y -qq bubblewrap
+    # the environment that trained the model, with privgate from its repository or a wheel
+    - pip install -r requirements.txt
+    - privgate check "$MODEL" --policy {policy} --isolation bubblewrap --report-dir privgate-report --quiet
   artifacts:
     when: always
     paths: [privgate-report/report.html, privgate-report/report.json, privgate-report/summary.md]
     reports:
       junit: privgate-report/junit.xml
 """
-_SNIPPETS = {"github": (".github/workflows/privacy.yml", _GITHUB), "gitlab": (".gitlab/privacy.yml", _GITLAB)}
+_SNIPPETS = {
+    "github": (".github/workflows/privacy.yml", _GITHUB),
+    "gitlab": (".gitlab/privacy.yml", _GITLAB),
+    "none": (config.FILE, _CONFIG),
+}
 
 
 @click.command()
-@click.option(
-    "--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Where; here if absent."
-)
-@click.option(
-    "--policy",
-    "base",
-    default="release-1",
-    show_default=True,
-    shell_complete=shared.complete_policy,
-    help="Policy to extend.",
-)
-@click.option("--ci", type=click.Choice([*_SNIPPETS, "none"]), default="github", show_default=True)
-def init(*, folder: Path, base: str, ci: str) -> int:
-    """Write privgate.yaml, privacy-policy.yaml and a CI snippet; what exists is left as it is."""
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Here if absent.")
+@click.option("--policy", default="release-1", show_default=True, shell_complete=shared.complete_policy)
+@click.option("--ci", type=click.Choice(list(_SNIPPETS)), default="github", show_default=True)
+def init(*, folder: Path, policy: str, ci: str) -> int:
+    """Write privgate.yaml and a CI snippet; what exists is left as it is."""
     from privgate.policy import Policy
 
-    Policy.load(base)  # an unknown one is said before anything is written
+    Policy.load(policy)  # an unknown one is said before anything is written
     place = outputs.folder(folder, "--folder")
-    policy = "privacy-policy.yaml"
-    files = {
-        policy: _POLICY.format(name="release", base=base, file=policy),
-        config.FILE: _CONFIG.format(policy=policy),
-    }
-    if ci in _SNIPPETS:
-        name, text = _SNIPPETS[ci]
-        files[name] = text.format(policy=policy)
-    for name, text in files.items():
+    for name, text in dict([(config.FILE, _CONFIG), _SNIPPETS[ci]]).items():
         path = place / name
         if path.exists():
             click.echo(f"kept {path}: it exists")
             continue
-        outputs.file(path, "init:").write_text(text, encoding="utf-8")
+        outputs.file(path, "init:").write_text(text.format(policy=policy), encoding="utf-8")
         click.echo(f"wrote {path}")
-    click.echo("next: privgate policy explain privacy-policy.yaml, then privgate check models:/NAME/VERSION")
+    click.echo(f"next: privgate policy explain {policy}, then privgate check models:/NAME/VERSION")
     click.echo('completion: eval "$(_PRIVGATE_COMPLETE=bash_source privgate)"   # or zsh_source, fish_source')
     return int(ExitCode.PASSED)

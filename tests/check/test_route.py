@@ -174,8 +174,8 @@ NEVER = {
     "few people": (MANY[:160], MANY[160:], "audit: {min_units: 200}", "the policy wants 200 people"),
     "few candidates": (MANY[:160], MANY[160:], "audit: {min_candidates: 200}", "needs 200 candidates, and"),
     "no candidates": (MANY[:160], None, "", "no candidates: attacks need people who were not trained on"),
-    "members for candidates": (MANY[:160], MANY[:100], "", "needs 20 candidates, and"),
-    "nearly members": (MANY[:160], MANY[:100].astype(np.float32).astype(float), "", "members, stored once more"),
+    "members for candidates": (MANY[:160], MANY[:100], "", "stored once more"),
+    "nearly members": (MANY[:160], MANY[:100].astype(np.float32).astype(float), "", "stored once more"),
 }
 
 

@@ -154,23 +154,30 @@ def test_init_writes_what_can_be_used_and_overwrites_nothing(capsys, here):
     assert run(["init", "--policy", "dtp-1-attacks"]) == 0
     assert "kept privgate.yaml" in capsys.readouterr().out
     assert Path("privgate.yaml").read_text() == "policy: mine.yaml\n"
-    assert [r.name for r in Policy.load(here / "privacy-policy.yaml").rules] == [
-        r.name for r in Policy.load("dtp-1-attacks").rules
-    ]
+    assert not (here / "privacy-policy.yaml").exists()
     workflow = yaml.safe_load(Path(".github/workflows/privacy.yml").read_text())
     (step,) = (s for s in workflow["jobs"]["check"]["steps"] if "env" in s)
     assert step["env"]["PRIVGATE_INPUT_MODEL"] == "${{ inputs.model }}"
     assert step["run"] == "python -P -m privgate.github check"
+    assert step["env"]["PRIVGATE_INPUT_POLICY"] == "dtp-1-attacks"
     assert workflow["permissions"] == {"contents": "read"}
+
+
+def test_init_names_the_policy_of_the_guard_itself(here):
+    assert run(["init"]) == 0
+    (chosen,) = (
+        words[1] for words in map(str.split, Path("privgate.yaml").read_text().splitlines()) if words[0] == "policy:"
+    )
+    assert Policy.load(chosen).digest == Policy.load("release-1").digest
 
 
 def test_init_for_gitlab_names_a_command_that_parses(here):
     assert run(["init", "--folder", "new", "--ci", "gitlab"]) == 0
     job = yaml.safe_load(Path("new/.gitlab/privacy.yml").read_text())["privacy"]
-    words = job["script"][1].replace('"$MODEL"', "models:/a/1").split()
+    words = job["script"][2].replace('"$MODEL"', "models:/a/1").split()
 
     parsed = commands()["check"].make_context("check", words[2:]).params
-    assert parsed["policy_name"] == "privacy-policy.yaml"
+    assert (parsed["policy_name"], parsed["isolation"]) == ("release-1", "bubblewrap")
     assert config._read(Path("new"))[1]["report-dir"] == "privgate-report"
     assert run(["init", "--policy", "no-such"]) == 2
 

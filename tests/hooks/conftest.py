@@ -64,11 +64,12 @@ def run_action(workspace, inputs, environ=None, action=ACTION):
     assert not missing, f"missing inputs {missing}"
     known = {f"inputs.{n}": str(inputs.get(n, i.get("default", ""))) for n, i in spec["inputs"].items()}
     known["github.action_path"] = str(action.parent)
+    known |= {f"runner.{n}": (environ or {}).get(f"RUNNER_{n.upper()}", "") for n in ("environment", "os")}
     code, log, summary = 0, "", ""
     for number, step in enumerate(spec["runs"]["steps"]):
-        if code and "if" not in step:
+        if code or not holds(step.get("if", ""), known):
             continue
-        assert set(step) <= {"name", "id", "shell", "run", "env", "working-directory"}, "a step this runner cannot run"
+        assert set(step) <= {"name", "id", "if", "shell", "run", "env", "working-directory"}, "an unknown step"
         assert step["shell"] == "bash"
         assert "${{" not in step["run"], "an expression inside a script is an injection"
         files = {n: workspace / f".runner-{n}-{number}" for n in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY", "GITHUB_ENV")}
@@ -96,6 +97,12 @@ def run_action(workspace, inputs, environ=None, action=ACTION):
             known[f"steps.{step['id']}.outputs.{name}"] = value
     outputs = {n: fill(o["value"], {**dict.fromkeys(expressions(o), ""), **known}) for n, o in spec["outputs"].items()}
     return Ended(code, outputs, summary, log)
+
+
+def holds(condition, known):
+    """Whether a step's condition holds: names of the context, compared with words, and all of it."""
+    parts = [re.fullmatch(r"([\w.-]+) (==|!=) '(.*)'", part).groups() for part in condition.split(" && ") if part]
+    return all((known[name] == word) == (sign == "==") for name, sign, word in parts)
 
 
 def expressions(output):

@@ -15,8 +15,10 @@ GATE = ROOT / ".github" / "workflows" / "privgate-gate.yml"
 STRANGERS = {"pull_request_target", "workflow_run", "issue_comment", "issues", "discussion", "fork", "watch"}
 #: what says that a job runs code that a model's author wrote
 TRAINS = re.compile(r"privgate\.github check|privgate (check|promote|advise|serve)|\.ci/run|make ")
-#: the only secret beside training code: its token attaches reports, and a box shows it to nobody
-AUDITS = "secrets.audit-tracking-token"
+#: the only secrets beside training code: they read, and attach reports, and a box shows them to nobody
+AUDITS = r"secrets\.(audit-tracking-token|audit-credentials|PRIVGATE_CREDENTIALS)\b"
+#: the only folder that a cache may hold: what lies there is sealed, and what others put there is not read
+SEALED = "privgate-ledger"
 
 
 def load(text):
@@ -43,7 +45,7 @@ def unprivileged(job):
         "environment" in job
         or granted == "write-all"
         or any(right == "write" for right in (granted.values() if isinstance(granted, dict) else ()))
-        or re.search(r"secrets\.", str(job).replace(AUDITS, ""))
+        or re.search(r"secrets\.", re.sub(AUDITS, "", str(job)))
     )
 
 
@@ -91,11 +93,13 @@ def of_step(step):
         yield "the checkout leaves a token"
     if "/checkout@" in used and {"ref", "repository"} & given.keys():
         yield "another tree is checked out"
-    if "/cache" in used or "cache" in given:
+    if "cache" in given or ("/cache" in used and given.get("path") != SEALED):
         yield "a cache is shared"
 
 
 def of_privileged(job, scripts, events, jobs):
+    if "/cache" in str(job["steps"]):
+        yield "a cache lies beside a key"
     if "pull_request" in events or TRAINS.search(scripts):
         yield "strangers' code runs beside a secret or a right"
     if "${{" in str(job["runs-on"]) or "self-hosted" in str(job["runs-on"]):
@@ -136,6 +140,11 @@ BROKEN = {
     "token": ("          persist-credentials: false\n", "          fetch-depth: 1\n"),
     "head": ("persist-credentials: false\n", "persist-credentials: false\n          ref: ${{ github.head_ref }}\n"),
     "cache": ("python-version: ${{ inputs.python-version }}\n", "python-version: '3.11'\n          cache: pip\n"),
+    "cached": ("          path: privgate-ledger\n          key: ", "          path: .venv\n          key: "),
+    "cache beside a key": (
+        "      - name: Install privgate alone\n",
+        f"      - uses: actions/cache/restore@{'0' * 40}\n        with: {{path: {SEALED}}}\n      - name: Install\n",
+    ),
     "artifact": ("artifact-ids: ${{ needs.audit.outputs.artifact }}", "name: privgate-report"),
     "no artifact": ("      && needs.audit.outputs.artifact != ''\n", ""),
     "folder": ("          merge-multiple: true\n          path: privgate-report\n", "          path: .\n"),
@@ -176,7 +185,12 @@ def test_the_audit_demands_a_box_and_the_decision_believes_no_report_of_one():
 
 def test_the_action_decides_about_the_box_too():
     action = load((ROOT / "hooks" / "github-action" / "action.yml").read_text())
-    (step,) = action["runs"]["steps"]
+    box, step = action["runs"]["steps"]
     assert action["inputs"]["isolation"]["default"] == "auto"
     assert step["env"]["PRIVGATE_INPUT_ISOLATION"] == "${{ inputs.isolation }}"
-    assert "${{" not in step["run"]
+    gate = load(GATE.read_text())["jobs"]["audit"]["steps"]
+    ours = load(_SNIPPETS["github"][1].format(policy="release-1"))["jobs"]["check"]["steps"]
+    (told,), (mine,) = ([s for s in steps if s.get("name") == box["name"]] for steps in (gate, ours))
+    assert box["run"] == told["run"] == mine["run"]
+    assert box["if"] == told["if"]
+    assert not [s for s in (*gate, *ours, step) if "sudo" in s.get("run", "") and s.get("name") != box["name"]]

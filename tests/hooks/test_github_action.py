@@ -206,6 +206,29 @@ def test_what_makes_no_sense_is_refused_before_anything_runs(step, inputs, said)
     assert (ended.code, "ARGUMENTS" in ended.log, said in ended.log) == (2, False, True)
 
 
+def test_credentials_are_lines_whose_values_no_log_shows(monkeypatch, capsys):
+    monkeypatch.setattr(github.os, "environ", {"PRIVGATE_CREDENTIALS": "AWS_KEY=a=b\r\n\nsecret\n=c\nMLFLOW_X=50%\n"})
+    github.take_credentials()
+
+    assert github.os.environ == {"AWS_KEY": "a=b", "MLFLOW_X": "50%"}
+    assert capsys.readouterr().out.split() == [f"::add-mask::{v}" for v in ("a=b", "secret", "c", "50%25")]
+
+
+def test_the_check_itself_takes_the_credentials_before_it_runs(run):
+    ended = run("models:/credit/passed", {"PRIVGATE_CREDENTIALS": "PRIVGATE_SIGNING_KEY=pem"})
+
+    assert (ended.code, "sign in another job" in ended.log, "::add-mask::pem" in ended.annotations) == (2, True, True)
+
+
+@pytest.mark.parametrize("isolation", ["bubblewrap", "auto"])
+def test_a_check_that_is_refused_for_want_of_a_box_says_so_on_the_page_of_the_run(step, monkeypatch, isolation):
+    monkeypatch.setattr(github, "missing", lambda: "bubblewrap is not installed")
+    ended = step("models:/credit/usage", isolation=isolation)
+
+    assert ended.code == 2
+    assert ("no box here: bubblewrap is not installed" in ended.summary) == (isolation == "bubblewrap")
+
+
 def test_what_the_check_prints_is_no_command_and_it_sees_no_command_files(run):
     ended = run("models:/credit/passed", environ={"ACTIONS_RUNTIME_TOKEN": "secret"})
 
@@ -315,6 +338,13 @@ def test_the_action_has_the_promised_outputs_and_no_expression_inside_a_script()
 def test_the_signing_key_is_only_in_the_job_that_runs_no_training_code():
     jobs = YAML(typ="safe").load(WORKFLOW.read_text())["jobs"]
     audit, decide = json.dumps(jobs["audit"]), json.dumps(jobs["decide"])
+    (check,) = (step["env"] for step in jobs["audit"]["steps"] if step.get("id") == "check")
+    for name in ("PRIVGATE_INPUT_JOBS", "PRIVGATE_INPUT_LEDGER", "PRIVGATE_LOADERS", "PRIVGATE_CREDENTIALS"):
+        assert name in check
+    (path,) = {s["with"]["path"] for s in jobs["audit"]["steps"] if "/cache/" in s.get("uses", "")}
+    assert f"'{path}'" in check["PRIVGATE_INPUT_LEDGER"]
+    assert "audit-credentials" not in decide
+    assert "decide-credentials" not in audit
 
     assert "signing-key" not in audit
     assert "privgate.github check" in audit
