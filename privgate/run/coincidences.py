@@ -19,6 +19,8 @@ from privgate.arrays import Bool, Float, Index
 LEVEL = 0.01
 #: from this distance to the quantile on, permutations decide in the normal law's place
 _NEAR, _PERMUTATIONS = 0.4, 1999
+#: variance from which on the normal law is near enough
+_NORMAL = 1000
 #: standard errors by which the unseen mass is smaller at most, at a level of 1 %
 _ESTY = 2.33
 #: share of the candidates who may be members at most; where more may be, nothing approves
@@ -124,10 +126,11 @@ class Coincidences:
             return 0.0
         beyond = (shared - 0.5 - mean) / np.sqrt(variance)
         quantile = NormalDist().inv_cdf(1 - LEVEL * share)
-        if abs(beyond - quantile) < _NEAR:
-            size = len(self.counts)
-            drawn = (rng.permutation(self.member) for _ in range(_PERMUTATIONS))
-            as_many = sum(self._count_shared(np.bincount(self.values[d], minlength=size)) >= shared for d in drawn)
+        if abs(beyond - quantile) < _NEAR and variance < _NORMAL:
+            # only who shares a record matters: members among them, of all that might be
+            size, tied = len(self.counts), self.values[self.counts[self.values] > 1]
+            drawn = (rng.permutation(tied)[: rng.hypergeometric(n, m, len(tied))] for _ in range(_PERMUTATIONS))
+            as_many = sum(self._count_shared(np.bincount(d, minlength=size)) >= shared for d in drawn)
             if (1 + as_many) / (1 + _PERMUTATIONS) > LEVEL * share:
                 return 0.0
         elif beyond < quantile:

@@ -67,7 +67,7 @@ class AttackPool:
         """Trials whose record nobody else holds, shape (P,): for measures that a tie would blunt; or raise."""
         alone = np.asarray(self.trial & (self.holders == 1))
         if min(len(np.unique(self.person[alone & side])) for side in (self.members, ~self.members)) < LEAST:
-            raise MeasurementError(f"fewer than {LEAST} people of either side are alone with their records")
+            raise MeasurementError(f"fewer than {LEAST} people on one side are alone with their records")
         return alone
 
     @property

@@ -263,3 +263,5 @@ def test_candidates_of_other_labels_are_seen_where_nobody_is_alone():
     coarse = TrainingData(zero, y, candidates=(zero, y * 0), one_record_each=True)
     with pytest.raises(MeasurementError, match="same population"):
         pool.build_pool(coarse)
+    with pytest.raises(MeasurementError, match="alone with their records"):  # a few alone would judge nobody else
+        _ = pool.built(coarse).alone
