@@ -81,7 +81,7 @@ class Shift:
 def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
     """Return how well candidates are told from members; None without enough people on either side.
 
-    ``trial``, bool of shape (P,), marks the pool rows to compare: a classifier would learn copies by heart. Lopez-Paz
+    ``trial``, bool of shape (P,), marks the pool rows to compare, ties among them: who is alone may be few. Lopez-Paz
     and Oquab (2017), "Revisiting Classifier Two-Sample Tests". The AUC of the held-out half is a Mann-Whitney
     statistic: under exchangeability its mean is 1/2 and its variance at most ``(n1 + n0 + 1) / (12 n1 n0)``.
     """
@@ -198,8 +198,8 @@ def _check_copies(data: TrainingData, copies: float) -> Checked:
     detail = {"count": len(rows), "of": total, "candidates": rows.tolist()}
     text = f"{Count(len(rows), total)} of {total} candidates equal a training record"
     if copies:
-        step = "members, stored once more, are no people who were not trained on: leave them out"
-        return True, f"{text}; more of them equal or nearly equal one than chance explains: {step}", detail
+        step = "than chance explains: whoever is stored once more is nobody new: leave them out"
+        return True, f"{text}; more of them equal or nearly equal one, or each other, {step}", detail
     return False, f"{text}{', no more than chance explains' if len(rows) else ''}", detail
 
 

@@ -183,27 +183,29 @@ def look_once(board: Board, request: Request, figure: Figure, *, low_alpha: floa
     if not where:
         raise MeasurementError("no class or group holds a training record")
     ran, missing = [a for a in attempts if not a.problem], {a.attack.name: a.problem for a in attempts if a.problem}
-    sets = trial_sets.find_sets(*board.people_at)
-    low_alpha /= max(1, len(sets) * len(ran) * len(where) * (1 if figure is Figure.MEMBERS_FOUND else 2))
+    every = trial_sets.find_sets(*board.people_at)
+    sets = {(cell, some): who & among for cell, who in where.items() for some, among in every.items()}
+    # where nobody of a class or group has a rare record, nobody is to be looked at apart
+    sets = {k: who for k, who in sets.items() if k[1] == trial_sets.EVERYBODY or who.any()}
+    low_alpha /= max(1, len(sets) * len(ran) * (1 if figure is Figure.MEMBERS_FOUND else 2))
     alphas = {"low_alpha": low_alpha, "high_alpha": high_alpha, "copies": board.copies}
     intervals = {
         (attempt.attack.name, cell, some, k): got
         for attempt in ran
-        for cell, who in where.items()
-        for some, among in sets.items()
-        for k, got in enumerate(_limit_among(board, attempt, (who, among), request, figure, **alphas))
+        for (cell, some), who in sets.items()
+        for k, got in enumerate(_limit_among(board, attempt, (some, who), request, figure, **alphas))
     }
     (name, cell, some, _), worst = trial_sets.join_sets(intervals)
     sides = board.members, ~board.members
     small = {c for c, who in where.items() if len(where) > 1 and min((who & side).sum() for side in sides) < SMALL_CELL}
     shown = "a class or group too small to name" if cell in small else cell
-    alone = sets.get(trial_sets.ALONE, np.zeros(0, dtype=bool))
     level = {**alphas, "low_alpha": low_alpha / (2 if figure is Figure.MEMBERS_FOUND else 1)}
-    tells = len(alone) and any(
+    tells = any(
         one.low > 0.5
         for attempt in ran
-        for who in where.values()
-        for one in limit_figure(board, attempt, who & alone, request, Figure.ACCURACY, **level)
+        for (_, some), who in sets.items()
+        if some == trial_sets.ALONE
+        for one in limit_figure(board, attempt, who, request, Figure.ACCURACY, **level)
     )
     high = 1.0 if tells else worst.high
     behind = BehindMembership(
@@ -230,7 +232,7 @@ def _list_assumptions(board: Board, missing: tuple[str, ...], *, every: bool) ->
         coarse = (
             f"one answer a record, with {type(release.noise).__name__} noise of scale {release.noise.scale:g} on it"
         )
-    copies = f"up to {pool.copies:.0%} of the candidates may be members stored once more" if pool.copies else ""
+    copies = f"up to {pool.copies:.0%} of the candidates may be people stored once more" if pool.copies else ""
     said = (
         coarse,
         board.run.compute(pools.ask_near_trials)[0].sentence,
@@ -244,14 +246,14 @@ def _list_assumptions(board: Board, missing: tuple[str, ...], *, every: bool) ->
 
 
 def _limit_among(
-    board: Board, attempt: Attempt, who: tuple[Bool, Bool], request: Request, figure: Figure, **alphas: float
+    board: Board, attempt: Attempt, among: tuple[str, Bool], request: Request, figure: Figure, **alphas: float
 ) -> list[Interval]:
     """Return limits on some of a class's or group's people; open where those are too few to say anything."""
-    of_cell, among = who
+    some, who = among
     try:
-        return limit_figure(board, attempt, of_cell & among, request, figure, **alphas)
+        return limit_figure(board, attempt, who, request, figure, **alphas)
     except MeasurementError:
-        if among.all():
+        if some == trial_sets.EVERYBODY:
             raise
         return [Interval(np.nan, -1.0, 1.0)]
 

@@ -204,8 +204,9 @@ def advantage(run: Run, request: Request) -> Measurement:
     alphas = {"low_alpha": alpha / 2, "high_alpha": alpha}
     name, worst = find_worst({g.title: Interval(*difference(g.counts, **alphas)) for g in guessed[1:]})
     members, others = int(seen.members.sum()), int((~seen.members).sum())
+    high = 1.0 if run.compute(pools.of_run).copies else worst.high
     return Measurement(
-        request, worst.value, worst.low, worst.high, "fraction", "confidence", 1 - alpha, n=members + others,
+        request, worst.value, worst.low, high, "fraction", "confidence", 1 - alpha, n=members + others,
         population=len(run.compute(pools.of_run).trial), where=f"{name}, distances {seen.how}", assumptions=ASSUMPTIONS,
         behind=BehindMembership(searched=2, members=members, candidates=others, shadow_models=1),
     )  # fmt: skip

@@ -48,9 +48,10 @@ def measure_gap(run: Run, request: Request) -> Measurement:
             for name, (inside, outside) in sides.items()
         }
     )
+    high = np.inf if p.copies else gap.high
     shown = len(where) == 1 or len(sides[worst][1]) >= SMALL_CELL
     return Measurement(
-        request, gap.value, gap.low, gap.high, "fraction" if zero_one else "nats", "confidence", 1 - alpha,
+        request, gap.value, gap.low, high, "fraction" if zero_one else "nats", "confidence", 1 - alpha,
         n=int(p.alone.sum()), population=int(p.alone.sum()), where=worst if shown else "a cell too small to name",
         assumptions=(POPULATION, "the mean loss on candidates is roughly normal")[: 2 - zero_one],
         behind=BehindMembership(

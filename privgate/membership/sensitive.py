@@ -324,11 +324,13 @@ def advantage(run: Run, request: Request) -> Measurement:
     ranges = [_tell_counts(c, people) for c in tries.values()]
     limits = [_tell_limits(sides, **alphas) for sides in ranges]
     exact = all(low == high for sides in ranges for side in sides for low, high in side)
+    # with members among the candidates no upper limit exists
+    high, most = (1.0 if run.compute(pools.of_run).copies else h for h in (worst.high, max(h for _, h in limits)))
     return Measurement(
-        request, worst.value, worst.low, worst.high, "fraction", "confidence", 1 - alpha, n=sum(people),
+        request, worst.value, worst.low, high, "fraction", "confidence", 1 - alpha, n=sum(people),
         population=len(run.compute(pools.of_run).trial), where=f"{name}, by {who}", assumptions=ASSUMPTIONS,
         behind=BehindMembership(searched=len(tries), members=people[0], candidates=people[1]),
-        told_as=None if exact else (max(low for low, _ in limits), max(high for _, high in limits)),
+        told_as=None if exact else (max(low for low, _ in limits), most),
     )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ are kept. Mathematics: docs/mathematics.md, section 9.5.
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -18,6 +19,8 @@ from privgate.arrays import Bool, Float, Index
 LEVEL = 0.01
 #: from this distance to the quantile on, permutations decide in the normal law's place
 _NEAR, _PERMUTATIONS = 0.4, 1999
+#: variance from which on the normal law is near enough
+_NORMAL = 1000
 #: standard errors by which the unseen mass is smaller at most, at a level of 1 %
 _ESTY = 2.33
 #: share of the candidates who may be members at most; where more may be, nothing approves
@@ -28,18 +31,39 @@ MOST_COPIES = 0.05
 class Coincidences:
     """Who of a pool holds which record: one pair of a record and a person each, arrays of shape (Q,)."""
 
-    #: code of the record, and whether the person is a member
+    #: code of the record, and number of the person
     values: Index
-    member: Bool
+    person: Index
+    #: the first so many people are members
+    members: int
 
     @staticmethod
-    def count(values: NDArray[np.uint64], person: Index, members: int) -> "tuple[Coincidences, Index]":
+    def count(values: NDArray[Any], person: Index, members: int) -> "tuple[Coincidences, Index]":
         """Return the pairs, and how many people hold each row's record; the first ``members`` people are members."""
         code = np.unique(values, return_inverse=True)[1].astype(np.int64)
         people = int(person.max()) + 1
         pairs = np.unique(code * people + person)
-        held = Coincidences(pairs // people, pairs % people < members)
+        held = Coincidences(pairs // people, pairs % people, members)
         return held, held.counts[code]
+
+    @cached_property
+    def merged(self) -> "Coincidences":
+        """The same with all records that the same people hold as one: what a couple shares is one coincidence.
+
+        Where members have several records and candidates one, this counts members' doubles as too few.
+        """
+        names = np.random.default_rng(37).integers(2**63, size=int(self.person.max()) + 1)
+        sets = np.add.reduceat(names[self.person], np.cumsum(self.counts) - self.counts)
+        own = np.isin(np.arange(len(sets)), np.unique(sets, return_index=True)[1])
+        if own.all():
+            return self
+        kept = own[self.values]
+        return Coincidences((np.cumsum(own) - 1)[self.values[kept]], self.person[kept], self.members)
+
+    @property
+    def member(self) -> Bool:
+        """Whether each pair's person is a member."""
+        return np.asarray(self.person < self.members)
 
     @cached_property
     def counts(self) -> Index:
@@ -81,6 +105,11 @@ class Coincidences:
         outside = np.log(m * (m - 1) / (m * (m - 1) + n * (n - 1)))
         return bool(at_most_one.sum() + twos * outside <= np.log(LEVEL))
 
+    @property
+    def doubles(self) -> int:
+        """How many candidates hold a record that another candidate holds, without one candidate for each record."""
+        return int(np.maximum(self.counts - self.inside - 1, 0).sum())
+
     def count_copies(self, rng: Generator, share: float = 1.0) -> float:
         """Return how many candidates may be members at most, more than chance explains; 0 without an alarm.
 
@@ -97,10 +126,11 @@ class Coincidences:
             return 0.0
         beyond = (shared - 0.5 - mean) / np.sqrt(variance)
         quantile = NormalDist().inv_cdf(1 - LEVEL * share)
-        if abs(beyond - quantile) < _NEAR:
-            size = len(self.counts)
-            drawn = (rng.permutation(self.member) for _ in range(_PERMUTATIONS))
-            as_many = sum(self._count_shared(np.bincount(self.values[d], minlength=size)) >= shared for d in drawn)
+        if abs(beyond - quantile) < _NEAR and variance < _NORMAL:
+            # only who shares a record matters: members among them, of all that might be
+            size, tied = len(self.counts), self.values[self.counts[self.values] > 1]
+            drawn = (rng.permutation(tied)[: rng.hypergeometric(n, m, len(tied))] for _ in range(_PERMUTATIONS))
+            as_many = sum(self._count_shared(np.bincount(d, minlength=size)) >= shared for d in drawn)
             if (1 + as_many) / (1 + _PERMUTATIONS) > LEVEL * share:
                 return 0.0
         elif beyond < quantile:

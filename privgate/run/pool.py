@@ -55,7 +55,7 @@ class AttackPool:
     holders: Index
     #: share of the candidates who may be members at most, more than chance explains; 0 without an alarm
     copies: float = 0.0
-    #: whether equal records of members were dropped, and those of candidates were not
+    #: whether equal records of members were dropped, and those of candidates were not; few of them count as copies
     deduplicated: bool = False
     #: how far candidates are from members; None where there are too few people
     shift: Shift | None = None
@@ -64,8 +64,11 @@ class AttackPool:
 
     @property
     def alone(self) -> Bool:
-        """Trials whose record nobody else holds, shape (P,): for measures that a tie would blunt."""
-        return np.asarray(self.trial & (self.holders == 1))
+        """Trials whose record nobody else holds, shape (P,): for measures that a tie would blunt; or raise."""
+        alone = np.asarray(self.trial & (self.holders == 1))
+        if min(len(np.unique(self.person[alone & side])) for side in (self.members, ~self.members)) < LEAST:
+            raise MeasurementError(f"fewer than {LEAST} people on one side are alone with their records")
+        return alone
 
     @property
     def drawn(self) -> str:
@@ -155,15 +158,19 @@ def _build(data: TrainingData) -> AttackPool:
     rng, eligible = np.random.default_rng(31), ~unknown
     if unknown.any():
         every = np.unique(y, return_inverse=True)[1]
-        eligible &= keep_common(every, n, size - n)[every]
+        of_people = Coincidences.count(every, owner, len(data.units))[0]  # a person's label, in however many records
+        eligible &= keep_common(of_people.values, *of_people.sides)[every]
     removed = {"unknown_label": int((~eligible[n:]).sum()), "members_of_rare_labels": int((~eligible[:n]).sum())}
     # by all that they hold, and by features to a few digits: a copy may have lost some
     names = [name, *strangers.fingerprint_grids(data.pool()[0])]
     ways = (Coincidences.count(each, owner, len(data.units))[0] for each in names)
-    copies = max(way.count_copies(rng, 1 / len(names)) for way in ways) / (size - n)
-    shift = strangers.find_shift(data, eligible & (holders == 1))
+    # records of one person go together: only what is too much by either way of counting is
+    copies = max(min(c.count_copies(rng, 1 / len(names)) for c in {w: 0, w.merged: 0}) for w in ways)
+    own = held.merged.doubles * (held.deduplicated and held.merged.deduplicated)
+    copies, doubles = (min(1.0, k / len(np.unique(data.candidate_people))) for k in (copies + own, own))
     rows = np.arange(size) < n, eligible, eligible, owner, labels
-    return AttackPool(*rows, removed, holders, copies, held.deduplicated, shift)
+    shift = strangers.find_shift(data, eligible)
+    return AttackPool(*rows, removed, holders, copies, doubles >= MOST_COPIES, shift)
 
 
 def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:

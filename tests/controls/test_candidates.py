@@ -236,3 +236,32 @@ def test_ten_candidates_are_too_few_and_nothing_ends_as_a_bug():
     assert outcomes(few) == ("passed", "warned")
     with pytest.raises(MeasurementError, match="too few"):
         pool.build_pool(few)
+
+
+def test_a_double_among_few_candidates_is_charged_and_ends_nothing():
+    rng = np.random.default_rng(7)
+    Z, y = numbers(rng, 60), rng.integers(0, 2, 60)
+    Z[1], y[1] = Z[0], y[0]
+    X = numbers(rng, 4000)
+    p = pool.build_pool(TrainingData(X, rng.integers(0, 2, 4000), candidates=(Z, y), one_record_each=True))
+
+    assert p.copies == 1 / 60
+
+
+def test_copies_are_a_share_of_people_however_many_records_somebody_has():
+    rng = np.random.default_rng(9)
+    X, Z, y = numbers(rng), numbers(rng), rng.integers(0, 2, N)
+    people, more = np.arange(N, 2 * N), np.full(9 * N, 2 * N - 1)
+    Z[:12] = X[:12]
+    outside = (np.concatenate([Z, numbers(rng, 9 * N)]), np.resize(y, 10 * N), np.append(people, more))
+
+    assert pool.built(TrainingData(X, y, groups=np.arange(N), candidates=outside)).copies >= 12 / N
+
+
+def test_candidates_of_other_labels_are_seen_where_nobody_is_alone():
+    zero, y = np.zeros((N, 2)), np.arange(N) % 2
+    coarse = TrainingData(zero, y, candidates=(zero, y * 0), one_record_each=True)
+    with pytest.raises(MeasurementError, match="same population"):
+        pool.build_pool(coarse)
+    with pytest.raises(MeasurementError, match="alone with their records"):  # a few alone would judge nobody else
+        _ = pool.built(coarse).alone

@@ -211,7 +211,7 @@ def test_candidates_who_are_members_are_charged():
     charged = [measure(start(data=DATA)), measure(start(data=DATA, models=8), scope="record")]
     pools._BUILT[DATA] = clean
     assert charged[0].high > measure(start(data=DATA)).high
-    assert any("members stored once more" in a for a in charged[0].assumptions)
+    assert any("people stored once more" in a for a in charged[0].assumptions)
     assert charged[1].high == 1.0
 
 

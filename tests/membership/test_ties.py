@@ -106,6 +106,25 @@ def test_copies_alarm_and_honest_pools_do_not(share, runs):
     assert copied >= (0.05 if share == 0.9 else 0.9) * runs
 
 
+@pytest.mark.parametrize(("inside", "outside"), [(10, 10), (10, 1)])
+def test_what_couples_share_in_many_records_is_one_coincidence(inside, outside):
+    """People of one kind share records: members ten each, and candidates as many, or one."""
+    alarms, copied, runs = 0, 0, 50
+    for k in range(runs):
+        rng = np.random.default_rng([k, 8])
+        person = np.repeat(np.arange(600), np.where(np.arange(600) < 300, inside, outside))
+        kind = rng.integers(0, 20000, 600)
+        records = kind[person] * 10 + np.concatenate([np.arange(10)] * 300 + [rng.permutation(10)[:outside]] * 300)
+        for n_copied in (0, 30):
+            records[np.flatnonzero(person >= 300)[: n_copied * outside]] = records[: n_copied * outside]
+            held, _ = Coincidences.count(records, person, 300)
+            assert not (held.deduplicated and held.merged.deduplicated)
+            charge = min(way.count_copies(rng) for way in (held, held.merged))
+            alarms, copied = alarms + (not n_copied and charge > 0), copied + (charge >= n_copied > 0)
+    assert lower_limit(alarms, runs, alpha=0.01) <= 0.01
+    assert copied >= 0.9 * runs
+
+
 def test_labels_that_members_lack_are_left_out_on_both_sides():
     rng = np.random.default_rng(2)
     weight = 1 / np.arange(1, 501)
