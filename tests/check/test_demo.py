@@ -44,7 +44,7 @@ def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsy
     assert all(f"models:/{name}/1 is now @production" in shown for name in promoted)
     assert "adult-0" not in shown.replace("/", "")
     number = re.search(r"As it should be: (\d) models are @production, 1 is refused, (\d+) attacks were run.", shown)
-    assert [int(n) for n in number.groups()] == [len(promoted), 15]
+    assert [int(n) for n in number.groups()] == [len(promoted), 16]
     assert "  ! " not in shown  # a warning would be about the sample, not about the model
     assert len(shown.splitlines()) <= 48  # two screens
 
