@@ -105,8 +105,8 @@ class AttackPool:
 
 #: what is said of candidates whose table keeps equal records where that of the members dropped them
 _DEDUPLICATED = (
-    "equal training records were dropped and equal candidates were not, so that common records tell candidates; log "
-    "the training table with its doubles, or drop those of the whole table before it is split"
+    "candidates repeat one another and training records do not, as if equal rows were dropped on one side: common ones "
+    "tell candidates; log the training table with its doubles, or drop those of the whole table before it is split"
 )
 _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 

@@ -198,7 +198,7 @@ MOVED = {
     "one class": (lambda X, rng: numbers(rng), True, "same population"),
     "a fifth": (lambda X, rng: X + 0.2 * X.std(axis=0) * rng.normal(size=X.shape), False, FROM_MEMBERS),
     "a third": (lambda X, rng: X + 0.3 * X.std(axis=0) * rng.normal(size=X.shape), False, FROM_MEMBERS),
-    "between": (between, False, FROM_MEMBERS),
+    "between": (between, False, "repeat one another"),  # of two members each, so that two are equal
 }
 
 
