@@ -79,3 +79,19 @@ def test_a_worker_ends_with_who_asks_though_others_hold_its_pipe():
             assert not Path(f"/proc/{number}").exists()
         finally:
             os.killpg(asking.pid, signal.SIGKILL)
+
+
+def test_another_server_takes_the_place_of_one_that_died():
+    server = workers.find_plain_server()
+    server._process.kill()
+    for _ in range(3):  # it may be on its way out
+        one = workers.find_plain_server().start_worker(worker.WorkerSettings())
+        try:
+            assert ask(one, "1 + 1") == 2
+            break
+        except workers.GoneError:
+            one.end()
+    else:
+        pytest.fail("every worker died with the first server")
+    one.end()
+    assert workers.find_plain_server() is not server

@@ -149,8 +149,8 @@ class Server:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
-        return self._process.poll() is None
+        """Whether it runs and listens."""
+        return self._control.fileno() >= 0 and self._process.poll() is None
 
     def start_worker(self, settings: worker.WorkerSettings | None = None, libraries: Sequence[str] = ()) -> Worker:
         """Start a worker, once the server has imported ``libraries``; ``settings`` are those without a sandbox."""
@@ -159,8 +159,10 @@ class Server:
         def start(theirs: socket.socket) -> Handle:
             ours, life = os.pipe()
             running = os.fdopen(ours, "rb")
-            with contextlib.suppress(OSError):  # where it is gone, so is the other end of the pipe
+            try:
                 socket.send_fds(self._control, [pickle.dumps(request)], [theirs.fileno(), life])
+            except OSError:  # it is gone, though its process may not have ended yet: another takes its place
+                self._control.close()
             os.close(life)
 
             def end() -> None:
