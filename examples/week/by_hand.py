@@ -1,0 +1,165 @@
+"""What is true of a model, by its library alone: people left out in a plain loop, and a plain attack on all labels."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from models import Model
+from numpy.typing import NDArray
+
+#: people left out one by one, and shadow models
+LEFT_OUT, SHADOWS = 100, 32
+#: the limits of release-1: share of people above, accuracy of an attack, members it finds at 1 % false accusations
+LIMITS = {"above": 0.01, "accuracy": 0.6, "members": 0.1}
+
+
+class ByHand:
+    """A model as its author would run it: nothing of the gate's."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.data = model, model.data()
+        assert self.data.candidates is not None
+        self.numbers = self.data.y.dtype.kind == "f"
+        self.labels = np.unique(self.data.y)
+
+    def fit(self, rows: NDArray[Any], seed: int = 7) -> Any:
+        """Train on rows of people and people outside, which are numbered one after the other."""
+        X, y = self.take(rows)
+        if self.model.claim:
+            return self.model.estimator(X, y, seed=seed)
+        estimator = self.model.estimator()
+        seeds = {k: seed for k in estimator.get_params() if k.rpartition("__")[2] == "random_state"}
+        return estimator.set_params(**seeds).fit(X, y)
+
+    def take(self, rows: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
+        """Return records and labels of some rows."""
+        import pandas as pd
+
+        (out_X, out_y), X = self.data.candidates, self.data.X
+        pool = pd.concat([X, out_X]) if hasattr(X, "iloc") else np.concatenate([X, out_X])
+        return pool.iloc[rows] if hasattr(pool, "iloc") else pool[rows], np.concatenate([self.data.y, out_y])[rows]
+
+    def answer(self, fitted: Any, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return ln p of each label, shape (n, C), as it is served, or numbers, shape (n, 1)."""
+        X, _ = self.take(rows)
+        if self.numbers:
+            return np.asarray(fitted.predict(X), dtype=float)[:, None]
+        p = np.asarray(fitted.predict_proba(X), dtype=float)
+        if self.model.floor:
+            p = p.clip(0.01, 0.99)  # of two labels, which these models have
+        with np.errstate(divide="ignore"):
+            return np.log(p)
+
+
+def measure_model(model: Model) -> dict[str, Any]:
+    """Return what a model gives away by hand, and what the limits of release-1 say of that."""
+    warnings.simplefilter("ignore")
+    hand = ByHand(model)
+    row: dict[str, Any] = {**_leave_out(hand), **_attack(hand)}
+    _, y_out = hand.data.candidates or (None, None)
+    fitted, outside = hand.fit(np.arange(hand.data.n)), hand.data.n + np.arange(len(y_out))
+    answers = hand.answer(fitted, outside)
+    if hand.numbers:
+        row["quality"] = float(1 - np.var(y_out - answers[:, 0]) / np.var(y_out))
+    else:
+        row["quality"] = float((hand.labels[answers.argmax(axis=1)] == y_out).mean())
+    row["harmless"] = judge_row(row)
+    return row
+
+
+def judge_row(row: dict[str, Any]) -> str:
+    """Return "yes", "no", or "close": at most one of 100 is above, or four at least, other than by another seed."""
+    above = max(0, row["above"] - row["by_seed"])
+    if above >= 4 or row["accuracy_low"] > LIMITS["accuracy"] or row["members_low"] > LIMITS["members"]:
+        return "no"
+    clear = above <= 1 and row["accuracy"] < LIMITS["accuracy"] and row["members"] < LIMITS["members"]
+    return "yes" if clear else "close"
+
+
+def _leave_out(hand: ByHand) -> dict[str, Any]:
+    """Count the people whose absence moves the answer at their record above the limit; 1 is the limit.
+
+    Training that draws by a seed is paired by it. ``by_seed`` counts the same where nobody is left out and the seed is
+    another: where that is as many, the seed moves the answers and not the people.
+    """
+    n, draw = hand.data.n, np.random.default_rng(12)
+    everybody, people = np.arange(n), draw.choice(n, LEFT_OUT, replace=False)
+    whole = hand.fit(everybody)
+    moved = np.array([_move(hand, whole, hand.fit(np.delete(everybody, k)), np.array([k])) for k in people])
+    limit = 1.0
+    if hand.numbers:
+        _, y = hand.take(n + np.arange(1000))
+        limit = 0.5 * float(np.std(y - hand.answer(whole, n + np.arange(1000))[:, 0]))
+    other = hand.fit(everybody, seed=8)
+    by_seed = np.array([_move(hand, whole, other, np.array([k])) for k in people])
+    return {
+        "above": int((moved > limit).sum()),
+        "largest": float(moved.max() / limit),
+        "by_seed": int((by_seed > limit).sum()),
+    }
+
+
+def _move(hand: ByHand, whole: Any, other: Any, rows: NDArray[Any]) -> float:
+    with np.errstate(invalid="ignore"):
+        change = np.abs(hand.answer(whole, rows) - hand.answer(other, rows))
+    return float(np.nan_to_num(change, nan=0.0, posinf=np.inf).max())
+
+
+def _attack(hand: ByHand) -> dict[str, float]:
+    """Return the accuracy of a likelihood ratio on the answers to all labels, and the members found at 1 %."""
+    n, draw = hand.data.n, np.random.default_rng(13)
+    size = min(n, len(hand.data.candidates[1]))
+    rows = np.concatenate([draw.choice(n, size, replace=False), n + np.arange(size)])
+    others, member = np.setdiff1d(np.arange(n), rows), np.repeat([True, False], size)
+    seen, inside = [], []
+    for k in range(SHADOWS + 1):
+        trained = member if k == 0 else draw.permutation(2 * size) < size
+        fitted = hand.fit(np.concatenate([others, rows[trained]]), seed=7 + k)
+        seen.append(_features(hand, hand.answer(fitted, rows), hand.take(rows)[1]))
+        inside.append(trained)
+    target, shadows, of = seen[0], np.array(seen[1:]), np.array(inside[1:])[:, :, None]
+    means = [(shadows * w).sum(0) / w.sum(0) for w in (of, ~of)]
+    spread = [
+        np.sqrt((((shadows - m) * w) ** 2).sum((0, 1)) / w.sum((0, 1))) + 1e-6
+        for m, w in zip(means, (of, ~of), strict=True)
+    ]
+    score = sum(-(((target - m) / s) ** 2) / 2 - np.log(s) if w else ((target - m) / s) ** 2 / 2 + np.log(s)
+                for m, s, w in zip(means, spread, (True, False), strict=True)).sum(axis=1)  # fmt: skip
+    return _separate(score, member)
+
+
+def _features(hand: ByHand, answers: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    """Return log-odds of each label, the own first, shape (n, C); of two one says all; of numbers the residual."""
+    if hand.numbers:
+        return np.asarray(np.abs(answers - y[:, None]))
+    p = np.exp(answers).clip(1e-12, 1 - 1e-12)
+    odds, own = np.log(p / (1 - p)), np.searchsorted(hand.labels, y)[:, None]
+    return (
+        np.take_along_axis(odds, own, axis=1)
+        if p.shape[1] == 2
+        else np.concatenate([np.take_along_axis(odds, own, 1), odds], axis=1)
+    )
+
+
+def _separate(score: NDArray[Any], member: NDArray[Any]) -> dict[str, float]:
+    """Choose thresholds on one half, judge them on the other, with lower limits of 97.5 %."""
+    from scipy.stats import beta
+
+    even = np.random.default_rng(14).random(len(score)) < 0.5
+    places = np.unique(score[even])
+    best = places[int(np.argmax([((score[even] >= t) == member[even]).mean() for t in places]))]
+    right, hits = (
+        (score[~even] >= best) == member[~even],
+        score[~even & member] > np.quantile(score[even & ~member], 0.99),
+    )
+
+    def low(values: NDArray[Any]) -> float:
+        count = int(values.sum())
+        return float(beta.ppf(0.025, count, len(values) - count + 1)) if count else 0.0
+
+    return {
+        "accuracy": float(right.mean()),
+        "accuracy_low": low(right),
+        "members": float(hits.mean()),
+        "members_low": low(hits),
+    }
