@@ -4,6 +4,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from models import Model
 from numpy.typing import NDArray
 
@@ -33,15 +34,12 @@ class ByHand:
 
     def take(self, rows: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
         """Return records and labels of some rows."""
-        import pandas as pd
-
         (out_X, out_y), X = self.data.candidates, self.data.X
         pool = pd.concat([X, out_X]) if hasattr(X, "iloc") else np.concatenate([X, out_X])
         return pool.iloc[rows] if hasattr(pool, "iloc") else pool[rows], np.concatenate([self.data.y, out_y])[rows]
 
-    def answer(self, fitted: Any, rows: NDArray[Any]) -> NDArray[Any]:
+    def answer(self, fitted: Any, X: Any) -> NDArray[Any]:
         """Return ln p of each label, shape (n, C), as it is served, or numbers, shape (n, 1)."""
-        X, _ = self.take(rows)
         if self.numbers:
             return np.asarray(fitted.predict(X), dtype=float)[:, None]
         p = np.asarray(fitted.predict_proba(X), dtype=float)
@@ -58,11 +56,12 @@ def measure_model(model: Model) -> dict[str, Any]:
     row: dict[str, Any] = {**_leave_out(hand), **_attack(hand)}
     _, y_out = hand.data.candidates or (None, None)
     fitted, outside = hand.fit(np.arange(hand.data.n)), hand.data.n + np.arange(len(y_out))
-    answers = hand.answer(fitted, outside)
+    answers = hand.answer(fitted, hand.take(outside)[0])
     if hand.numbers:
         row["quality"] = float(1 - np.var(y_out - answers[:, 0]) / np.var(y_out))
     else:
         row["quality"] = float((hand.labels[answers.argmax(axis=1)] == y_out).mean())
+    row["records"] = _count_records(hand, fitted)
     row["harmless"] = judge_row(row)
     return row
 
@@ -70,14 +69,28 @@ def measure_model(model: Model) -> dict[str, Any]:
 def judge_row(row: dict[str, Any]) -> str:
     """Return "yes", "no", or "close": at most one of 100 is above, or four at least, other than by another seed."""
     above = max(0, row["above"] - row["by_seed"])
-    if above >= 4 or row["accuracy_low"] > LIMITS["accuracy"] or row["members_low"] > LIMITS["members"]:
+    if (
+        row["records"]
+        or above >= 4
+        or row["accuracy_low"] > LIMITS["accuracy"]
+        or row["members_low"] > LIMITS["members"]
+    ):
         return "no"
     clear = above <= 1 and row["accuracy"] < LIMITS["accuracy"] and row["members"] < LIMITS["members"]
     return "yes" if clear else "close"
 
 
+def _count_records(hand: ByHand, fitted: Any) -> int:
+    """Count the records, of 100, that stand byte by byte in the stored model; only of numbers."""
+    import cloudpickle
+
+    X = np.asarray(hand.data.X[:LEFT_OUT])
+    stored = cloudpickle.dumps(fitted)
+    return sum(x.astype(t).tobytes() in stored for x in X for t in (float, np.float32)) if X.dtype.kind == "f" else 0
+
+
 def _leave_out(hand: ByHand) -> dict[str, Any]:
-    """Count the people whose absence moves the answer at their record above the limit; 1 is the limit.
+    """Count the people whose absence moves an answer at or near their record above the limit; 1 is the limit.
 
     Training that draws by a seed is paired by it. ``by_seed`` counts the same where nobody is left out and the seed is
     another: where that is as many, the seed moves the answers and not the people.
@@ -85,13 +98,13 @@ def _leave_out(hand: ByHand) -> dict[str, Any]:
     n, draw = hand.data.n, np.random.default_rng(12)
     everybody, people = np.arange(n), draw.choice(n, LEFT_OUT, replace=False)
     whole = hand.fit(everybody)
-    moved = np.array([_move(hand, whole, hand.fit(np.delete(everybody, k)), np.array([k])) for k in people])
+    moved = np.array([_move(hand, whole, hand.fit(np.delete(everybody, k)), k) for k in people])
     limit = 1.0
     if hand.numbers:
-        _, y = hand.take(n + np.arange(1000))
-        limit = 0.5 * float(np.std(y - hand.answer(whole, n + np.arange(1000))[:, 0]))
+        X, y = hand.take(n + np.arange(1000))
+        limit = 0.5 * float(np.std(y - hand.answer(whole, X)[:, 0]))
     other = hand.fit(everybody, seed=8)
-    by_seed = np.array([_move(hand, whole, other, np.array([k])) for k in people])
+    by_seed = np.array([_move(hand, whole, other, k) for k in people])
     return {
         "above": int((moved > limit).sum()),
         "largest": float(moved.max() / limit),
@@ -99,9 +112,24 @@ def _leave_out(hand: ByHand) -> dict[str, Any]:
     }
 
 
-def _move(hand: ByHand, whole: Any, other: Any, rows: NDArray[Any]) -> float:
+def _move(hand: ByHand, whole: Any, other: Any, person: int) -> float:
+    """Return the largest change of an answer at the record, and where one column is somebody else's or a word less."""
+    draw = np.random.default_rng(person)
+    X, _ = hand.take(np.array([person, *draw.choice(hand.data.n, 8)]))
+    questions = np.asarray(X, dtype=object).copy()
+    if questions.ndim == 1:
+        words = questions[0].split()
+        questions[1:] = [" ".join(np.delete(words, k)) for k in draw.choice(len(words), 8, replace=False)]
+    else:
+        keep = np.arange(questions.shape[1]) != draw.integers(questions.shape[1], size=(8, 1))
+        questions[1:] = np.where(keep, questions[0], questions[1:])
+    container = (
+        pd.DataFrame(questions, columns=X.columns).astype(X.dtypes)
+        if hasattr(X, "columns")
+        else questions.astype(X.dtype)
+    )
     with np.errstate(invalid="ignore"):
-        change = np.abs(hand.answer(whole, rows) - hand.answer(other, rows))
+        change = np.abs(hand.answer(whole, container) - hand.answer(other, container))
     return float(np.nan_to_num(change, nan=0.0, posinf=np.inf).max())
 
 
@@ -115,7 +143,8 @@ def _attack(hand: ByHand) -> dict[str, float]:
     for k in range(SHADOWS + 1):
         trained = member if k == 0 else draw.permutation(2 * size) < size
         fitted = hand.fit(np.concatenate([others, rows[trained]]), seed=7 + k)
-        seen.append(_features(hand, hand.answer(fitted, rows), hand.take(rows)[1]))
+        X, y = hand.take(rows)
+        seen.append(_features(hand, hand.answer(fitted, X), y))
         inside.append(trained)
     target, shadows, of = seen[0], np.array(seen[1:]), np.array(inside[1:])[:, :, None]
     means = [(shadows * w).sum(0) / w.sum(0) for w in (of, ~of)]

@@ -259,10 +259,11 @@ def _may_stop(run: Run) -> bool:
 
 
 def find_broken(run: Run, people: int, refits: Retrained) -> str:
-    """Return the name of an enforced rule that these models, of so many people wanted, break; empty if they break none.
+    """Return the name of an enforced rule that these models, of so many people wanted, decide; empty if they do not.
 
     Whoever has no model here counts as possibly without influence and possibly without limit. What is judged is what
-    the report will say, by the rule itself.
+    the report will say, by the rule itself. A rule that is broken at this seed alone, and that nobody else will be
+    paired for at other seeds, stays undecided whoever else is left out.
     """
     scale = 1.0
     if run.subject.task == "regression":
@@ -277,7 +278,9 @@ def find_broken(run: Run, people: int, refits: Retrained) -> str:
         low = np.where(refits.lost, np.inf, own)
     if not (name := _break_rule(run, people, refits, low / scale)) or not run.at_seed:
         return name
-    return _break_rule(run, people, refits, per_person.confirm_at_other_seeds(run, refits.units, low / scale, scale))
+    confirmed = per_person.confirm_at_other_seeds(run, refits.units, low / scale, scale)
+    spent = len(run.compute(per_person.known_limits)) >= per_person.MOST_PAIRED
+    return _break_rule(run, people, refits, confirmed) or (name if spent else "")
 
 
 def _break_rule(run: Run, people: int, refits: Retrained, low: Float) -> str:

@@ -158,7 +158,7 @@ def describe_end(run: Run) -> str:
     people, decided = run.compute(left_out.leave_out).people, run.compute(left_out.leave_out).decided_by
     return (
         f"the others of {people:,} people were not left out of any training, because the rule "
-        f"{decided} had refused before; riskiest first, so that figures over all people are lower limits only"
+        f"{decided} was decided before; riskiest first, so that figures over all people are lower limits only"
     )
 
 

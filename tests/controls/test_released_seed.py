@@ -69,6 +69,18 @@ def test_above_at_the_released_seed_is_refused_if_five_others_show_it_and_never_
     assert fleet.calls - before < 20 + 2 * N + (1 + per_person.MOST_PAIRED) * seeds.PAIRED
 
 
+def drawing_anew(X, y, *, seed):
+    """Naive Bayes that draws other noise where somebody is missing, as shuffling does."""
+    return shaken(X, y, seed=(seed, len(X)), by=7.0)
+
+
+def test_what_the_seed_alone_moves_is_undecided_before_everybody_is_left_out(fleet):
+    verdict, rule = judged(fleet, Recipe(drawing_anew, seed=1))
+
+    assert rule.outcome is Outcome.INCONCLUSIVE, rule.message
+    assert per_person.MOST_PAIRED <= verdict.evidence.influence.coverage.n_measured < N
+
+
 def of_seed(X, y, *, seed):
     return RandomForestClassifier(5, random_state=seed).fit(X, y)
 

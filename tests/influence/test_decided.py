@@ -106,7 +106,7 @@ def test_only_enforced_rules_decide_and_the_others_say_that_they_were_not_comput
     assert rule(advised, "advice").outcome is Outcome.WARNED
     assert blocked.outcome is Outcome.FAILED
     assert rule(blocked, "middle").outcome is Outcome.INCONCLUSIVE
-    assert "others not computed: already refused by pdtp" in rule(blocked, "middle").message
+    assert "others not computed: pdtp was decided before" in rule(blocked, "middle").message
 
 
 def test_a_rule_that_a_waiver_may_excuse_decides_nothing(policy):

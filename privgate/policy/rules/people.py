@@ -112,8 +112,9 @@ class LeaveOneOutRule(Rule):
         """Return for which people it is shown, and how few were left out where others could not change the verdict."""
         behind = BehindInfluence.read(measurement.behind)
         if behind.not_computed:
+            own = outcome is Outcome.FAILED or behind.decided_by == self.name
             why = "no other could change the decision"
-            return why if outcome is Outcome.FAILED else f"others not computed: already refused by {behind.decided_by}"
+            return why if own else f"others not computed: {behind.decided_by} was decided before"
         return "" if self.aggregate == "share_above" or outcome is Outcome.FAILED else _for_whom(measurement)
 
     def meaning(self, measurement: Measurement) -> str:
