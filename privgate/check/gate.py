@@ -136,7 +136,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     requests = dict.fromkeys(rule.request() for rule in policy_asked.rules)
     measured = dict[Request, Measurement]()
     for request in (r for r in requests if r in run.attacked):  # attacks first: they take few trainings
-        measured[request] = questions.answer(run, request, stopped)
+        measured[request] = questions.answer(run, request, preconditions.stop_attacks(run, stopped))
     run, more = (run, []) if stopped else preconditions.compare_seeds(run, measured)
     checked += more
     for request in (r for r in requests if r not in run.attacked):

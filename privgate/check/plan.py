@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privgate.check.beforehand import check_untrained, count_first_look, count_trainings, foresee_seeds
+from privgate.check.beforehand import check_untrained, count_first_look, count_trainings, foresee_seeds, stop_attacks
 from privgate.check.prepare import asked_of, facts, misfit, prepare
 from privgate.controls.reproduces import plan_training
 from privgate.errors import MeasurementError
@@ -105,13 +105,16 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     policy_asked = asked_of(policy, subject, run.theorems)
     findings, stopped = check_untrained(run, policy_asked)
     said = [*run.cannot_conclude, *(f"{p.name}: {p.message}" for p in findings if p.outcome != "passed")]
-    if stopped:
-        ends = f"the check ends before it trains: {stopped[0].message}"
+    if ended := stop_attacks(run, stopped):
+        ends = f"the check ends before it trains: {ended[0].message}"
         return Costs(0, 0, 0.0, [*said, "in all: no training"], ends=ends)
     try:
         each = time_training(run.subject, [plan_training(run.subject)], fleet)
     except MeasurementError as exc:
         return Costs(1, 1, 0.0, [*said, str(exc), "in all: 1 training"], ends=str(exc))
+    if stopped:  # attacks alone are measured
+        on_attacks = tuple(r for r in policy_asked.rules if r.request() in run.attacked)
+        policy_asked = policy_asked.model_copy(update={"rules": on_attacks})
     run = foresee_seeds(run)
     planned, first, rules = make(run, policy_asked, each=each)
     controls, early = count_trainings(run), count_first_look(run)
