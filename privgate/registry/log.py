@@ -4,8 +4,9 @@ import datetime as dt
 import getpass
 import hashlib
 import json
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -28,6 +29,8 @@ from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release, Serve
 from privgate.subject.subject import Subject
 
+#: says of a subject what a check will find too few; checks are floors above, so that the package root wires it
+FORESEEING: list[Callable[[Subject], Iterable[str]]] = []
 _MOST_TRIED = 10_000  # records that a schema is tried on, as many as a check sends
 _SHOWN = 5  # records that an example shows
 
@@ -84,6 +87,9 @@ def log_model(
     import mlflow
 
     release, packages = _judgeable(recipe, data, release)
+    subject = Subject(recipe, data, release=release)
+    for sentence in (said for foresee in FORESEEING for said in foresee(subject)):
+        sys.stderr.write(f"privgate: {sentence}\n")
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         data = kept.data
         with _as_checked(recipe):

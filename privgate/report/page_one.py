@@ -138,11 +138,19 @@ def _facts(doc: ReportDocument) -> list[tuple[str, str]]:
     each = say("each.one" if people == s.n_records else "each.several", records=number(s.n_records))
     return [
         (say("fact.people"), f"{number(people)}{each if people else ''}"),
-        (say("fact.others"), number(s.n_candidates) if s.n_candidates else say("none")),
+        (say("fact.others"), _others(doc)),
         (say("fact.checked_by"), _checked_by(doc, 30)),
         (say("fact.policy"), policy(doc)),
         (say("fact.decided"), (moment(doc.decided_at) or say("undated"))[:10]),
     ]
+
+
+def _others(doc: ReportDocument) -> str:
+    """Return how many candidates there are, and how many of them attacks were tried on: no third number stands here."""
+    given, behind = doc.subject.n_candidates, [BehindMembership.read(m.behind) for m in doc.evidence.measurements]
+    usable = max((b.candidates for b in behind if b.candidates is not None), default=given)
+    every = number(given) if given else say("none")
+    return every if usable == given else say("fact.usable", given=every, usable=number(usable))
 
 
 def _checked_by(doc: ReportDocument, room: int, where: str = "") -> str:

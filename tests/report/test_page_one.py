@@ -96,6 +96,15 @@ def test_the_evidence_says_nothing_twice(runs, kind):
     assert f"{len(silent)} theorems do not apply to this model" in evidence
 
 
+def test_page_one_names_the_candidates_that_were_tried_beside_all_that_were_given(runs):
+    doc = runs.document("attacked")
+    behind = [m["behind"] or {} for m in doc["evidence"]["measurements"]]
+    (tried,) = {b["candidates"] for b in behind if b.get("candidates")}
+    doc["subject"]["n_candidates"] = tried + 100
+
+    assert page_one.view(read(doc))["facts"][1][1] == f"{tried + 100}, of whom attacks were tried on {tried}"
+
+
 @pytest.mark.parametrize(
     ("floors", "said"),
     [([0.01, 0.01], "below 1 % are released as 1 %."), ([0.002, 0.01], "below 0.2 % to 1 %, by label")],
