@@ -16,7 +16,7 @@ PrivgateError           what every error of ours is
 Each has a page of its own: help(privgate.Recipe). The command is `privgate --help`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,10 @@ def _load(uri: str, **options: Any) -> Any:
     return import_module("privgate.registry").load_subject(uri, **options)
 
 
+def _foresee(subject: Any) -> Iterator[str]:
+    yield from import_module("privgate.check.plan").foresee(subject)
+
+
 def _door(name: str) -> Callable[..., Any]:
     def opened(*given: Any, **options: Any) -> Any:
         return getattr(import_module("privgate.evaluation.notebook"), name)(*given, **options)
@@ -82,8 +86,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'privgate' has no attribute {name!r}")
     value = getattr(import_module(f"privgate.{HOMES[name]}"), name)
     if name == "Subject":
-        # the registry is a floor above the subject, so the package root wires the two
+        # the registry is a floor above the subject, and checks above the registry, so the package root wires them
         value.loader = staticmethod(_load)
+    if name == "log_model":
+        import_module("privgate.registry.log").FORESEEING.append(_foresee)
     if name == "Verdict":
         value.doors.update({door: _door(door) for door in ("report", "plot", "overview")})
     globals()[name] = value

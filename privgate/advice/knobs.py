@@ -1,13 +1,20 @@
-"""Which parameters of common learners make a model lean less on single records, and a recipe with one turned."""
+"""Which parameters of common learners make a model lean less on single records, and a recipe with one turned.
+
+Before any of them stands a floor under the answers, which changes what is released and not the model.
+"""
 
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
+
 from privgate.errors import UsageError
 from privgate.subject import estimators, sources
 from privgate.subject.recipe import Recipe
+from privgate.subject.release import Release
+from privgate.subject.subject import Subject
 
 Direction = Literal["lower", "higher"]
 #: parameter, the direction in which it protects, and at most six values from weak to strong
@@ -92,6 +99,11 @@ class Change:
         """The change as one phrase."""
         return ", ".join(f"{self.learner} {n} {self.before[n]!r} becomes {v!r}" for n, v in self.after.items())
 
+    def change(self, subject: Subject) -> Subject:
+        """Return the changed subject, a local one: its model is whatever its recipe trains."""
+        recipe = self.applied(subject.recipe)
+        return Subject.local(recipe, subject.data, release=subject.release, name=subject.name)
+
     def applied(self, recipe: Recipe) -> Recipe:
         """Return the recipe with the change made to it."""
         payload = copy.deepcopy(dict(recipe.payload))
@@ -104,6 +116,45 @@ class Change:
         if payload["kind"] == "function":
             return replace(recipe, params={k: estimators.decode(v, _known) for k, v in payload["params"].items()})
         return replace(recipe, training=estimators.decode(payload["estimator"], _known), params={})
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Answers below a floor are released as it. The file holds exact numbers, so this and a statement go together."""
+
+    #: as ``Release`` takes it
+    floor: Any
+
+    @property
+    def diff(self) -> list[str]:
+        """Both steps, and what of the floor has to be declared."""
+        rare = "" if self.floor is True else "; declare a tenth of each rare event's rate as known without these data"
+        return [
+            f"+ log_model, log_recipe: release=Release(floor={self.floor!r}){rare}",
+            "+ privgate check: --file-not-downloadable, if nobody who may ask the model can get its file",
+        ]
+
+    @property
+    def says(self) -> str:
+        """Both steps as one phrase."""
+        return f"Release(floor={self.floor!r}), and --file-not-downloadable where nobody who may ask can get the file"
+
+    def change(self, subject: Subject) -> Subject:
+        """Return the subject with that release, a local one."""
+        return Subject.local(subject.recipe, subject.data, release=Release(floor=self.floor), name=subject.name)
+
+
+def find_floor(subject: Subject) -> Floor | None:
+    """Return the floor that may help a subject; None where it does not release exact probabilities.
+
+    That of a rare label is a tenth of its share to one digit, a suggestion: an endpoint that read it off the data would
+    tell who is in them.
+    """
+    if subject.task != "classification" or not subject.release.exact:
+        return None
+    usual, shares = min(0.01, 1 / (20 * len(subject.classes))), np.bincount(subject.label_codes) / subject.data.n
+    tenths = {k: float(f"{share / 10:.0e}") for k, share in zip(subject.classes.tolist(), shares, strict=True)}
+    return Floor({k: low for k, low in tenths.items() if low < usual} or True)
 
 
 def find_changes(payload: Mapping[str, Any]) -> Iterator[list[Change]]:

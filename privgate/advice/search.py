@@ -18,15 +18,18 @@ from typing import Any
 import numpy as np
 
 from privgate import digest
-from privgate.advice.knobs import Change, find_changes
+from privgate.advice.knobs import Change, Floor, find_changes, find_floor
 from privgate.arrays import Index
 from privgate.check import beforehand, gate, prepare
 from privgate.errors import MeasurementError, PrivgateError, UsageError
 from privgate.evidence import NextStep
+from privgate.evidence.figures import percent
 from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy import Policy, problems
+from privgate.policy.document_shape import WITHHELD
 from privgate.policy.rules.rule_base import STEPS
 from privgate.run.run import Budget
+from privgate.statistics import roc
 from privgate.subject.subject import Subject
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
@@ -53,7 +56,7 @@ class Rehearsal(Subject):
 class Tried:
     """One change and what was measured of it."""
 
-    change: Change
+    change: Change | Floor
     #: cross-validated, larger is better: mean log-probability of the right label, or minus the mean squared error in
     #: variances of the targets; NaN where it could not be trained
     useful: float = math.nan
@@ -100,7 +103,7 @@ class Advice:
             return said if self.ended else [*said, nothing]
         if not self.approved:
             return [*said, f"{self.best.change.says}: a whole check does not approve it: {_why_not(self.verdict)}"]
-        step = "a whole check approves this change of the recipe; train with it, log the model again, and check it:"
+        step = "a whole check approves this change; train with it, log the model again, and check it:"
         return [*said, step, *(f"  {line}" for line in self.best.change.diff)]
 
     def payload(self) -> dict[str, Any]:
@@ -136,11 +139,11 @@ def advise(
     """
     until, limits = time.monotonic() + seconds, limits or Budget()
     advice = Advice(subject.uri, policy.name)
-    knobs = list(find_changes(subject.recipe.payload))
+    floor, knobs = find_floor(subject), list(find_changes(subject.recipe.payload))
     if verdict is None and (why := _nothing_can_be_approved(policy, subject, fleet, limits)):
         advice.ended = f"no change of the model can be approved: {why}"
         return advice
-    if not knobs:
+    if not (floor or knobs):
         advice.ended = "the recipe has no parameter of which it is known that it protects people; change the learner"
         return advice
     if verdict is None:
@@ -154,7 +157,10 @@ def advise(
         return advice
     with contextlib.suppress(MeasurementError):
         advice.quality = cross_validate(subject, fleet)[2]
-    for changes in knobs:
+    for changes in ([[floor]] if floor else []) + knobs:
+        withheld = limits.file_withheld or policy.file == WITHHELD
+        if withheld and any(t.passes and isinstance(t.change, Floor) for t in advice.tried):
+            break  # the same model, and nothing weaker
         answers = False  # whether a weaker turn of this knob answers well
         for change in changes:
             if time.monotonic() > until:
@@ -167,12 +173,18 @@ def advise(
                 break
             answers = answers or not math.isnan(tried.useful)
     passing = [t for t in advice.tried if t.passes]
-    if passing:
-        advice.best = max(passing, key=lambda t: t.useful)
+    if passing:  # a floor helps only where nobody gets the file, so that it comes last
+        without = [t for t in passing if not isinstance(t.change, Floor)]
+        advice.best = max(without or passing, key=lambda t: t.useful)
         tell(f"checking as a whole: {advice.best.change.says}")
-        changed = _changed(subject, advice.best.change)
-        advice.verdict = gate.evaluate(policy, changed, fleet=fleet, limits=limits)
+        changed, allowed = advice.best.change.change(subject), _allow(limits, advice.best.change)
+        advice.verdict = gate.evaluate(policy, changed, fleet=fleet, limits=allowed)
     return advice
+
+
+def _allow(limits: Budget, change: Change | Floor) -> Budget:
+    """Return the limits under which a change is tried: a floor is with the statement that it needs."""
+    return replace(limits, file_withheld=limits.file_withheld or isinstance(change, Floor))
 
 
 def _nothing_can_be_approved(policy: Policy, subject: Subject, fleet: Fleet, limits: Budget) -> str:
@@ -191,25 +203,21 @@ def _first(verdict: Verdict) -> str:
     return next((step for step in steps if step.startswith(others)), "")
 
 
-def _changed(subject: Subject, change: Change) -> Subject:
-    """Return the subject with a change made to it, as a local one: its model is whatever its recipe trains."""
-    return Subject.local(change.applied(subject.recipe), subject.data, release=subject.release, name=subject.name)
-
-
-def _try(policy: Policy, subject: Subject, change: Change, fleet: Fleet, limits: Budget) -> Tried:
+def _try(policy: Policy, subject: Subject, change: Change | Floor, fleet: Fleet, limits: Budget) -> Tried:
     """Measure one change; one that cannot be trained, or answers no better than without features, never passes."""
     tried = Tried(change)
     try:
-        changed = _changed(subject, change)
+        changed = change.change(subject)
         rehearsal = Rehearsal(
             changed.recipe, changed.data, None, changed.release, changed.name, digests=changed.digests
         )
         useful, worst, quality = cross_validate(rehearsal, fleet)
-        tried = replace(tried, quality=quality)
+        cost = _price_floor(rehearsal, fleet) if isinstance(change, Floor) else ""
+        tried = replace(tried, quality=quality + cost)
         if not useful > worst:
             return replace(tried, why="it answers no better than without the features")
         tried = replace(tried, useful=useful)
-        verdict = gate.evaluate(policy, rehearsal, fleet=fleet, limits=limits)
+        verdict = gate.evaluate(policy, rehearsal, fleet=fleet, limits=_allow(limits, change))
     except (PrivgateError, ValueError, TypeError) as exc:  # a parameter that this learner refuses is no change
         return replace(tried, why=str(exc) or type(exc).__name__)
     return replace(tried, passes=verdict.outcome.releases, why=_why_not(verdict))
@@ -238,6 +246,7 @@ def cross_validate(subject: Subject, fleet: Fleet) -> tuple[float, float, str]:
             share.append(float(-each.mean()))
         else:
             truth, p = subject.label_codes, np.exp(answer.log_p)
+            p = subject.release.shown(p) if subject.release.floor else p
             shares = np.bincount(truth[others], minlength=p.shape[1]) / len(others)
             each = np.log(np.maximum(p[np.arange(len(rows)), truth[rows]], _LEAST))
             without = np.log(np.maximum(shares[truth[rows]], _LEAST))
@@ -250,6 +259,29 @@ def cross_validate(subject: Subject, fleet: Fleet) -> tuple[float, float, str]:
     if subject.task == "regression":
         words = f"root mean squared error {math.sqrt(mean) * subject.scale[1]:.4g}"
     return float(np.mean(useful)), worst, f"cross-validated {words}"
+
+
+def _price_floor(subject: Subject, fleet: Fleet) -> str:
+    """Return what a floor costs on candidates, the end of a sentence; empty where no label of theirs is known."""
+    data, labels = subject.data, subject.classes
+    y = data.pool()[1]
+    rows = data.n + np.flatnonzero(np.isin(y[data.n :], labels))
+    if not len(rows):
+        return ""
+    (answer,) = fleet.fits(subject, [Fit(subject.recipe.payload["seed"], rows, left_out=rows[:0])], label="floor")
+    if answer.problem:
+        raise MeasurementError(answer.problem)
+    truth, exact = np.searchsorted(labels, y[rows]), np.exp(answer.log_p)
+    floored = subject.release.shown(exact)
+    low = (floored <= np.array(subject.release.floor)).any(axis=1).mean()
+    said = [f"; of {len(rows):,} candidates' answers {percent(low)} have a label at the floor"]
+    present = [k for k in range(len(labels)) if 0 < (truth == k).sum() < len(rows)]
+    areas, losses = ([f(p) for p in (exact, floored)] for f in (
+        lambda p: np.mean([roc.auc(p[:, k], truth == k) for k in present]) if present else math.nan,
+        lambda p: -np.log(np.maximum(p[np.arange(len(rows)), truth], _LEAST)).mean(),
+    ))  # fmt: skip
+    said += [f"{name} {a:.4f} becomes {b:.4f}" for name, (a, b) in (("AUC", areas), ("log loss", losses))]
+    return ", ".join(said)
 
 
 def _folds(subject: Subject) -> list[Index]:
@@ -265,7 +297,7 @@ def search_command(subject: Subject, policy: Policy) -> str:
     known = problems.shipped().get(policy.name) == policy.path or not policy.path.name
     named = policy.name if known else os.path.relpath(policy.path)
     words = ["privgate", "advise", subject.uri or "URI", "--policy", named]
-    return shlex.join(words) if any(find_changes(subject.recipe.payload)) else ""
+    return shlex.join(words) if find_floor(subject) or any(find_changes(subject.recipe.payload)) else ""
 
 
 def evaluate(
@@ -319,7 +351,7 @@ def evaluate(
         "changes of one parameter are measured by the same rules; the most useful that keeps them is checked as a whole"
     )
     calls = verdict.evidence.run.trace.training_calls if verdict.evidence.run.trace else 0
-    count = sum(map(len, find_changes(subject.recipe.payload)))
+    count = sum(map(len, find_changes(subject.recipe.payload))) + bool(find_floor(subject))
     cost = f"at most {count + 1} checks; this one made {calls} trainings"
     step = NextStep(action=f"search for a change that is approved: `{command}`", effect=effect, cost=cost)
     run = verdict.evidence.run.model_copy(update={"next_steps": (step,)})

@@ -59,6 +59,12 @@ def stopping(controls: Iterable[Precondition]) -> list[Precondition]:
     return [p for p in controls if p.outcome in ("failed", "inconclusive") and p.name in STOPPERS]
 
 
+def stop_attacks(run: Run, stopped: Iterable[Precondition]) -> list[Precondition]:
+    """Return what of it ends attacks: they ask the stored model for exact answers, whatever else MLflow serves."""
+    exact = run.subject.release.noise is None and not run.subject.release.alone
+    return [p for p in stopped if not (p.name == "served" and exact and run.attacked)]
+
+
 def _look_at_file(run: Run, policy: Policy) -> Precondition | None:
     """Return what a look at the stored files showed, a warning where these are stated to be out of reach."""
     if (seen := file.look_if_needed(run)) is None:
@@ -159,9 +165,9 @@ def too_few(policy: Policy, run: Run) -> str:
 def check(run: Run, policy: Policy, tell: Callable[[str], None]) -> tuple[Run, list[Precondition], list[Precondition]]:
     """Return the run that knows what controls found, what was found, and what of it ends the run."""
     controls, stopped = check_untrained(run, policy, tell)
-    if not stopped:
+    if not stop_attacks(run, stopped):
         run, more = control_training(run)
-        controls, stopped = [*controls, *more], stopping(more)
+        controls, stopped = [*controls, *more], [*stopped, *stopping(more)]
     (near, far), ways = run.registered_apart, served.get_ways_apart(controls)
     return replace(run, registered_apart=(near + ways, far + ways)), controls, stopped
 

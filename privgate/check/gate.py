@@ -122,9 +122,9 @@ def evaluate(
 
 def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     """Return everything that the policy's rules need to know; nothing is judged here."""
-    for sentence in _warnings(run):
-        tell(sentence)
     described, policy_asked = _describe_subject(run), asked_of(policy, run.subject, run.theorems)
+    for sentence in (*_warnings(run), *planning.describe_candidates(run, policy_asked)):
+        tell(sentence)
     run, checked, stopped = preconditions.check(run, policy_asked, tell)
     planned = None
     if not stopped and run.seed_control is not None:  # else attacks refuse already
@@ -136,7 +136,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     requests = dict.fromkeys(rule.request() for rule in policy_asked.rules)
     measured = dict[Request, Measurement]()
     for request in (r for r in requests if r in run.attacked):  # attacks first: they take few trainings
-        measured[request] = questions.answer(run, request, stopped)
+        measured[request] = questions.answer(run, request, preconditions.stop_attacks(run, stopped))
     run, more = (run, []) if stopped else preconditions.compare_seeds(run, measured)
     checked += more
     for request in (r for r in requests if r not in run.attacked):

@@ -4,16 +4,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privgate.check.beforehand import check_untrained, count_first_look, count_trainings, foresee_seeds
-from privgate.check.prepare import asked_of, facts, misfit, prepare
+from privgate.check.beforehand import (
+    check_untrained,
+    count_first_look,
+    count_trainings,
+    foresee_seeds,
+    stop_attacks,
+    too_few,
+)
+from privgate.check.prepare import asked_of, attacked, facts, misfit, prepare
 from privgate.controls.reproduces import plan_training
 from privgate.errors import MeasurementError
-from privgate.evidence import TrainingPlan
+from privgate.evidence import Count, TrainingPlan
 from privgate.evidence.figures import percent
 from privgate.influence import left_out, question_search
 from privgate.membership import attack_measures
 from privgate.policy import Policy
 from privgate.policy.problems import shipped
+from privgate.policy.rules.attacks import MembershipRule
+from privgate.run import pool
 from privgate.run.needs import Need
 from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
@@ -105,18 +114,21 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     policy_asked = asked_of(policy, subject, run.theorems)
     findings, stopped = check_untrained(run, policy_asked)
     said = [*run.cannot_conclude, *(f"{p.name}: {p.message}" for p in findings if p.outcome != "passed")]
-    if stopped:
-        ends = f"the check ends before it trains: {stopped[0].message}"
+    if ended := stop_attacks(run, stopped):
+        ends = f"the check ends before it trains: {ended[0].message}"
         return Costs(0, 0, 0.0, [*said, "in all: no training"], ends=ends)
     try:
         each = time_training(run.subject, [plan_training(run.subject)], fleet)
     except MeasurementError as exc:
         return Costs(1, 1, 0.0, [*said, str(exc), "in all: 1 training"], ends=str(exc))
+    if stopped:  # attacks alone are measured
+        on_attacks = tuple(r for r in policy_asked.rules if r.request() in run.attacked)
+        policy_asked = policy_asked.model_copy(update={"rules": on_attacks})
     run = foresee_seeds(run)
     planned, first, rules = make(run, policy_asked, each=each)
     controls, early = count_trainings(run), count_first_look(run)
     likely, most = controls + first, controls + planned.retrains
-    said += [*_resolve(run, policy_asked), *rules]
+    said += [*describe_candidates(run, policy_asked), *rules]
     said.append(f"controls: at most {controls} trainings (the recipe makes the model; it depends on its data; seeds)")
     if early and any(r.mode == "enforce" and not r.either for r in policy_asked.rules if r.request() in run.attacked):
         said.append(f"if attacks refuse at their first look: {early} trainings, {span(early * each / fleet.workers)}")
@@ -126,12 +138,28 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     return Costs(likely, most, seconds, [*said, _alternatives(run, known)], early)
 
 
-def _resolve(run: Run, policy: Policy) -> Iterator[str]:
-    """Yield what attacks that only guess would be shown to reach, and the limit that each rule sets."""
-    for rule in (r for r in policy.rules if r.request() in run.attacked):
-        if (high := attack_measures.limit_guess(run, rule.request())) is not None:
-            text = f"{rule.name}: an attack that guesses is shown to reach at most {percent(high)}"
-            yield f"{text}; {percent(rule.limit)} is allowed{'' if high < rule.limit else ': give more candidates'}"
+def describe_candidates(run: Run, policy: Policy) -> Iterator[str]:
+    """Yield how many candidates are usable, what each rule on attacks can show with them, and how many it needs."""
+    data = run.subject.data
+    rules = [r for r in policy.rules if isinstance(r, MembershipRule) and r.request() in run.attacked]
+    if not rules or data.candidates is None or not (given := data.pool_size - data.n):
+        return
+    usable = int(pool.built(data).trial[data.n :].sum())
+    yield f"{Count(usable, given)} of {given:,} candidates are usable"
+    for rule in rules:
+        if (high := attack_measures.limit_guess(run, rule.request())) is None:
+            continue
+        text = f"{rule.name}: an attack that guesses is shown to reach at most {percent(high)}"
+        yield f"{text}; {percent(rule.limit)} is allowed{rule.bring_more(given, high)}"
+
+
+def foresee(subject: Subject) -> Iterator[str]:
+    """Yield for whoever logs a model what its candidates can show by ``release-1``; nothing where there are none."""
+    policy = asked_of(Policy.load("release-1"), subject, ())
+    if subject.data.candidates is not None and len(subject.data.candidates[1]):
+        with Fleet(1, "none") as idle:
+            run = Run(subject, idle, attacked=attacked(policy))
+            yield too_few(policy, run) or "; ".join(describe_candidates(run, policy))
 
 
 def _alternatives(run: Run, known: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import click
 from privgate.cli import console, options
 from privgate.errors import PrivgateError, SubjectError, UsageError
 from privgate.subject import sources
-from privgate.subject.release import Form, Release
+from privgate.subject.release import Form, Release, Serve
 
 
 @click.command()
@@ -29,6 +29,11 @@ from privgate.subject.release import Form, Release
     show_default=True,
     help="What MLflow serves of the model; its own log_model serves labels unless it is told otherwise.",
 )
+@click.option(
+    "--serve",
+    type=click.Choice(get_args(Serve)),
+    help="Open the model here and register it again, so that MLflow serves these.",
+)
 @click.option("--one-record-each", is_flag=True, help="Declare that each record is a person of its own.")
 @click.option("--groups", metavar="COLUMN", help="Declare which column of the data names the person of each record.")
 def adopt(
@@ -40,6 +45,7 @@ def adopt(
     seed: int | None,
     store: str | None,
     form: Form,
+    serve: Serve | None,
     one_record_each: bool,
     groups: str | None,
 ) -> int:
@@ -73,8 +79,10 @@ def adopt(
         raise UsageError(f"--data: {data_name} is a {type(data).__name__}, not TrainingData")
     if declared:
         data = data.declare_people(declared, groups=data.read_column(groups) if groups else None)
-    adopted = registry.adopt(uri, recipe, data, release=Release(form), tracking_uri=tracking_uri, store=store)
-    click.echo(console.plain(f"{adopted} holds the bytes of {uri} and has a recipe; now: privgate check {adopted}"))
+    about: dict[str, Any] = {"release": Release(form), "tracking_uri": tracking_uri, "store": store, "serve": serve}
+    adopted = registry.adopt(uri, recipe, data, **about)
+    holds = f"serves {serve} of the model of" if serve else "holds the bytes of"
+    click.echo(console.plain(f"{adopted} {holds} {uri} and has a recipe; now: privgate check {adopted}"))
     return 0
 
 

@@ -55,19 +55,11 @@ _ADVICE = {
     "exact probabilities": "declare them: privgate adopt --release probabilities, or log_model and log_recipe without "
     "release=",
     "numbers that are no probabilities": "let the served predict return probabilities or labels",
-    "labels": "declare them: privgate adopt --release label, or log_recipe(…, release=Release('label'))",
+    "labels": "declare them: privgate adopt --release label, or log_recipe(…, release=Release('label')); or have "
+    "MLflow serve probabilities: privgate adopt --serve probabilities, or log_recipe(…, serve='probabilities')",
     "other labels": "labels of the served predict are not always the likeliest (a threshold other than one half gives "
     "such): release probabilities, or give Recipe(predict=…) whose likeliest label is the one of predict",
     "other numbers": _DECLARE,
-}
-
-#: flavor that serves labels -> how the same model is logged so that it serves probabilities
-_AS_PROBABILITIES = {
-    "sklearn": "; or log the model with pyfunc_predict_fn='predict_proba'",
-    **dict.fromkeys(
-        ("xgboost", "lightgbm"),
-        "; or log it by privgate.log_model(recipe, data), which serves probabilities",
-    ),
 }
 
 
@@ -126,8 +118,6 @@ def _compare(  # noqa: PLR0917  one comparison
     if wrong:
         kind = _describe_values(served, native)
         step = _ADVICE["other labels" if kind == "labels" and subject.release.form == "label" else kind]
-        if step == _ADVICE["labels"]:
-            step += _AS_PROBABILITIES.get(getattr(subject.model, "flavor", ""), "")
         text = f"MLflow serves {kind}, and declared are {promise} ({Count(wrong, total)} of {total} answers differ)"
         return _doubt(f"{text}; {step}", detail)
     few = _draw_few(subject, fleet, rows, questions)

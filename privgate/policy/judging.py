@@ -172,7 +172,7 @@ _ENDED: Mapping[str, str] = {
 #: the condition that nothing was spared because a rule refuses already
 REACHED = "reached"
 #: their own message names a command, which succeeds
-_SAYS_ITS_STEP = frozenset({REACHED, "dp_extra", "mode", "opened_files", "people_declared", "task"})
+_SAYS_ITS_STEP = frozenset({REACHED, "dp_extra", "mode", "opened_files", "people_declared", "served", "task"})
 #: words of a recipe that gives no model, or one that cannot be asked; no seed mends that
 _NO_ANSWERS = " on its own complete data"
 #: word of a shortfall -> its cause

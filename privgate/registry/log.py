@@ -4,29 +4,33 @@ import datetime as dt
 import getpass
 import hashlib
 import json
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from privgate import digest
-from privgate.errors import SubjectError
+from privgate.errors import SubjectError, UsageError
 from privgate.registry import attachments, load, mlmodel, native, training_data
 from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at
 from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, all_files, compare, model_files, path_part
 from privgate.registry.named import find_version, named, plain_name
+from privgate.registry.stored_model import StoredModel
 from privgate.subject import sources, tasks
 from privgate.subject.accepted_questions import is_double
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
-from privgate.subject.release import Release
+from privgate.subject.release import Release, Serve
 from privgate.subject.subject import Subject
 
+#: says of a subject what a check will find too few; checks are floors above, so that the package root wires it
+FORESEEING: list[Callable[[Subject], Iterable[str]]] = []
 _MOST_TRIED = 10_000  # records that a schema is tried on, as many as a check sends
 _SHOWN = 5  # records that an example shows
 
@@ -83,6 +87,9 @@ def log_model(
     import mlflow
 
     release, packages = _judgeable(recipe, data, release)
+    subject = Subject(recipe, data, release=release)
+    for sentence in (said for foresee in FORESEEING for said in foresee(subject)):
+        sys.stderr.write(f"privgate: {sentence}\n")
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         data = kept.data
         with _as_checked(recipe):
@@ -117,11 +124,12 @@ def log_recipe(
     store: str | Path | None = None,
     data_uri: str | None = None,
     run_id: str | None = None,
+    serve: Serve | None = None,
 ) -> str:
     """Attach recipe and data reference to a model that a script has logged itself, and return the recipe's digest.
 
     Twice replaces the first. What MLflow serves stays as the script has set it: ``check`` compares it with ``release``.
-    scikit-learn models serve labels unless they are logged with ``pyfunc_predict_fn="predict_proba"``.
+    With ``serve`` the URI of a new version is returned, or of the logged model where none is registered.
 
     Parameters
     ----------
@@ -131,12 +139,55 @@ def log_recipe(
         As in ``log_model``, and so are the errors; data that reading back changes are refused, naming the column.
     run_id : str, optional
         Run that gets the data; the model's own run if absent, or a new one where it has none.
+    serve : {"probabilities"}, optional
+        Opens the fitted model here and logs it again, so that MLflow serves what ``release`` declares; most flavors
+        serve labels. The version that was logged stays as it is.
     """
+    if serve is not None:
+        about = {"release": release, "tracking_uri": tracking_uri, "store": store, "data_uri": data_uri}
+        return _serve(info_or_uri, recipe, data, about, run_id)
     release, packages = _judgeable(recipe, data, release)
     with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
         training_data.refuse_changes(data, kept.data)
         _attach(info_or_uri, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
     return recipe.digest
+
+
+def _serve(info_or_uri: Any, recipe: Recipe, data: TrainingData, about: dict[str, Any], run_id: str | None) -> str:
+    """Log the very model of a version again, by a way of which MLflow serves the declared probabilities."""
+    import mlflow
+
+    release = about["release"] or Release()
+    if release.form != "probabilities" or recipe.task == "regression" or data.y.dtype.kind == "f":
+        raise UsageError("serve='probabilities' is for classifiers whose release is probabilities")
+    client = connect(about["tracking_uri"])
+    uri, storage, name, own_run = _locate(client, info_or_uri)
+    with tempfile.TemporaryDirectory() as place, answering(f"opening {uri}"):
+        folder = download(storage, Path(place, "model"), tracking_uri=client.tracking_uri)
+        files = tuple(sorted(all_files(folder).items()))
+        held = StoredModel(folder, mlmodel.flavor_of(folder), None, files).load()
+        run_id = None if mlflow.active_run() else run_id or own_run
+        with tracking_at(about["tracking_uri"]), mlflow.start_run(run_id) if run_id else nullcontext():
+            about |= {"registered_model_name": name, "tags": {"privgate.adopted_from": uri}}
+            info = log_model(recipe, data, trained=lambda _: held, **about)
+    return f"models:/{name}/{info.registered_model_version}" if name else f"models:/{info.model_id}"
+
+
+def _locate(client: Any, info_or_uri: Any) -> tuple[str, str, str | None, str | None]:
+    """Return (URI, where the files lie, registered model, run) of what was logged; None where there is none."""
+    given = getattr(info_or_uri, "model_id", None)
+    uri = f"models:/{given}" if given else str(info_or_uri)
+    name, version = find_version(client, uri)
+    with answering(f"reading {uri}"):
+        if version:
+            row = client.get_model_version(name, version)
+            storage = str(client.get_model_version_download_uri(name, version))
+            return f"models:/{name}/{version}", storage, plain_name(name, uri), row.run_id or None
+        logged = client.get_logged_model(name)
+        versions = json.loads(dict(logged.tags).get("mlflow.modelVersions", "[]"))
+    last = versions[-1] if versions else {"name": None}
+    old = f"models:/{last['name']}/{last['version']}" if versions else uri
+    return old, str(logged.artifact_location), last["name"], logged.source_run_id or None
 
 
 def _attach(
@@ -290,17 +341,21 @@ def adopt(
     tracking_uri: str | None = None,
     store: str | Path | None = None,
     data_uri: str | None = None,
+    serve: Serve | None = None,
 ) -> str:
     """Attach recipe and data reference to a registered version, and return the URI of the version that has them.
 
-    Where the version is a logged model of MLflow 3, that is the version itself. The files of any other become a logged
-    model, byte by byte, and that a new version of the same registered model; the old one stays as it is. ``uri`` is
+    With ``serve`` that is a new one, as of ``log_recipe``. Where the version is a logged model of MLflow 3, that is the
+    version itself. The files of any other become a logged model, byte by byte, and that a new version of the same
+    registered model; the old one stays as it is. ``uri`` is
     ``models:/name/version`` or ``models:/name@alias``; all else, and the errors, are those of ``log_recipe``.
     """
     import mlflow
 
     client = connect(tracking_uri)
     about: dict[str, Any] = {"release": release, "tracking_uri": tracking_uri, "store": store, "data_uri": data_uri}
+    if serve is not None:
+        return log_recipe(uri, recipe, data, serve=serve, **about)
     model_id = ""
     with suppress(SubjectError):
         model_id = named(client, uri).model_id
@@ -309,21 +364,16 @@ def adopt(
         return uri
     training_data.refuse_without_place(data, store, data_uri)  # before anything is made
     recipe.digest  # noqa: B018  ditto: collects its sources
-    row_name, row_version = find_version(client, uri)
-    plain_name(row_name, uri)
-    with answering(f"reading {uri}"):
-        row = client.get_model_version(row_name, row_version)
-    old = f"models:/{row.name}/{row.version}"
+    old, storage, name, run_id = _locate(client, uri)
     with tempfile.TemporaryDirectory() as place, answering(f"adopting {uri}"):
-        storage = str(client.get_model_version_download_uri(row.name, row.version))
         folder = download(storage, Path(place, "model"), tracking_uri=client.tracking_uri)
         mlmodel.flavor_of(folder)
         files = all_files(folder)
         if any(name.startswith(f"{FOLDER}/") for name in files):
             raise SubjectError(f"the files of {uri} hold a folder {FOLDER!r} of their own; log the model again")
-        experiment = str(client.get_run(row.run_id).info.experiment_id) if row.run_id else "0"
+        experiment = str(client.get_run(run_id).info.experiment_id) if run_id else "0"
         attachments.refuse_place(client, str(client.get_experiment(experiment).artifact_location))
-        logged = client.create_logged_model(experiment, name=path_part(row.name), source_run_id=row.run_id or None)
+        logged = client.create_logged_model(experiment, name=path_part(str(name)), source_run_id=run_id)
         client.log_model_artifacts(logged.model_id, str(folder))
         client.finalize_logged_model(logged.model_id, "READY")
         again = download(logged.artifact_location, Path(place, "again"), tracking_uri=client.tracking_uri)
@@ -331,7 +381,7 @@ def adopt(
         log_recipe(f"models:/{logged.model_id}", recipe, data, **about)
         with tracking_at(tracking_uri):  # the tags by which two versions name each other are for people, no evidence
             tags = {"privgate.adopted_from": old}
-            version = str(mlflow.register_model(f"models:/{logged.model_id}", row.name, tags=tags).version)
-        new = f"models:/{row.name}/{version}"
-        client.set_model_version_tag(row.name, row.version, "privgate.adopted_as", new)
+            version = str(mlflow.register_model(f"models:/{logged.model_id}", name, tags=tags).version)
+        new = f"models:/{name}/{version}"
+        client.set_model_version_tag(name, old.rpartition("/")[2], "privgate.adopted_as", new)
     return new

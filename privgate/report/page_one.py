@@ -7,7 +7,7 @@ what a report never shows first.
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from privgate.evidence import Count, Measurement, NextStep
@@ -126,6 +126,7 @@ def reason(doc: ReportDocument) -> str:
     doubted = [a for a in every if a.outcome is Outcome.WARNED]
     warned = [a.named for a in doubted if not a.finding.waiver]
     sentences = [say("reason.scope")] if doc.decided.scope else []
+    sentences += [_say_floor("reason", doc.subject.release.floor)] if doc.subject.release.floor else []
     sentences += [say("reason.warned", titles="; ".join(warned[:2]))] if warned else []
     waived = ((a.title, whole(prose(a.finding.waiver), 120)) for a in doubted if a.finding.waiver)
     return " ".join([*sentences, *(stop(say("reason.waived", title=title, why=why)) for title, why in waived)])
@@ -137,11 +138,19 @@ def _facts(doc: ReportDocument) -> list[tuple[str, str]]:
     each = say("each.one" if people == s.n_records else "each.several", records=number(s.n_records))
     return [
         (say("fact.people"), f"{number(people)}{each if people else ''}"),
-        (say("fact.others"), number(s.n_candidates) if s.n_candidates else say("none")),
+        (say("fact.others"), _others(doc)),
         (say("fact.checked_by"), _checked_by(doc, 30)),
         (say("fact.policy"), policy(doc)),
         (say("fact.decided"), (moment(doc.decided_at) or say("undated"))[:10]),
     ]
+
+
+def _others(doc: ReportDocument) -> str:
+    """Return how many candidates there are, and how many of them attacks were tried on: no third number stands here."""
+    given, behind = doc.subject.n_candidates, [BehindMembership.read(m.behind) for m in doc.evidence.measurements]
+    usable = max((b.candidates for b in behind if b.candidates is not None), default=given)
+    every = number(given) if given else say("none")
+    return every if usable == given else say("fact.usable", given=every, usable=number(usable))
 
 
 def _checked_by(doc: ReportDocument, room: int, where: str = "") -> str:
@@ -437,8 +446,13 @@ def released(s: SubjectFacts) -> str:
     if s.task == "regression":
         return say("release.noisy" if s.release.noise else "release.numbers")
     if s.release.floor:
-        return say("release.alone" if s.release.alone else "release.floor", floor=number(min(s.release.floor)))
+        return _say_floor("release", s.release.floor) + say("release.alone") * s.release.alone
     return say(f"release.{s.release.form}")
+
+
+def _say_floor(where: str, floors: Sequence[float]) -> str:
+    low, high = percent(min(floors)), percent(max(floors))
+    return say(f"{where}.floor" if low == high else f"{where}.floors", low=low, high=high)
 
 
 def _size(doc: ReportDocument) -> str:

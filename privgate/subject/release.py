@@ -15,6 +15,8 @@ from privgate.arrays import Bool, Float
 from privgate.statistics import leakage
 
 Form = Literal["probabilities", "rounded", "binned", "top_k", "label"]
+#: what MLflow is made to serve of a model that was logged otherwise
+Serve = Literal["probabilities"]
 
 #: relative; what a probability loses on its way to a rounding: one logarithm and back, or single precision
 HAIR = 2.0**-22

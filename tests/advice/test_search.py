@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model, registry
+from privgate import Budget, Domain, Policy, Recipe, Subject, TrainingData, evaluate, log_model, registry
 from privgate.advice import search as searching
+from privgate.advice.knobs import Floor, find_floor
 from privgate.advice.search import Rehearsal, advise, cross_validate, search_command
 from privgate.check import gate
 from privgate.errors import MeasurementError, UsageError
@@ -62,7 +63,7 @@ def test_the_weakest_value_that_passes_is_confirmed_and_printed_as_a_diff(found)
     assert advice.payload()["diff"] == advice.best.change.diff
     # by hand: what is proposed passes an ordinary check, and what was refused on the way does not
     for tried in advice.tried[-2:]:
-        again = Subject.local(tried.change.applied(subject.recipe), subject.data)
+        again = tried.change.change(subject)
         assert gate.evaluate(Policy.load("dtp-1"), again).outcome.releases is tried.passes
 
 
@@ -166,7 +167,81 @@ def test_a_change_that_cannot_be_trained_never_passes(fleet):
 
     assert advice.tried
     assert not any(t.passes for t in advice.tried)
-    assert all("cross-validation: training raised ValueError" in t.why for t in advice.tried)
+    assert all("cross-validation: training raised ValueError" in t.why for t in advice.tried[1:])
+
+
+# a floor under the answers
+
+
+class Hinting:
+    """A model that answers well, and in what a person hardly can be by whom it was trained on."""
+
+    def __init__(self, X, y):
+        from sklearn.linear_model import LogisticRegression
+
+        self.model, self.known, self.classes_ = LogisticRegression(C=0.01).fit(X, y), set(X[:, 0]), np.unique(y)
+
+    def predict_proba(self, X):
+        p = np.clip(self.model.predict_proba(X)[:, 1], 0.2, 0.8)
+        low = np.where(np.isin(X[:, 0], list(self.known)), 0.004, 0.001)
+        p = np.where(X[:, 1] < -0.5, low, p)
+        return np.column_stack([1 - p, p])
+
+
+def hinting(X, y, *, seed, C=1.0):
+    return Hinting(X, y)
+
+
+def told_in_tails(n=80):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(2 * n, 2))
+    y = ((X[:, 0] + rng.normal(size=2 * n) > 0) & (X[:, 1] > -0.5)).astype(int)
+    return TrainingData(X[:n], y[:n], candidates=(X[n:], y[n:]), one_record_each=True)
+
+
+@pytest.mark.parametrize("withheld", [True, False])
+def test_a_floor_is_tried_first_and_named_with_the_statement_that_it_needs(fleet, withheld):
+    from sklearn.metrics import log_loss, roc_auc_score
+
+    subject, said = Subject.local(Recipe(hinting, {"C": 1.0}, seed=1), told_in_tails()), []
+    limits = Budget(file_withheld=withheld)
+    advice = advise(Policy.load("pdtp-1"), subject, fleet=fleet, limits=limits, tell=said.append)
+
+    first = advice.tried[0]
+    assert isinstance(first.change, Floor)
+    assert first.passes
+    assert (len(advice.tried) == 1) is withheld  # the same model: nothing is weaker
+    assert advice.best is first  # no other keeps the policy
+    assert advice.approved
+    assert advice.lines[-2].strip() == "+ log_model, log_recipe: release=Release(floor=True)"
+    assert "--file-not-downloadable" in advice.lines[-1]
+    assert "--file-not-downloadable" in said[1]
+    # by hand, what it costs
+    X, y = subject.data.candidates
+    exact = Hinting(subject.data.X, subject.data.y).predict_proba(X)[:, 1]
+    low = np.clip(exact, 0.01, 0.99)
+    scores = (("AUC", roc_auc_score), ("log loss", log_loss))
+    told = [f"{name} {f(y, exact):.4f} becomes {f(y, low):.4f}" for name, f in scores]
+    at_floor = f"of 80 candidates' answers {100 * np.mean(exact < 0.01):.3g} % have a label at the floor"
+    assert first.quality.endswith(", ".join([at_floor, *told]))
+
+
+@pytest.mark.parametrize(
+    ("share", "release", "floor"),
+    [
+        (0.5, Release(), True),
+        (0.02, Release(), {1: 0.002}),
+        (0.5, Release("label"), None),
+        (0.5, Release(floor=True), None),
+    ],
+)
+def test_a_rare_event_has_a_floor_of_its_own_and_other_releases_none(share, release, floor):
+    y = (np.arange(200) < 200 * share).astype(int)
+    data = TrainingData(np.arange(400.0).reshape(200, 2), y, one_record_each=True)
+    proposed = find_floor(Subject.local(naive_bayes(), data, release=release))
+
+    assert (proposed and proposed.floor) == floor
+    assert ("; declare a tenth" in str(proposed and proposed.diff)) == isinstance(floor, dict)
 
 
 # usefulness

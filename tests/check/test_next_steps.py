@@ -12,6 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Budget, Claim, Domain, Fleet, Recipe, Subject, TrainingData, evaluate, registry
 from privgate.advice.search import advise
+from privgate.check.plan import costs
 from privgate.policy.rules.rule_base import STEPS
 
 RNG = np.random.default_rng(3)
@@ -171,7 +172,13 @@ def test_whoever_runs_the_host_is_named_where_the_sandbox_is_missing(fleet, load
         assert evaluate(policy, subject(SMOOTH), fleet=fleet).outcome.releases
 
 
-def test_a_version_that_serves_another_model_is_logged_again(fleet, tmp_path, load_policy, empty_database, monkeypatch):
+@pytest.mark.parametrize(
+    ("training", "limit", "attacks"),
+    [(SMOOTH, 0.7, "passed"), (DecisionTreeClassifier(min_samples_leaf=2), 0.55, "failed")],
+)
+def test_what_is_served_is_mended_as_said_and_attacks_are_judged_before(
+    fleet, tmp_path, load_policy, empty_database, monkeypatch, training, limit, attacks
+):
     import shutil
 
     import mlflow
@@ -179,16 +186,28 @@ def test_a_version_that_serves_another_model_is_logged_again(fleet, tmp_path, lo
     shutil.copy(empty_database, tmp_path / "registry.db")
     uri = registry.local_registry(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    policy, recipe, kept = load_policy(INFLUENCE), Recipe(SMOOTH, seed=1), tmp_path / "data"
-    fitted = LogisticRegression(C=0.01, solver="newton-cholesky", tol=1e-8).fit(X[:200], Y[:200])
-    info = mlflow.sklearn.log_model(fitted, name="model", registered_model_name="served", pip_requirements=[])
-    registry.log_recipe(info, recipe, people(), store=kept)
-    blocked = evaluate(policy, Subject.load("models:/served/1", tracking_uri=uri), fleet=fleet)
+    policy = load_policy(f"rules: [{{metric: pdtp, max: 1}}, {{metric: attack_accuracy, level: 0.05, max: {limit}}}]")
+    data = TrainingData(X[:200], GUESSED[:200], candidates=(MORE, OTHERS), one_record_each=True)
+    recipe, about = Recipe(training, seed=1), {"data": data, "store": tmp_path / "data"}
+    fitted = recipe.train(data.X, data.y, seed=1)
+    named = {"name": "model", "registered_model_name": "served", "serialization_format": "cloudpickle"}
+    info = mlflow.sklearn.log_model(fitted, pip_requirements=[], **named)
+    registry.log_recipe(info, recipe, **about)
+    subject = Subject.load("models:/served/1", tracking_uri=uri)
+    planned = costs(policy, subject, fleet=fleet, limits=Budget())
+    blocked = evaluate(policy, subject, fleet=fleet)
 
-    assert steps_of(blocked)[0].startswith(STEPS["serving"])
-    registry.log_model(recipe, people(), registered_model_name="served", tracking_uri=uri, store=kept)
+    assert blocked.outcome == ("inconclusive" if attacks == "passed" else "failed")
+    assert {f.metric: f.outcome for f in blocked.findings if f.metric} == {
+        "pdtp": "inconclusive",
+        "attack_accuracy": attacks,
+    }
+    assert not planned.ends
+    (held,) = (f for f in blocked.findings if f.rule == "precondition:served")
+    assert held.message.endswith("or log_recipe(…, serve='probabilities')")
+    assert registry.log_recipe(info, recipe, serve="probabilities", **about) == "models:/served/2"
     again = evaluate(policy, Subject.load("models:/served/2", tracking_uri=uri), fleet=fleet)
-    assert again.outcome.releases
+    assert again.outcome.releases == (attacks == "passed")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """``--plan``: trainings are those that each rule says it makes, added up, and a check makes no more."""
 
 import importlib.metadata
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
+import privgate
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
 from privgate.check import beforehand
 from privgate.check import plan as planning
@@ -136,8 +138,28 @@ def test_a_plan_says_what_each_rule_on_attacks_resolves(load_policy):
             subject = Subject.local(Recipe(GaussianNB(), seed=1), data)
             said = costs(policy, subject, fleet=own, limits=Budget()).said
         told[name] = next(line for line in said if line.startswith("attack_accuracy: an attack that guesses"))
-    assert told["few"].endswith("65 % is allowed: give more candidates")
+    assert re.search(r"65 % is allowed: give more candidates, \d00 or more instead of 40$", told["few"])
     assert told["many"].endswith("65 % is allowed")
+
+
+@pytest.mark.parametrize(("outside", "said"), [(200, "needs 800 candidates, and 200 are usable"), (0, "")])
+def test_whoever_logs_a_model_is_told_before_training_what_its_candidates_can_show(tmp_path, capsys, outside, said):
+    more = {"candidates": (MANY[200 : 200 + outside], GUESSED[200 : 200 + outside])} if outside else {}
+    data = TrainingData(MANY[:200], GUESSED[:200], one_record_each=True, **more)
+    with pytest.raises(Exception, match="no warehouse"):
+        privgate.log_model(Recipe(untrainable, seed=1), data, store=tmp_path)
+    err = capsys.readouterr().err
+    assert said in err
+    assert ("privgate: " in err) is bool(outside)
+
+
+def test_a_check_says_it_too_where_there_are_enough(load_policy):
+    told = []
+    policy = load_policy("rules:\n  - {metric: attack_accuracy, level: 0.05, max: 0.65}\n")
+    with Fleet(1, "none", isolate="none") as own:
+        evaluate(policy, Subject.local(Recipe(untrainable, seed=1), ATTACKED), fleet=own, announce=told.append)
+    assert told[-2] == "200 of 200 candidates are usable"
+    assert told[-1].endswith("65 % is allowed")
 
 
 def test_who_provides_a_module_is_found_without_asking_for_every_file():

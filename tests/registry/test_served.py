@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.base import clone
+from lightgbm import LGBMClassifier
 from sklearn.compose import make_column_transformer
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.impute import SimpleImputer
@@ -20,7 +20,8 @@ from xgboost import XGBClassifier
 
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
 from privgate.controls import served as controls
-from privgate.registry import native
+from privgate.errors import UsageError
+from privgate.registry import adopt, native
 
 DECLARED = [
     Release(),
@@ -67,16 +68,30 @@ def log(recipe, data, **options):
     return log_model(recipe, data, registered_model_name="m", store="artifacts", **options)
 
 
-def test_boosted_trees_as_mlflow_logs_them_serve_labels_and_the_next_step_is_one_of_ours(registry, judged, flowers):
-    recipe = Recipe(XGBClassifier(n_estimators=2, max_depth=1, n_jobs=1), seed=1)
+@pytest.mark.parametrize("registered", [True, False], ids=["a version", "no version"])
+@pytest.mark.parametrize("kind", [XGBClassifier, LGBMClassifier], ids=["xgboost", "lightgbm"])
+def test_boosted_trees_as_mlflow_logs_them_serve_labels_until_one_line_changes_that(judged, flowers, kind, registered):
+    recipe = Recipe(kind(n_estimators=2, max_depth=1, n_jobs=1), seed=1)
     data = replace(flowers, y=np.unique(flowers.y, return_inverse=True)[1])
-    info = mlflow.xgboost.log_model(clone(recipe.training).fit(data.X, data.y), name="m", registered_model_name="m")
+    log_one = (mlflow.xgboost if kind is XGBClassifier else mlflow.lightgbm).log_model
+    fitted = recipe.train(data.X, data.y, seed=1)
+    with mlflow.start_run() as active:
+        info = log_one(fitted, name="m", **({"registered_model_name": "m"} if registered else {}))
     log_recipe(info, recipe, data, store="artifacts")
-    found = judged()
+    found = judged(info.model_uri)
     assert found.message.startswith("MLflow serves labels, and declared are exact probabilities")
-    assert found.message.endswith("or log it by privgate.log_model(recipe, data), which serves probabilities")
-    log(recipe, data)
-    assert judged("models:/m/2").outcome == "passed"
+    assert found.message.endswith("or log_recipe(…, serve='probabilities')")
+    new = log_recipe(info, recipe, data, store="artifacts", serve="probabilities")
+    assert judged(new).outcome == "passed"
+    if registered:
+        assert new == "models:/m/2"
+        assert adopt("models:/m/1", recipe, data, store="artifacts", serve="probabilities") == "models:/m/3"
+    assert mlflow.get_logged_model(Subject.load(new).detail["model_id"]).source_run_id == active.info.run_id
+    served = mlflow.pyfunc.load_model(new).predict(data.X)
+    np.testing.assert_array_equal(served, fitted.predict_proba(data.X))
+    np.testing.assert_array_equal(mlflow.pyfunc.load_model(info.model_uri).predict(data.X), fitted.predict(data.X))
+    with pytest.raises(UsageError, match="whose release is probabilities"):
+        log_recipe(info, recipe, data, store="artifacts", serve="probabilities", release=Release("label"))
 
 
 @pytest.mark.quick(1)
@@ -125,7 +140,7 @@ def test_a_script_that_logs_as_mlflow_does_by_default_serves_labels(judged, with
     found = judged()
     assert found.outcome == "inconclusive"
     assert found.message.startswith("MLflow serves labels, and declared are exact probabilities")
-    assert "--release label" in found.message and "pyfunc_predict_fn='predict_proba'" in found.message  # noqa: PT018  one sentence
+    assert "--release label" in found.message
 
     log_recipe(info, recipe, flowers, release=Release("label"), store="artifacts")
     assert judged().outcome == "passed"

@@ -96,6 +96,29 @@ def test_the_evidence_says_nothing_twice(runs, kind):
     assert f"{len(silent)} theorems do not apply to this model" in evidence
 
 
+def test_page_one_names_the_candidates_that_were_tried_beside_all_that_were_given(runs):
+    doc = runs.document("attacked")
+    behind = [m["behind"] or {} for m in doc["evidence"]["measurements"]]
+    (tried,) = {b["candidates"] for b in behind if b.get("candidates")}
+    doc["subject"]["n_candidates"] = tried + 100
+
+    assert page_one.view(read(doc))["facts"][1][1] == f"{tried + 100}, of whom attacks were tried on {tried}"
+
+
+@pytest.mark.parametrize(
+    ("floors", "said"),
+    [([0.01, 0.01], "below 1 % are released as 1 %."), ([0.002, 0.01], "below 0.2 % to 1 %, by label")],
+)
+def test_a_floor_is_said_and_that_attacks_on_it_were_tried(runs, floors, said):
+    doc = runs.document("certified")
+    doc["subject"]["release"] |= {"floor": floors, "alone": True}
+    doc = read(doc)
+
+    assert said in page_one.reason(doc)
+    assert "which is not every attack" in page_one.reason(doc)
+    assert "which alone decide" in page_one.released(doc.subject)
+
+
 @pytest.mark.quick(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_command_that_a_report_prints_parses(runs, kind):

@@ -77,6 +77,11 @@ class ScopedRule(CandidatesRule):
         return WHO[self.scope]
 
 
+def _count_needed(given: int, times: float) -> int:
+    """Return how many candidates make an interval narrower by a factor: it narrows with their root."""
+    return math.ceil(given * max(1.0, times) ** 2 / 100) * 100
+
+
 class MembershipRule(ScopedRule):
     """A limit on how well a membership attack does against this model.
 
@@ -117,12 +122,21 @@ class MembershipRule(ScopedRule):
         given = behind.candidates + sum(
             v or 0 for k, v in behind.removed_candidates.items() if not k.startswith("members")
         )
-        needed = math.ceil(given * max(1.0, wide / room) ** 2 / 100) * 100  # it narrows with their root
+        needed = _count_needed(given, wide / room)
         if needed > MOST_WORTH * given:
-            return f"{said}; so near to the limit no number that can be had decides it: {self.lower_it}"
+            near = "so near to the limit no number that can be had decides it, and the model must change"
+            return f"{said}; {near}: {self.lower_it}"
         drawn = measurement.n < measurement.population and self.scope != "record"
         more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
         return f"{said}: about {needed:,} candidates decide it if all are tried and the figure stays as it is{more}"
+
+    def bring_more(self, given: int, high: float) -> str:
+        """Return how many candidates even an attack that guesses needs, the end of a sentence; empty if it has them."""
+        guess = float(self.request().option("at_fpr", 0.0)) or self.about.guessing or 0.0
+        if high < self.limit or guess >= self.limit:
+            return ""
+        needed = _count_needed(given, (high - guess) / (self.limit - guess))
+        return f": give more candidates, {needed:,} or more instead of {given:,}"
 
     def is_open(self, measurement: Measurement) -> bool:
         """Whether no upper limit was found, which is no figure."""

@@ -38,7 +38,7 @@ def test_of_whom_a_part_was_drawn_more_are_tried_only_where_the_policy_says_so()
 
 def test_where_the_figure_itself_is_above_more_people_do_not_help():
     assert "none are enough" in RULE.advice(measured(0.61, 0.65), Outcome.INCONCLUSIVE)
-    assert "no number that can be had" in RULE.advice(measured(0.599, 0.65), Outcome.INCONCLUSIVE)
+    assert "the model must change" in RULE.advice(measured(0.599, 0.65), Outcome.INCONCLUSIVE)
 
 
 def test_where_no_upper_limit_was_found_no_number_of_candidates_is_promised():
