@@ -68,9 +68,9 @@ def log_version(name: str, model: Model, folder: Path) -> str:
     from importlib import import_module
 
     fitted = model.estimator().set_params(random_state=recipe.seed).fit(data.X, data.y)
-    info = import_module(f"mlflow.{model.logged}").log_model(fitted, name="model", input_example=data.X[:5])
-    log_recipe(info, recipe, data, store=store, release=model.release(), serve="probabilities")
-    return str(mlflow.register_model(info.model_uri, name).version)
+    info = import_module(f"mlflow.{model.logged}").log_model(fitted, name="model", registered_model_name=name)
+    uri = log_recipe(info, recipe, data, store=store, release=model.release(), serve="probabilities")
+    return uri.rpartition("/")[2]
 
 
 def check_version(name: str, model: Model, folder: Path, address: str) -> dict[str, Any]:
