@@ -187,7 +187,8 @@ def write(
         ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, one file a format, then Great
         Expectations' validation result of each suite that the policy names.
     """
-    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import parquet
 
     doc = document(verdict, hash_key=hash_key, baseline=baseline)
     folder = Path(out_dir)
@@ -200,7 +201,8 @@ def write(
         texts = {name: render(doc, format_) for format_, (_, name) in FORMATS.items() if name} | validations(verdict)
         for name, text in {DOCUMENT: render(doc, "json"), **texts}.items():
             (new / name).write_text(text, encoding="utf-8", newline="\n")
-        pd.DataFrame(people).to_parquet(new / RECORDS, index=False)
+        columns = {name: pa.array(values, from_pandas=True) for name, values in people.items()}
+        parquet.write_table(pa.table(columns), new / RECORDS)
         kept = [cases.FILE] if verdict.evidence.cases else []
         if kept:
             cases.write(new / cases.FILE, verdict.evidence.cases)
