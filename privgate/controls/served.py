@@ -65,8 +65,7 @@ _ADVICE = {
 _AS_PROBABILITIES = {
     "sklearn": "; or log the model with pyfunc_predict_fn='predict_proba'",
     **dict.fromkeys(
-        ("xgboost", "lightgbm"),
-        "; or log it by privgate.log_model(recipe, data), which serves probabilities",
+        ("xgboost", "lightgbm"), "; or log it by privgate.log_model(recipe, data), which serves probabilities"
     ),
 }
 

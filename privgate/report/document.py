@@ -12,6 +12,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate import cases
 from privgate.controls.suites import VALIDATION
@@ -201,8 +202,7 @@ def write(
         texts = {name: render(doc, format_) for format_, (_, name) in FORMATS.items() if name} | validations(verdict)
         for name, text in {DOCUMENT: render(doc, "json"), **texts}.items():
             (new / name).write_text(text, encoding="utf-8", newline="\n")
-        columns = {name: pa.array(values, from_pandas=True) for name, values in people.items()}
-        parquet.write_table(pa.table(columns), new / RECORDS)
+        parquet.write_table(pa.Table.from_arrays([*map(_make_column, people.values())], [*people]), new / RECORDS)
         kept = [cases.FILE] if verdict.evidence.cases else []
         if kept:
             cases.write(new / cases.FILE, verdict.evidence.cases)
@@ -211,6 +211,19 @@ def write(
     for old in {*folder.glob(VALIDATIONS), *folder.glob(cases.FILE)} - set(done):
         old.unlink()  # of an earlier report, whose policy named other suites, or whose limits rest on other cases
     return done
+
+
+def _make_column(values: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    values = np.ascontiguousarray(values)
+    if values.dtype.kind in "if":
+        return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+    if not all(isinstance(v, str) for v in values):
+        return pa.array(values, from_pandas=True)  # imports pandas, and takes longer than all the rest of a report
+    texts = [v.encode() for v in values.tolist()]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    return pa.Array.from_buffers(pa.large_string(), len(texts), [None, *map(pa.py_buffer, (ends, b"".join(texts)))])
 
 
 def validations(verdict: Verdict) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path, PurePath
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,10 @@ _READ = {
 }
 
 
-class _Read:
+class _Read(SimpleNamespace):
     """A classifier by its parameters, which nothing trains."""
 
     _estimator_type, predict_proba = "classifier", None
-
-    def __init__(self, **params: Any) -> None:
-        vars(self).update(params)
 
     def get_params(self, **_: bool) -> dict[str, Any]:
         return {**vars(self)}

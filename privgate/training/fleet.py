@@ -239,10 +239,7 @@ class Fleet:
         return said if isinstance(said, dict) else {"problem": "the worker process died while it opened the model"}
 
     def compute(self, subject: Subject, function: Callable[..., Any], *given: Any) -> Any:
-        """Return a number that a function of ours makes of arrays, in a worker that has scikit-learn, where one does.
-
-        No code but privgate's and the library's has run there.
-        """
+        """Return a number that a function of ours makes, where one can be, in a worker that has met nobody's code."""
         with contextlib.suppress(GoneError, LieError):
             if isinstance(self.pool, SandboxPool):
                 return self.pool.compute(self._ship(subject), function, *given)

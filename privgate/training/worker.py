@@ -170,10 +170,6 @@ def _open(payload: Payload, limits: TaskLimits, clock: Clock) -> tuple[Opened, R
             opened.folder = unpacked  # deleted with it
             trusted = opened.recipe.is_estimator and opened.recipe.library_estimator is not None
             _OPENED[payload.digest] = (opened, Rows(opened.X, opened.y, opened.n, opened.classes, trusted=trusted))
-            if _OWN:
-                from threadpoolctl import threadpool_limits
-
-                threadpool_limits(1)  # libraries that were loaded before the environment was set
     return _OPENED[payload.digest]
 
 
