@@ -4,7 +4,6 @@ Attacks are judged by how well they tell members from candidates. Copies count t
 float32 has other bits. Candidates of another year or country are told apart without the model.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from privgate.arrays import Bool, Float, Index
 from privgate.controls import data_checks
 from privgate.evidence import Count, Precondition
-from privgate.statistics.roc import auc
 from privgate.subject.containers import as_numbers
 from privgate.subject.data import TrainingData
 
@@ -32,6 +30,7 @@ LEAST = 20
 #: probability of a false alarm about members' answers, half in each of two tests
 ANSWERS_LEVEL = 1e-3
 _NAMES = ("overlap", "same_population")
+#: calls a function with arrays, in this process or in one that has its libraries
 Compute = Callable[..., Any]
 #: whether a check warns, its sentence, and its JSON values
 Checked = tuple[bool, str, dict[str, Any]]
@@ -85,8 +84,7 @@ class Shift:
 def find_shift(data: TrainingData, trial: Bool, compute: Compute) -> Shift | None:
     """Return how well candidates are told from members; None without enough people on either side.
 
-    ``trial``, bool of shape (P,), marks the pool rows to compare, ties among them: who is alone may be few; ``compute``
-    calls a function, maybe in a process that has its library. Lopez-Paz
+    ``trial``, bool of shape (P,), marks the pool rows to compare, ties among them: who is alone may be few. Lopez-Paz
     and Oquab (2017), "Revisiting Classifier Two-Sample Tests". The AUC of the held-out half is a Mann-Whitney
     statistic: under exchangeability its mean is 1/2 and its variance at most ``(n1 + n0 + 1) / (12 n1 n0)``.
     """
@@ -102,7 +100,6 @@ def find_shift(data: TrainingData, trial: Bool, compute: Compute) -> Shift | Non
     y = np.concatenate([data.y, data.candidates[1]])
     if data.predicts_numbers:  # targets are compared like labels, by tenths of the training targets
         y = np.searchsorted(np.unique(np.quantile(data.y.astype(np.float64), np.linspace(0.1, 0.9, 9))), y)
-    p_labels, distance = _compare_labels(y[sides[0]], y[sides[1]])
     features = _list_features(data, np.concatenate(sides), y)
     outside = np.repeat([False, True], [len(s) for s in sides])
     learn = np.zeros(len(outside), dtype=bool)
@@ -111,23 +108,28 @@ def find_shift(data: TrainingData, trial: Bool, compute: Compute) -> Shift | Non
         # one person's candidates mostly stand together: a person in both halves would pass for a shift
         rows = rows if data.groups is not None and side else rng.permutation(rows)
         learn[rows[: len(rows) // 2]] = True
-    area, held = compute(measure_auc, features, outside, learn), outside[~learn]
-    n1, n0 = int(held.sum()), int((~held).sum())
-    z = (area - 0.5) / np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
-    return Shift(float(area), 2 * _normal_tail(abs(z)), p_labels, distance)
+    return Shift(*compute(measure_shift, features, outside, learn, *(y[s] for s in sides)))
 
 
-def measure_auc(features: Float, outside: Bool, learn: Bool) -> float:
-    """Return how well trees that learn from some rows, shape (R,), tell the sides of the others apart."""
+def measure_shift(features: Float, outside: Bool, learn: Bool, *labels: NDArray[Any]) -> tuple[float, ...]:
+    """Return the fields of ``Shift``, by trees that learn from some rows, and by the labels of both sides."""
+    from scipy.special import ndtr
     from sklearn.ensemble import RandomForestClassifier
 
+    from privgate.statistics.roc import auc
+
     trees = RandomForestClassifier(100, min_samples_leaf=3, random_state=0, class_weight="balanced", n_jobs=1)
-    scores = trees.fit(features[learn], outside[learn]).predict_proba(features[~learn])[:, 1]
-    return auc(scores, outside[~learn])
+    held = outside[~learn]
+    area = auc(trees.fit(features[learn], outside[learn]).predict_proba(features[~learn])[:, 1], held)
+    n1, n0 = int(held.sum()), int((~held).sum())
+    z = (area - 0.5) / np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
+    return float(area), float(2 * ndtr(-abs(z))), *_compare_labels(*labels)
 
 
 def _compare_labels(inside: NDArray[Any], outside: NDArray[Any]) -> tuple[float, float]:
     """Return the p-value of a chi-square test on label shares, rare labels as one, and the shares' distance."""
+    from scipy.stats import chi2_contingency
+
     names, code = np.unique(np.concatenate([inside, outside]), return_inverse=True)
     table = np.stack([np.bincount(c, minlength=len(names)) for c in (code[: len(inside)], code[len(inside) :])])
     share = table / table.sum(axis=1, keepdims=True)
@@ -137,17 +139,7 @@ def _compare_labels(inside: NDArray[Any], outside: NDArray[Any]) -> tuple[float,
         table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
     if table.shape[1] < 2:
         return 1.0, distance
-    due = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    half, odd = float(((table - due) ** 2 / due).sum()) / 2, 1 - table.shape[1] % 2
-    tail = math.erfc(math.sqrt(half)) if odd else 0.0  # of chi-square, by its recurrence in the degrees of freedom
-    for a in np.arange(odd / 2, (table.shape[1] - 1) / 2):
-        tail += math.exp(a * math.log(half) - half - math.lgamma(a + 1)) if half else float(a == 0)
-    return tail, distance
-
-
-def _normal_tail(z: float) -> float:
-    """Return the probability that a standard normal number exceeds ``z``."""
-    return math.erfc(z / math.sqrt(2)) / 2
+    return float(chi2_contingency(table, correction=False).pvalue), distance
 
 
 def _list_features(data: TrainingData, rows: Index, y: NDArray[Any]) -> Float:
@@ -231,16 +223,7 @@ def _check_population(shift: Shift | None) -> Checked:
     return True, f"{text}; {rest}", detail
 
 
-def _test_ranks(larger: Float, others: Float) -> float:
-    """Return the p-value of ``larger`` being so large: Mann and Whitney (1947), ties and continuity corrected."""
-    n1, n = len(larger), len(larger) + len(others)
-    _, place, ties = np.unique(np.concatenate([larger, others]), return_inverse=True, return_counts=True)
-    above = (np.cumsum(ties) - (ties - 1) / 2)[place][:n1].sum() - n1 * (n + 1) / 2
-    variance = n1 * (n - n1) / 12 * (n + 1 - (ties.astype(float) ** 3 - ties).sum() / (n * (n - 1)))
-    return _normal_tail((above - 0.5) / math.sqrt(variance)) if variance > 0 else 1.0
-
-
-def check_answers(without: Float, with_: Float, members: Float, others: Float) -> Precondition | None:
+def check_answers(without: Float, with_: Float, members: Float, others: Float, compute: Compute) -> Precondition | None:
     """Return the finding that members' answers contradict the measured influence; None if they do not.
 
     A recipe that knows its data by another way answers well about members whoever is left out. Two tests show it. By
@@ -252,18 +235,25 @@ def check_answers(without: Float, with_: Float, members: Float, others: Float) -
     """
     if min(len(without), len(others), len(members)) < LEAST:
         return None
-    moved = with_ - without
-    # both must differ from candidates' the same way, because a model without a person leans away from that person
-    sign = 1 if without.mean() > others.mean() else -1
-    ranks = max(2 * _test_ranks(sign * answers, sign * others) for answers in (without, with_))
-    apart = abs(float(members.mean() - others.mean() - moved.mean())) - float(np.abs(moved).mean())
-    error = float(np.sqrt(sum(part.var(ddof=1) / len(part) for part in (members, others, moved))))
-    means = 2 * _normal_tail(apart / error) if error > 0 else float(apart <= 0)
+    ranks, means = compute(compare_answers, without, with_, members, others)
     if min(ranks, means) > ANSWERS_LEVEL / 2:
         return None
     text = (
         f"models that were trained without members answer about them otherwise than about candidates (on average "
-        f"{without.mean():.2f} and {others.mean():.2f}), and leaving out explains {moved.mean():.2f}: the "
+        f"{without.mean():.2f} and {others.mean():.2f}), and leaving out explains {(with_ - without).mean():.2f}: the "
         "recipe may know its data by another way, or candidates are other people than members"
     )
     return Precondition("answers", "inconclusive", text, {"p_ranks": ranks, "p_means": means})
+
+
+def compare_answers(without: Float, with_: Float, members: Float, others: Float) -> tuple[float, float]:
+    """Return the p-values of both tests of ``check_answers``."""
+    from scipy.stats import mannwhitneyu, norm
+
+    moved = with_ - without
+    # both must differ from candidates' the same way, because a model without a person leans away from that person
+    way = "greater" if without.mean() > others.mean() else "less"
+    ranks = max(2 * float(mannwhitneyu(answers, others, alternative=way).pvalue) for answers in (without, with_))
+    apart = abs(float(members.mean() - others.mean() - moved.mean())) - float(np.abs(moved).mean())
+    error = float(np.sqrt(sum(part.var(ddof=1) / len(part) for part in (members, others, moved))))
+    return ranks, float(2 * norm.sf(apart / error)) if error > 0 else float(apart <= 0)

@@ -174,7 +174,9 @@ def nothing_moves(run: Run) -> Noted:
 def contradicted(run: Run) -> Noted:
     """Return the finding that members' answers contradict the measured influence, if they do; see ``check_answers``."""
     answers = _list_answers(run)
-    control = None if answers is None else strangers.check_answers(*answers)
+    if answers is None:
+        return Noted()
+    control = strangers.check_answers(*answers, lambda *call: run.fleet.compute(run.subject, *call))
     return Noted() if control is None else Noted((control,))
 
 

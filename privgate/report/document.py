@@ -216,12 +216,11 @@ def write(
 def _make_column(values: NDArray[Any]) -> Any:
     import pyarrow as pa
 
-    values = np.ascontiguousarray(values)
-    if values.dtype.kind in "if":
-        return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
-    if not all(isinstance(v, str) for v in values):
-        return pa.array(values, from_pandas=True)  # imports pandas, and takes longer than all the rest of a report
-    texts = [v.encode() for v in values.tolist()]
+    if values.dtype.kind in "if":  # of buffers, because pyarrow.array imports pandas
+        return pa.Array.from_buffers(
+            pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values.copy())]
+        )
+    texts = [str(v).encode() for v in values.tolist()]
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     return pa.Array.from_buffers(pa.large_string(), len(texts), [None, *map(pa.py_buffer, (ends, b"".join(texts)))])
 
