@@ -223,8 +223,8 @@ def _check_population(shift: Shift | None) -> Checked:
     return True, f"{text}; {rest}", detail
 
 
-def check_answers(without: Float, with_: Float, members: Float, others: Float, compute: Compute) -> Precondition | None:
-    """Return the finding that members' answers contradict the measured influence; None if they do not.
+def check_answers(without: Float, with_: Float, members: Float, others: Float) -> tuple[str, dict[str, float]] | None:
+    """Return in words and numbers that members' answers contradict the measured influence; None if they do not.
 
     A recipe that knows its data by another way answers well about members whoever is left out. Two tests show it. By
     ranks, models without a member must answer about that member as about candidates. On average, members' answers may
@@ -235,19 +235,6 @@ def check_answers(without: Float, with_: Float, members: Float, others: Float, c
     """
     if min(len(without), len(others), len(members)) < LEAST:
         return None
-    ranks, means = compute(compare_answers, without, with_, members, others)
-    if min(ranks, means) > ANSWERS_LEVEL / 2:
-        return None
-    text = (
-        f"models that were trained without members answer about them otherwise than about candidates (on average "
-        f"{without.mean():.2f} and {others.mean():.2f}), and leaving out explains {(with_ - without).mean():.2f}: the "
-        "recipe may know its data by another way, or candidates are other people than members"
-    )
-    return Precondition("answers", "inconclusive", text, {"p_ranks": ranks, "p_means": means})
-
-
-def compare_answers(without: Float, with_: Float, members: Float, others: Float) -> tuple[float, float]:
-    """Return the p-values of both tests of ``check_answers``."""
     from scipy.stats import mannwhitneyu, norm
 
     moved = with_ - without
@@ -256,4 +243,12 @@ def compare_answers(without: Float, with_: Float, members: Float, others: Float)
     ranks = max(2 * float(mannwhitneyu(answers, others, alternative=way).pvalue) for answers in (without, with_))
     apart = abs(float(members.mean() - others.mean() - moved.mean())) - float(np.abs(moved).mean())
     error = float(np.sqrt(sum(part.var(ddof=1) / len(part) for part in (members, others, moved))))
-    return ranks, float(2 * norm.sf(apart / error)) if error > 0 else float(apart <= 0)
+    means = float(2 * norm.sf(apart / error)) if error > 0 else float(apart <= 0)
+    if min(ranks, means) > ANSWERS_LEVEL / 2:
+        return None
+    text = (
+        f"models that were trained without members answer about them otherwise than about candidates (on average "
+        f"{without.mean():.2f} and {others.mean():.2f}), and leaving out explains {moved.mean():.2f}: the "
+        "recipe may know its data by another way, or candidates are other people than members"
+    )
+    return text, {"p_ranks": ranks, "p_means": means}

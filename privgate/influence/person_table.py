@@ -174,10 +174,8 @@ def nothing_moves(run: Run) -> Noted:
 def contradicted(run: Run) -> Noted:
     """Return the finding that members' answers contradict the measured influence, if they do; see ``check_answers``."""
     answers = _list_answers(run)
-    if answers is None:
-        return Noted()
-    control = strangers.check_answers(*answers, lambda *call: run.fleet.compute(run.subject, *call))
-    return Noted() if control is None else Noted((control,))
+    said = None if answers is None else run.fleet.compute(run.subject, strangers.check_answers, *answers)
+    return Noted() if said is None else Noted((Precondition("answers", "inconclusive", *said),))
 
 
 def _list_answers(run: Run) -> tuple[Float, Float, Float, Float] | None:

@@ -136,8 +136,6 @@ def _call_own(by: str, *given: Any) -> Any:
 def _guest(payload: Payload, limits: TaskLimits) -> Iterator[Clock]:
     """Limit what is called within; a process that is somebody else's is scrubbed, too, for so long.
 
-    ``n_jobs=-1`` in the user's code starts no more processes than there are cores.
-
     ``UsageError``: a worker of a cluster has other libraries than the answers are filed under.
     """
     from joblib import parallel_config
@@ -152,7 +150,7 @@ def _guest(payload: Payload, limits: TaskLimits) -> Iterator[Clock]:
 
             around.enter_context(task_limits.scrubbed())
             around.enter_context(threadpool_limits(1))
-        around.enter_context(parallel_config(backend="sequential"))
+        around.enter_context(parallel_config(backend="sequential"))  # n_jobs=-1 starts no processes
         yield around.enter_context(Clock(limits.seconds))
 
 
