@@ -74,10 +74,7 @@ TERMS = (
     Word("noise floor", "The change between trainings with nobody left out. Smaller changes cannot be told apart."),
     Word("epsilon", "How much one person's data can shift the odds, at most, under differential privacy."),
     Word("delta", "The probability with which that promise may not hold."),
-    Word(
-        "deletion capacity",
-        "How many people can be erased before a full retraining is due.",
-    ),
+    Word("deletion capacity", "How many people can be erased before a full retraining is due."),
     Word("interval", "The range in which the true figure lies, with certainty or at the confidence stated."),
     Word("engine", "A way to get the model without a person that is faster than training again."),
     Word("refit", "Training again without a person, with the user's own code."),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -9,11 +10,13 @@ from privgate.check import questions
 from privgate.claims import accounting
 from privgate.controls import depends, opened, reproduces, seeds, served, strangers
 from privgate.controls.data_checks import check_data
+from privgate.controls.strangers import Compute
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Measurement, Precondition, Request, SeedControl
 from privgate.evidence.telling import SMALL_CELL
 from privgate.evidence.verdict import Outcome
 from privgate.file import measure as file
+from privgate.influence import left_out
 from privgate.membership import attack_measures
 from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
@@ -98,7 +101,8 @@ def _look_at_recipe(run: Run) -> Precondition | None:
 def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     """Return findings on the data, the recipe's words, and what MLflow serves."""
     subject, data, recipe = run.subject, run.subject.data, run.subject.recipe.payload
-    controls = [*subject.detail.get("preconditions", ()), *check_data(data), *_check_candidates(data)]
+    controls = [*subject.detail.get("preconditions", ()), *check_data(data)]
+    controls += _check_candidates(data, partial(run.fleet.compute, subject))
     controls += [check_people(policy, subject), *policy.check_data(data)]
     if why := subject.recipe.unclear_task(data.y):
         controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
@@ -117,10 +121,10 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     return controls
 
 
-def _check_candidates(data: TrainingData) -> list[Precondition]:
+def _check_candidates(data: TrainingData, *compute: Compute) -> list[Precondition]:
     if data.candidates is None or not len(data.candidates[1]):
         return strangers.check_candidates(data)
-    people = pool.built(data)
+    people = pool.built(data, *compute)
     return strangers.check_candidates(data, people.shift, people.copies)
 
 
@@ -184,7 +188,7 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
     run = replace(run, registered_apart=reproduces.get_registered_gaps(controls[0]))
     if not run.limits.full and attack_measures.look_first(run):
         people = ", single people" if Need.LEAVE_ONE_OUT in run.needs else ""
-        return run, [*controls, not_reached(f"whether training uses its data, other seeds{people}")]
+        return run, [*controls, not_reached("attacks", f"whether training uses its data, other seeds{people}")]
     controls.append(depends.check_depends_on_data(subject, fleet))
     by_record, noise = (controls[-1].figure(key) or 0.0 for key in ("moved_by_record", "between_two_trainings"))
     run = replace(run, moved_by_record=by_record)
@@ -213,22 +217,25 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
     return replace(run, seeds=chosen.seeds, seed_control=control)
 
 
-def not_reached(what: str) -> Precondition:
-    """Return that attacks refuse before other things were looked at: evidence that is judged again must not pass."""
-    text = f"a rule on attacks refuses, so this was not reached: {what}. --full looks at it all the same"
+def not_reached(by: str, what: str) -> Precondition:
+    """Return that a rule refuses before other things were looked at: evidence that is judged again must not pass."""
+    text = f"a rule on {by} refuses, so this was not reached: {what}. --full looks at it all the same"
     return Precondition(REACHED, "inconclusive", text)
 
 
 def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
-    """Compare the released answers with those at other seeds, unless a measured attack is too strong.
+    """Compare the released answers with those at other seeds, unless an attack or people refuse already.
 
     The seed may be the best of many, which models at that seed do not show. A refused model trains none of these.
     """
-    seen = run.seed_control
+    seen, refuses = run.seed_control, "attacks" if run.attack_breaks(measured) else ""
     if seen is None or seen.unread or run.subject.recipe.seed is None or not (run.at_seed or run.attacks_alone):
         return run, []
-    if run.attack_breaks(measured) and not run.limits.full:
-        return run, [not_reached("other seeds")]
+    if not refuses and Need.LEAVE_ONE_OUT in run.needs:
+        with suppress(MeasurementError):  # where people are asked for, it says why
+            refuses = "people" if run.compute(left_out.leave_out).decided_by else ""
+    if refuses and not run.limits.full:
+        return run, [not_reached(refuses, "other seeds")]
     control = seeds.compare_released(run.subject, run.fleet, by=seen.coins, count=run.limits.seeds)
     facts = {"compared": control.detail["coins"] + 1} | {k: control.detail[k] for k in ("median", "floor")}
     moved = control.detail["moved_by"]

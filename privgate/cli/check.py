@@ -276,7 +276,6 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
     from privgate import registry, report
     from privgate.advice.search import advise, evaluate
     from privgate.evaluation.notebook import with_context
-    from privgate.guard.verification import approved_report
     from privgate.registry.attachments import refuse_unattachable
 
     run = options.build(uri, settings)
@@ -298,8 +297,11 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
     )
     stated = click.get_current_context().default_map or {}  # keys that have no option
     verdict = with_context(verdict, run.subject, run.fleet, stated)
-    approved = f"models:/{run.subject.name}@production"
-    before = approved_report(approved, config=settings.get("config"), tracking_uri=settings["tracking_uri"])
+    approved, place, before = f"models:/{run.subject.name}@production", settings.get("config"), None
+    if place or "PRIVGATE_GUARD" in os.environ:  # else nothing was signed, and importing what verifies takes long
+        from privgate.guard.verification import approved_report
+
+        before = approved_report(approved, config=place, tracking_uri=settings["tracking_uri"])
     try:
         report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
     except OSError as exc:  # options.build wrote there before training: the disk is full now

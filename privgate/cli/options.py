@@ -125,12 +125,7 @@ def run(command: F) -> F:
             click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
             click.option("--nonce", default="", help="Kept in the report; a signer who is told it signs no other."),
             jobs,
-            click.option(
-                "--cluster",
-                default=None,
-                metavar="tcp://HOST:PORT",
-                help="Dask scheduler to retrain on.",
-            ),
+            click.option("--cluster", default=None, metavar="tcp://HOST:PORT", help="Dask scheduler to retrain on."),
             ledger,
             click.option(
                 "--budget",

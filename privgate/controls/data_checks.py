@@ -70,10 +70,13 @@ def mark_shared(fingerprints: Fingerprints, owners: Index) -> Bool:
 
 
 def _hash(values: Any) -> Fingerprints:
-    from pandas.util import hash_array  # mixes numbers by SplitMix64 (Steele et al., 2014)
+    if isinstance(values, list):
+        from pandas.util import hash_array
 
-    values = np.array(values, dtype=object) if isinstance(values, list) else values
-    return np.asarray(hash_array(values), dtype=np.uint64)
+        return np.asarray(hash_array(np.array(values, dtype=object)), dtype=np.uint64)
+    values = (values ^ values >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)  # SplitMix64 (Steele et al., 2014)
+    values = (values ^ values >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(values ^ values >> np.uint64(31), dtype=np.uint64)
 
 
 def _hash_numbers(numbers: Float) -> Fingerprints:

@@ -123,7 +123,7 @@ def _compare(  # noqa: PLR0917  one comparison
     few = _draw_few(subject, fleet, rows, questions)
     X = subject.data.at(rows[few])
     # only what a way can hold is sent: a sandbox in which something failed is not used again
-    for way in (name for name, convert in WAYS.items() if convert(X) is not None):
+    for way in (w for w, convert in WAYS.items() if (_is_table(X) if convert is _to_frame else convert(X) is not None)):
         other = fleet.registered(subject, rows[few], served=way)
         if other.problem:
             continue  # a refusal releases nothing
@@ -284,10 +284,14 @@ def _to_array(X: Any) -> Any:
     return X.to_numpy() if len(kinds) == 1 and kinds <= set("biuf") else None
 
 
+def _is_table(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.ndim == 2
+
+
 def _to_frame(X: Any) -> Any:
     import pandas as pd
 
-    return pd.DataFrame(X) if isinstance(X, np.ndarray) and X.ndim == 2 else None
+    return pd.DataFrame(X) if _is_table(X) else None
 
 
 #: way of asking about a few records -> conversion of their container; None where that container cannot hold them

@@ -4,6 +4,7 @@ Attacks are judged by how well they tell members from candidates. Copies count t
 float32 has other bits. Candidates of another year or country are told apart without the model.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ LEAST = 20
 #: probability of a false alarm about members' answers, half in each of two tests
 ANSWERS_LEVEL = 1e-3
 _NAMES = ("overlap", "same_population")
+#: calls a function with arrays, in this process or in one that has its libraries
+Compute = Callable[..., Any]
 #: whether a check warns, its sentence, and its JSON values
 Checked = tuple[bool, str, dict[str, Any]]
 
@@ -78,7 +81,7 @@ class Shift:
         )
 
 
-def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
+def find_shift(data: TrainingData, trial: Bool, compute: Compute) -> Shift | None:
     """Return how well candidates are told from members; None without enough people on either side.
 
     ``trial``, bool of shape (P,), marks the pool rows to compare, ties among them: who is alone may be few. Lopez-Paz
@@ -97,7 +100,6 @@ def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
     y = np.concatenate([data.y, data.candidates[1]])
     if data.predicts_numbers:  # targets are compared like labels, by tenths of the training targets
         y = np.searchsorted(np.unique(np.quantile(data.y.astype(np.float64), np.linspace(0.1, 0.9, 9))), y)
-    p_labels, distance = _compare_labels(y[sides[0]], y[sides[1]])
     features = _list_features(data, np.concatenate(sides), y)
     outside = np.repeat([False, True], [len(s) for s in sides])
     learn = np.zeros(len(outside), dtype=bool)
@@ -106,6 +108,11 @@ def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
         # one person's candidates mostly stand together: a person in both halves would pass for a shift
         rows = rows if data.groups is not None and side else rng.permutation(rows)
         learn[rows[: len(rows) // 2]] = True
+    return Shift(*compute(measure_shift, features, outside, learn, *(y[s] for s in sides)))
+
+
+def measure_shift(features: Float, outside: Bool, learn: Bool, *labels: NDArray[Any]) -> tuple[float, ...]:
+    """Return the fields of ``Shift``, by trees that learn from some rows, and by the labels of both sides."""
     from scipy.special import ndtr
     from sklearn.ensemble import RandomForestClassifier
 
@@ -116,7 +123,7 @@ def find_shift(data: TrainingData, trial: Bool) -> Shift | None:
     area = auc(trees.fit(features[learn], outside[learn]).predict_proba(features[~learn])[:, 1], held)
     n1, n0 = int(held.sum()), int((~held).sum())
     z = (area - 0.5) / np.sqrt((n1 + n0 + 1) / (12 * n1 * n0))
-    return Shift(float(area), float(2 * ndtr(-abs(z))), p_labels, distance)
+    return float(area), float(2 * ndtr(-abs(z))), *_compare_labels(*labels)
 
 
 def _compare_labels(inside: NDArray[Any], outside: NDArray[Any]) -> tuple[float, float]:
@@ -216,8 +223,8 @@ def _check_population(shift: Shift | None) -> Checked:
     return True, f"{text}; {rest}", detail
 
 
-def check_answers(without: Float, with_: Float, members: Float, others: Float) -> Precondition | None:
-    """Return the finding that members' answers contradict the measured influence; None if they do not.
+def check_answers(without: Float, with_: Float, members: Float, others: Float) -> tuple[str, dict[str, float]] | None:
+    """Return in words and numbers that members' answers contradict the measured influence; None if they do not.
 
     A recipe that knows its data by another way answers well about members whoever is left out. Two tests show it. By
     ranks, models without a member must answer about that member as about candidates. On average, members' answers may
@@ -244,4 +251,4 @@ def check_answers(without: Float, with_: Float, members: Float, others: Float) -
         f"{without.mean():.2f} and {others.mean():.2f}), and leaving out explains {moved.mean():.2f}: the "
         "recipe may know its data by another way, or candidates are other people than members"
     )
-    return Precondition("answers", "inconclusive", text, {"p_ranks": ranks, "p_means": means})
+    return text, {"p_ranks": ranks, "p_means": means}

@@ -45,8 +45,7 @@ def recipes() -> dict[str, Shown]:
             approved=True,
         ),
         "income-neighbours": Shown(
-            "50 nearest neighbours: its file is its training data",
-            Recipe(KNeighborsClassifier(50), seed=7),
+            "50 nearest neighbours: its file is its training data", Recipe(KNeighborsClassifier(50), seed=7)
         ),
         "income-boosted": Shown(
             "gradient boosting, depth 2, strong regularization: expected to be approved",

@@ -188,7 +188,7 @@ Number = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"enum":
 class EvidenceModel(BaseModel):
     """What every typed part of the evidence is: frozen, and without a key that nobody declared."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     #: keys that earlier versions wrote, which are read and passed over
     earlier: ClassVar[frozenset[str]] = frozenset()
 

@@ -92,10 +92,7 @@ def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[
     known = itself or row.source in {signed, claims.source}
     return (
         (claims.registry == terms.registry, f"the statement is {here}, not {terms.registry!r}"),
-        (
-            claims.workspace == row.workspace,
-            f"the statement is {there}, not {row.workspace!r} (see MLFLOW_WORKSPACE)",
-        ),
+        (claims.workspace == row.workspace, f"the statement is {there}, not {row.workspace!r} (see MLFLOW_WORKSPACE)"),
         (known, f"the statement is about {signed}, not about this version or a copy's source"),
         (not itself or row.created == claims.created, f"{signed} was deleted and created again since it was signed"),
         (not itself or row.source == claims.source, f"the source of {signed} is not the one that was signed"),

@@ -277,12 +277,7 @@ def signer_from_pem(text: bytes) -> CryptoSigner:
     return new_key(private)
 
 
-def signer_from(
-    *,
-    key_file: Path | None = None,
-    key_id: str | None = None,
-    trust: TrustStore | None = None,
-) -> Signer:
+def signer_from(*, key_file: Path | None = None, key_id: str | None = None, trust: TrustStore | None = None) -> Signer:
     """Return the signer of a file or the environment; ``UsageError``: there is none, or others read it.
 
     A URI of securesystemslib's in the place of a file (``awskms:…``) takes the key ``key_id`` of the trust store.

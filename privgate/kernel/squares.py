@@ -91,8 +91,7 @@ def bound(case: Case) -> Limits:
     u, moves, allowed = case.array("at", 1), case.certificate("moves", (people, p)), case.array("allowed", 1)
     fits = u.shape == allowed.shape == (p,) and bool((np.abs(u) < LARGE).all())
     every(
-        (fits, "'at' or 'allowed' are not of length p"),
-        (bool((allowed >= 0).all()), "allowed gradients are negative"),
+        (fits, "'at' or 'allowed' are not of length p"), (bool((allowed >= 0).all()), "allowed gradients are negative")
     )
     shown = np.asarray((np.abs(moves) < LARGE).all(axis=1))
     stop = float(M.length(np.zeros((1, p)), allowed[None])[0])

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
@@ -111,7 +110,8 @@ class FolderFiles:
 
     def digests(self, rows: Rows = ()) -> dict[str, str]:
         """Return ``path -> sha256`` of every file."""
-        return all_files(self.folder, mapped=_hash_at_once, rows=rows)
+        with ThreadPoolExecutor(8) as pool:  # files at once
+            return all_files(self.folder, mapped=pool.map, rows=rows)
 
     def names(self) -> list[str]:
         """Return the paths of all files, sorted."""
@@ -130,11 +130,6 @@ class FolderFiles:
     def copy_to(self, folder: Path) -> None:
         """Write every file below ``folder``, which is empty; links stay links, which no digest accepts."""
         shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True)
-
-
-def _hash_at_once(hashed: Callable[[Any], str], items: Iterable[Any]) -> list[str]:
-    with ThreadPoolExecutor(8) as pool:  # files at once
-        return list(pool.map(hashed, items))
 
 
 # The author of a model names the addresses of its data and files; checker, signer and verifier read them outside any

@@ -12,6 +12,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privgate import cases
 from privgate.controls.suites import VALIDATION
@@ -187,7 +188,8 @@ def write(
         ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, one file a format, then Great
         Expectations' validation result of each suite that the policy names.
     """
-    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import parquet
 
     doc = document(verdict, hash_key=hash_key, baseline=baseline)
     folder = Path(out_dir)
@@ -200,7 +202,7 @@ def write(
         texts = {name: render(doc, format_) for format_, (_, name) in FORMATS.items() if name} | validations(verdict)
         for name, text in {DOCUMENT: render(doc, "json"), **texts}.items():
             (new / name).write_text(text, encoding="utf-8", newline="\n")
-        pd.DataFrame(people).to_parquet(new / RECORDS, index=False)
+        parquet.write_table(pa.Table.from_arrays([*map(_make_column, people.values())], [*people]), new / RECORDS)
         kept = [cases.FILE] if verdict.evidence.cases else []
         if kept:
             cases.write(new / cases.FILE, verdict.evidence.cases)
@@ -209,6 +211,18 @@ def write(
     for old in {*folder.glob(VALIDATIONS), *folder.glob(cases.FILE)} - set(done):
         old.unlink()  # of an earlier report, whose policy named other suites, or whose limits rest on other cases
     return done
+
+
+def _make_column(values: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    if values.dtype.kind in "if":  # of buffers, because pyarrow.array imports pandas
+        return pa.Array.from_buffers(
+            pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values.copy())]
+        )
+    texts = [str(v).encode() for v in values.tolist()]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    return pa.Array.from_buffers(pa.large_string(), len(texts), [None, *map(pa.py_buffer, (ends, b"".join(texts)))])
 
 
 def validations(verdict: Verdict) -> dict[str, str]:

@@ -74,7 +74,7 @@ class ClaimFacts(EvidenceModel):
 class RecipeFacts(EvidenceModel):
     """What trains the model; a recipe document of its own, so more keys may stand here."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
 
     kind: str = ""
     fit: str | None = Field(default=None, description="Training function; null for an estimator.")

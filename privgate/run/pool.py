@@ -14,7 +14,7 @@ from privgate.arrays import Bool, Float, Index
 from privgate.controls import strangers
 from privgate.controls.data_checks import fingerprint_with_label
 from privgate.controls.reproduces import make_generator
-from privgate.controls.strangers import Shift
+from privgate.controls.strangers import Compute, Shift
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
 from privgate.run import near_questions
@@ -131,17 +131,17 @@ def build_pool(data: TrainingData) -> AttackPool:
     return pool
 
 
-def built(data: TrainingData) -> AttackPool:
-    """Return the pool, whether or not it can be used; looked at once for each data set.
+def built(data: TrainingData, compute: Compute = lambda function, *given: function(*given)) -> AttackPool:
+    """Return the pool, whether or not it can be used; looked at once for each data set, what is trained by ``compute``.
 
     ``MeasurementError``: there are no candidates.
     """
     if data not in _BUILT:
-        _BUILT[data] = _build(data)
+        _BUILT[data] = _build(data, compute)
     return _BUILT[data]
 
 
-def _build(data: TrainingData) -> AttackPool:
+def _build(data: TrainingData, compute: Compute) -> AttackPool:
     if data.candidates is None or len(data.candidates[1]) == 0:
         raise MeasurementError(
             "no candidates: attacks need people who were not trained on; pass TrainingData(..., candidates=(X, y))"
@@ -169,7 +169,7 @@ def _build(data: TrainingData) -> AttackPool:
     own = held.merged.doubles * (held.deduplicated and held.merged.deduplicated)
     copies, doubles = (min(1.0, k / len(np.unique(data.candidate_people))) for k in (copies + own, own))
     rows = np.arange(size) < n, eligible, eligible, owner, labels
-    shift = strangers.find_shift(data, eligible)
+    shift = strangers.find_shift(data, eligible, compute)
     return AttackPool(*rows, removed, holders, copies, doubles >= MOST_COPIES, shift)
 
 

@@ -103,11 +103,9 @@ def auc(scores: Float, members: Bool) -> float:
     0.625
     """
     s, m = checked(scores, members)
-    from scipy.stats import rankdata
-
-    n1 = int(m.sum())
-    n0 = len(m) - n1
-    return float((rankdata(s)[m].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
+    n1, (_, place, ties) = int(m.sum()), np.unique(s, return_inverse=True, return_counts=True)
+    n0, ranks = len(m) - n1, np.cumsum(ties) - (ties - 1) / 2
+    return float((ranks[place][m].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
 def auc_error(scores: Float, members: Bool) -> float:

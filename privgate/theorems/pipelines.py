@@ -76,10 +76,9 @@ class Seen:
 
 def through(subject: Subject) -> Seen:
     """Return what a pipeline comes to; a subject of any other recipe as it is."""
-    from sklearn.pipeline import Pipeline
-
     estimator = subject.recipe.library_estimator
-    if type(estimator) is not Pipeline or len(estimator.steps) < 2:
+    kind = type(estimator)
+    if f"{kind.__module__}:{kind.__qualname__}" != "sklearn.pipeline:Pipeline" or len(estimator.steps) < 2:
         return Seen(subject)
     last, why = type(estimator[-1]).__name__, find_learning(estimator[:-1])
     if not why and getattr(estimator, "transform_input", None) is not None:

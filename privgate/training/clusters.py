@@ -4,6 +4,7 @@ import queue
 import time
 import uuid
 import warnings
+from copy import copy
 from typing import Any
 
 from privgate.arrays import Index
@@ -88,7 +89,7 @@ class DaskPool:
             name = f"privgate-payload-{uuid.uuid4().hex}"
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # "large graph": it is large, and sent once
-                self._sent = {payload.digest: self._client.submit(_same, payload.pack(), key=name, pure=False)}
+                self._sent = {payload.digest: self._client.submit(copy, payload.pack(), key=name, pure=False)}
         return self._sent[payload.digest]
 
     def next(self) -> tuple[Chunk, list[Answer] | None]:
@@ -158,7 +159,3 @@ class DaskPool:
         self._flying, self._sent = {}, {}
         if self._address:
             self._client.close(timeout=5)
-
-
-def _same(payload: Payload) -> Payload:
-    return payload

@@ -27,7 +27,8 @@ from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
 from privgate.training.pools import Batch, Pool
-from privgate.training.sandbox.workers import SandboxPool, find_plain_server
+from privgate.training.sandbox.wire import LieError
+from privgate.training.sandbox.workers import GoneError, SandboxPool, find_plain_server
 from privgate.training.task_limits import TaskLimits
 from privgate.training.worker import WorkerSettings
 
@@ -162,12 +163,16 @@ class Fleet:
     def each(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Callable[[], Answer]]:
         """Return what reads each answer of ``fits``: large ones stay in the ledger, of which one at a time is held."""
         self.activity, names = label, self.names(subject, fits)
-        held = self._answers(subject, dict(zip(names, fits, strict=True)), _light)
 
         def read(name: str, fit: Fit) -> Answer:
             answer = held[name]
             return answer if answer.problem or len(answer.log_p) == fit.rows else self.fits(subject, [fit])[0]
 
+        held = self._answers(
+            subject,
+            dict(zip(names, fits, strict=True)),
+            lambda answer: answer if answer.log_p.nbytes < LARGE else replace(answer, log_p=np.zeros((0, 0))),
+        )
         return [partial(read, name, fit) for name, fit in zip(names, fits, strict=True)]
 
     def alone(self, subject: Subject, fit: Fit) -> Answer | None:
@@ -237,6 +242,13 @@ class Fleet:
         said = self.pool.examined(self._ship(subject), by, *given)
         return said if isinstance(said, dict) else {"problem": "the worker process died while it opened the model"}
 
+    def compute(self, subject: Subject, function: Callable[..., Any], *given: Any) -> Any:
+        """Return the JSON value that a function of ours makes, if one can, in a worker that has met nobody's code."""
+        with contextlib.suppress(GoneError, LieError):
+            if isinstance(self.pool, SandboxPool):
+                return self.pool.compute(self._ship(subject), function, *given)
+        return function(*given)
+
     @property
     def pool(self) -> Pool:
         """The worker processes, started when first needed."""
@@ -294,10 +306,6 @@ class Fleet:
         """End the workers, and delete the copies of the data that they used."""
         self._stop()
         _tidy(self._spool, self.logs)
-
-
-def _light(answer: Answer) -> Answer:
-    return answer if answer.log_p.nbytes < LARGE else replace(answer, log_p=np.zeros((0, 0)))
 
 
 def _tidy(spool: Path, logs: Path) -> None:

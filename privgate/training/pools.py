@@ -31,32 +31,25 @@ class Pool(Protocol):
     @property
     def slots(self) -> int:
         """Number of chunks in flight."""
-        ...
 
     @property
     def chunk_seconds(self) -> float:
         """Seconds of work that one chunk should hold."""
-        ...
 
     def submit(self, payload: Payload, chunk: Chunk) -> None:
         """Start a chunk; there must be a free slot."""
-        ...
 
     def next(self) -> tuple[Chunk, list[Answer] | None]:
         """Wait for a chunk and return it with its answers, or None where its worker died."""
-        ...
 
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""
-        ...
 
     def examined(self, payload: Payload, by: str, *given: Any) -> Any:
         """Return what ``worker.examined`` says, or None where its worker died or lied."""
-        ...
 
     def close(self) -> None:
         """End the workers, or what runs on workers of somebody else."""
-        ...
 
 
 def died_on_model() -> Answer:

@@ -136,8 +136,6 @@ def _call_own(by: str, *given: Any) -> Any:
 def _guest(payload: Payload, limits: TaskLimits) -> Iterator[Clock]:
     """Limit what is called within; a process that is somebody else's is scrubbed, too, for so long.
 
-    ``n_jobs=-1`` in the user's code starts no more processes than there are cores.
-
     ``UsageError``: a worker of a cluster has other libraries than the answers are filed under.
     """
     from joblib import parallel_config
@@ -152,7 +150,7 @@ def _guest(payload: Payload, limits: TaskLimits) -> Iterator[Clock]:
 
             around.enter_context(task_limits.scrubbed())
             around.enter_context(threadpool_limits(1))
-        around.enter_context(parallel_config(backend="sequential"))
+        around.enter_context(parallel_config(backend="sequential"))  # n_jobs=-1 starts no processes
         yield around.enter_context(Clock(limits.seconds))
 
 
@@ -170,10 +168,6 @@ def _open(payload: Payload, limits: TaskLimits, clock: Clock) -> tuple[Opened, R
             opened.folder = unpacked  # deleted with it
             trusted = opened.recipe.is_estimator and opened.recipe.library_estimator is not None
             _OPENED[payload.digest] = (opened, Rows(opened.X, opened.y, opened.n, opened.classes, trusted=trusted))
-            if _OWN:
-                from threadpoolctl import threadpool_limits
-
-                threadpool_limits(1)  # libraries that were loaded before the environment was set
     return _OPENED[payload.digest]
 
 

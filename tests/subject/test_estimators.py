@@ -22,7 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from privgate import Subject, TrainingData
 from privgate.errors import SubjectError
-from privgate.subject import estimators, sources
+from privgate.subject import estimators, sources, tasks
 from privgate.subject.recipe import Recipe
 from privgate.theorems import catalogue, least_squares
 from privgate.theorems.pipelines import seen
@@ -161,7 +161,19 @@ def test_a_recipes_own_files_are_not_imported_here_under_a_librarys_name(tmp_pat
 @pytest.mark.parametrize("estimator", ESTIMATORS[:3], ids=lambda e: type(e).__name__)
 def test_a_recorded_library_estimator_comes_back(estimator):
     again = recorded(estimators.encode(estimator)).library_estimator
-    assert estimators.encode(again) == estimators.encode(estimator)
+    assert type(again).__name__ == type(estimator).__name__
+    assert estimators.encode(again.get_params(deep=False)) == estimators.encode(estimator.get_params(deep=False))
+
+
+@pytest.mark.parametrize("about", estimators._READ)
+def test_what_is_read_without_the_library_is_what_the_library_has(about):
+    own = resolve(about)()
+    assert own.get_params().keys() == estimators._READ[about]
+    again = recorded(estimators.encode(own)).library_estimator
+    assert hasattr(own, "predict_proba")
+    assert not isinstance(again, type(own))
+    assert vars(again) == vars(own)
+    assert tasks.of_estimator(again) == tasks.of_estimator(own)
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,14 @@ def test_progress_is_told_with_the_time_that_is_left(tmp_path, subject):
     assert any(0 < left < np.inf for _, _, left in told)
 
 
+def test_what_a_worker_cannot_compute_is_computed_here(fleet, subject, tmp_path):
+    assert fleet.compute(subject(), os.getpid) != os.getpid()
+
+    unseen = tmp_path / "numbers"  # no sandbox sees it, and the worker dies of that
+    unseen.write_text("123")
+    assert fleet.compute(subject(), os.path.getsize, str(unseen)) == 3
+
+
 def test_copies_of_data_that_a_killed_run_left_are_deleted_by_the_next(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "privgate-fleet-99999999-abc").mkdir()

@@ -45,7 +45,7 @@ OpenFraction = Annotated[float, Field(gt=0, lt=1)]
 class Part(BaseModel):
     """A closed, frozen part of a policy: unknown keys, text for numbers, NaN and infinity are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
 
 #: what may have kept training code from the host, least first

@@ -39,13 +39,9 @@ def encoded(nonce: bytes, result: Any) -> bytes:
     if isinstance(result, Answer):
         result = [result]
     if isinstance(result, list) and all(isinstance(a, Answer) for a in result):
-        return b"".join([nonce, b"A", _COUNT.pack(len(result)), *(_entry(a) for a in result)])
+        entries = (_ENTRY.pack(len(body := ledger.encode(a)), a.lasting) + body for a in result)
+        return b"".join([nonce, b"A", _COUNT.pack(len(result)), *entries])
     return nonce + b"J" + json.dumps(result).encode()
-
-
-def _entry(answer: Answer) -> bytes:
-    body = ledger.encode(answer)
-    return _ENTRY.pack(len(body), answer.lasting) + body
 
 
 def most_bytes(shapes: Sequence[tuple[int, int]]) -> int:
