@@ -170,31 +170,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("gate")
 
-#: the only functions that may write a process's environment: before its threads exist, or as a worker takes its place
-WRITERS = {("__main__.py", "main"), ("task_limits.py", "scrub"), ("task_limits.py", "scrubbed")}
-PACKAGE = f"{TESTS.parent / 'privgate'}{os.sep}"
-
-
-class EnvironmentWrittenError(BaseException):
-    """A module of the package wrote the environment of a process with threads; no handler of errors may hide it."""
-
-
-def _refuse_environment_writes(event: str, _arguments: tuple[object, ...]) -> None:
-    """Audit hook: threads read the environment all the time, and iterating it while it changes raises ``KeyError``."""
-    if event not in {"os.putenv", "os.unsetenv"}:
-        return
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(("<frozen", os.__file__)):
-        frame = frame.f_back
-    if frame is None or not frame.f_code.co_filename.startswith(PACKAGE):
-        return
-    place = (Path(frame.f_code.co_filename).name, frame.f_code.co_name)
-    if place not in WRITERS:
-        raise EnvironmentWrittenError(f"{place[0]}: {place[1]} writes os.environ")
-
-
-sys.addaudithook(_refuse_environment_writes)  # all tests are its law, wherever they lead
-
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
