@@ -16,7 +16,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, MembershipPart, Request, SelfTest
 from privgate.membership import attack_measures, attacks, per_record
 from privgate.membership import board as boards
-from privgate.membership.attacks.label_gap import LabelGap
+from privgate.membership.attacks.yeom import LabelGap
 from privgate.run import pool as pools
 from privgate.run.run import Budget, Run
 from privgate.subject.data import TrainingData
