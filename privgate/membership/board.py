@@ -16,8 +16,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import SelfTest
 from privgate.membership import attacks, numbers
 from privgate.membership.attacks.attack_base import Attack, Signals
-from privgate.membership.attacks.observed import own_log
-from privgate.membership.attacks.on_release import OnRelease
+from privgate.membership.attacks.observed import OnRelease, own_log
 from privgate.membership.attacks.self_test import self_test
 from privgate.membership.limits import untied
 from privgate.run import near_questions
