@@ -111,11 +111,10 @@ class BehindMembership(Behind):
 class BehindClaim(Behind):
     """Behind a number about differential privacy."""
 
-    earlier = frozenset({"replays", "rdp_epsilon", "sentence"})
+    earlier = frozenset({"replays", "rdp_epsilon", "sentence", "reruns"})
     declared_only: bool = Field(default=False, description="Nobody observed the guarantee; the policy accepts that.")
     claimed_epsilon: Number | None = Field(default=None, description="The claim's own epsilon, nats.")
     library: str = Field(default="", description="Library seen at work; empty if none.")
-    reruns: int = Field(default=0, description="Reruns that were observed.")
     group: int | None = Field(default=None, description="Entries of one person that the guarantee covers together.")
     delta: Number | None = Field(default=None, description="Delta that the guarantee really has; 0 for pure ones.")
     accountant: str = Field(default="", description="How epsilon was recomputed.")

@@ -321,13 +321,12 @@ def _compute_figures(board: Board, attempt: Attempt, alpha: float) -> evidence.A
     accuracy = limits.balanced_accuracy(fixed, low_alpha=alpha / 2, high_alpha=alpha / 2)
     sensitive = board.run.subject.data.sensitive
     return evidence.AttackFigures(
-        auc=roc.auc(scores, members), auc_error=roc.auc_error(scores, members), accuracy=Estimate(**asdict(accuracy)),
+        auc=roc.auc(scores, members), accuracy=Estimate(**asdict(accuracy)),
         advantage=fixed.advantage, precision=fixed.precision, recall=fixed.recall,
         tpr_at_fpr=tuple(_estimate_rate(board, attempt, fpr, alpha) for fpr in RATES),
         roc=tuple((a, b) for a, b in roc.thinned_roc(scores, members)),
         classes=_list_cells(board, attempt, "class", alpha),
         groups=_list_cells(board, attempt, "group", alpha) if sensitive else (),
-        seconds=round(attempt.seconds, 3),
     )  # fmt: skip
 
 

@@ -110,21 +110,6 @@ def auc(scores: Float, members: Bool) -> float:
     return float((rankdata(s)[m].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
-def auc_error(scores: Float, members: Bool) -> float:
-    """Return the standard error of ``auc``: DeLong et al. (1988). Asymptotic; for display, never for a verdict."""
-    s, m = checked(scores, members)
-    inside, outside = np.sort(s[m]), np.sort(s[~m])
-
-    def share(own: Float, others: Float) -> Float:
-        lower, upper = (np.searchsorted(others, own, side) for side in ("left", "right"))
-        return np.asarray((lower + upper) / (2 * len(others)))
-
-    v1, v0 = share(inside, outside), share(outside, inside)
-    n1, n0 = len(inside), len(outside)
-    spread = (v1.var(ddof=1) / n1 if n1 > 1 else 0.25) + (v0.var(ddof=1) / n0 if n0 > 1 else 0.25)
-    return float(np.sqrt(spread))
-
-
 def roc(scores: Float, members: Bool) -> tuple[Float, Float, Float]:
     """Return the corners of the ROC curve as (fpr, tpr, threshold), firing at ``score >= threshold``.
 
