@@ -8,7 +8,7 @@ import os
 import platform
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -103,30 +103,6 @@ def accuracy(subject: Subject, fleet: Fleet) -> tuple[float | None, int]:
     return float((said == outside[: len(rows)]).mean()), len(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A drawing: a notebook shows it, ``save`` keeps it."""
-
-    #: what is drawn, and what it shows here in one sentence
-    title: str
-    reading: str
-    #: SVG with its colours
-    svg: str
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def __repr__(self) -> str:
-        """Return title and reading: what those read who see no picture."""
-        return f"<Picture {self.title}. {self.reading}>"
-
-    def save(self, path: str | Path) -> Path:
-        """Write the SVG and return where."""
-        place = Path(path)
-        place.write_text(self.svg, encoding="utf-8")
-        return place
-
-
 def overview(verdict: Verdict) -> str:
     """Return one row a rule and one a condition that does not hold, in HTML, in the words of the report."""
     findings = sorted(map(verdict.said, verdict.findings), key=schema.badness)
@@ -167,7 +143,7 @@ def report(
     return [place]
 
 
-def plot(verdict: Verdict) -> Picture:
+def plot(verdict: Verdict) -> charts.Picture:
     """Return everybody's influence, largest first, or the worst ones where not everybody was measured."""
     doc = schema.read(reports.document(verdict, hash_key=load_hash_key()))
     drawn = charts.draw_influence(doc)
@@ -175,4 +151,4 @@ def plot(verdict: Verdict) -> Picture:
         raise MeasurementError(f"there is nothing to draw: {drawn.caption}")
     head, _, body = drawn.svg.partition(">")
     head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    return Picture(drawn.title, drawn.caption, f'{head} style="{_COLORS}">{body}')
+    return drawn._replace(svg=f'{head} style="{_COLORS}">{body}')
