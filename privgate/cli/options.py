@@ -184,7 +184,7 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
         outputs.check(settings)
     limits = Budget(
         **budget(settings["budget"]),
-        shadow_models=count_shadow_models(chosen),
+        shadow_models=max(Budget().shadow_models, chosen.audit.min_shadow_models),
         seeds=settings["seeds"],
         full=settings["full"],
         file_withheld=settings["file_withheld"],
@@ -249,11 +249,6 @@ def _known(uri: str, tracking_uri: str | None) -> str:
 def _few(names: Iterable[str], most: int = 8) -> str:
     every = list(names)
     return ", ".join(every[-most:]) + (f" and {len(every) - most} more" if len(every) > most else "")
-
-
-def count_shadow_models(policy: Policy) -> int:
-    """Return how many models attacks are trained on at most: what the policy wants, 64 at least."""
-    return max(Budget().shadow_models, policy.audit.min_shadow_models)
 
 
 def budget(text: str | None) -> dict[str, Any]:
