@@ -161,6 +161,8 @@ def _version_uri(subject: Subject) -> str:
 
 def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
     """Run the signer's command without a shell or secrets."""
+    from privgate.serve import environment
+
     name = str(subject.name)
     named = {"out": settings["report_dir"], "policy": settings["policy_name"], "nonce": settings["nonce"]}
     named |= {"uri": _version_uri(subject), "model": name, "version": subject.version, "target": f"{name}@{alias}"}
@@ -182,20 +184,13 @@ def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str,
             capture_output=True,
             timeout=SIGN_SECONDS,
             check=True,
-            env=_without_secrets(),
+            env=environment("PRIVGATE_LEDGER_KEY"),
         )
     except subprocess.CalledProcessError as exc:
         lines = exc.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         raise StatementError(f"the signer command ended with {exc.returncode}: {lines[-1][:300]}") from exc
     except (OSError, subprocess.SubprocessError) as exc:
         raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
-
-
-def _without_secrets() -> dict[str, str]:
-    from privgate.registry.files import VARIABLE
-
-    secret = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET", "PRIVGATE_LEDGER_KEY")
-    return {VARIABLE: "", **{name: value for name, value in os.environ.items() if name not in secret}}
 
 
 def _refuse_target(policy: Policy, subject: Subject, alias: str) -> None:

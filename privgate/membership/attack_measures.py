@@ -324,7 +324,7 @@ def _compute_figures(board: Board, attempt: Attempt, alpha: float) -> evidence.A
         auc=roc.auc(scores, members), accuracy=Estimate(**asdict(accuracy)),
         advantage=fixed.advantage, precision=fixed.precision, recall=fixed.recall,
         tpr_at_fpr=tuple(_estimate_rate(board, attempt, fpr, alpha) for fpr in RATES),
-        roc=tuple((a, b) for a, b in roc.thinned_roc(scores, members)),
+        roc=evidence.thin([*zip(*(rate.tolist() for rate in roc.roc(scores, members)[:2]), strict=True)]),
         classes=_list_cells(board, attempt, "class", alpha),
         groups=_list_cells(board, attempt, "group", alpha) if sensitive else (),
     )  # fmt: skip

@@ -163,18 +163,6 @@ def best_threshold(scores: Float, members: Bool) -> float:
     return float(threshold[np.argmax(true - false)])
 
 
-def thinned_roc(scores: Float, members: Bool, *, points: int = 200) -> list[list[float]]:
-    """Return at most ``points`` corners [fpr, tpr], dense at both ends, for a chart."""
-    false, true, _ = roc(scores, members)
-    if len(false) > points:
-        half = points // 2
-        even = np.linspace(0, len(false) - 1, points - half)
-        dense = np.geomspace(1, len(false), half) - 1
-        keep = np.unique(np.r_[even, dense].round().astype(int))
-        false, true = false[keep], true[keep]
-    return [[float(a), float(b)] for a, b in zip(false, true, strict=True)]
-
-
 def least_nonmembers(fpr: float, *, alpha: float) -> int:
     """Return how many non-members an upper limit at this false-positive rate needs at least: ln a / ln(1 - f).
 

@@ -75,12 +75,3 @@ def test_decisions_follow_their_definitions():
 def test_nan_and_one_sided_samples_have_no_value(scores, members):
     with pytest.raises(MeasurementError):
         roc.auc(np.array(scores, dtype=float), np.array(members))
-
-
-def test_a_thinned_curve_keeps_its_ends():
-    rng = np.random.default_rng(0)
-    curve = roc.thinned_roc(rng.normal(size=5000), rng.random(5000) < 0.5)
-
-    assert len(curve) <= 200
-    assert curve[0] == [0.0, 0.0]
-    assert curve[-1] == [1.0, 1.0]
