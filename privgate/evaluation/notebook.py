@@ -42,21 +42,17 @@ def load_hash_key(file: str | os.PathLike[str] | None = None) -> bytes:
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     path = Path(file) if file is not None else home / "privgate" / "hash.key"
     try:
-        key = path.read_bytes().strip() if path.exists() else _write_key(path)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
+                f.write(secrets.token_hex(32).encode())
+        key = path.read_bytes().strip()
     except OSError as exc:
         why = "Not a directory" if isinstance(exc, FileExistsError) else exc.strerror
         raise UsageError(f"the hash key {path} cannot be read or made: {why}; name --hash-key-file") from exc
     if len(key) < 32:
         raise UsageError(f"the hash key in {path} is shorter than 32 characters; delete the file to have one made")
     return key
-
-
-def _write_key(path: Path) -> bytes:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as f:
-        f.write(secrets.token_hex(32).encode())
-    return path.read_bytes()
 
 
 def with_context(verdict: Verdict, subject: Subject | None, fleet: Fleet | None, stated: Mapping[str, Any]) -> Verdict:
