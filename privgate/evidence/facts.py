@@ -343,24 +343,12 @@ class AttackResult(EvidenceModel):
     figures: AttackFigures | None = Field(default=None, description="null where it did not run.")
 
 
-class NullRuns(EvidenceModel):
-    """How often the limits rise above guessing where everybody was outside, so that every alarm is false."""
-
-    attacks: int = Field(description="Attacks searched together.")
-    runs: int = Field(description="Runs with labels that mean nothing.")
-    alarms: int = Field(description="Of these, with an alarm.")
-    nominal: Number = Field(description="Share of alarms that is allowed, fraction.")
-    low: Number = Field(description="Lower 95 % limit of the share of alarms.")
-    high: Number = Field(description="Upper 95 % limit of the share of alarms.")
-
-
 class MembershipPart(EvidenceModel):
     """All attacks that were tried, and how far their figures can be believed."""
 
-    earlier: ClassVar[frozenset[str]] = frozenset({"against_pdtp"})
+    earlier: ClassVar[frozenset[str]] = frozenset({"against_pdtp", "null_runs"})
 
     attacks: tuple[AttackResult, ...] = Field(default=(), description="Each once, those that did not run too.")
-    null_runs: NullRuns | None = Field(default=None, description="null where no attack ran.")
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values: no rate of few members or few others, no cell that tells how many are in small ones."""
