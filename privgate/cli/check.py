@@ -208,7 +208,7 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
     """Evaluate, write the report, then attach it; return the verdict and the version that was checked."""
     from privgate import registry, report
     from privgate.advice.search import advise, evaluate
-    from privgate.evaluation.notebook import with_context
+    from privgate.evaluation.notebook import load_hash_key, with_context
     from privgate.guard.verification import approved_report
     from privgate.registry.attachments import refuse_unattachable
 
@@ -234,7 +234,7 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
     approved = f"models:/{run.subject.name}@production"
     before = approved_report(approved, config=settings.get("config"), tracking_uri=settings["tracking_uri"])
     try:
-        report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
+        report.write(verdict, folder, hash_key=load_hash_key(settings["hash_key_file"]), baseline=before)
     except OSError as exc:  # options.build wrote there before training: the disk is full now
         raise UsageError(f"the report cannot be written to {folder}: {exc.strerror}; nothing was attached") from exc
     document = json.loads((folder / "report.json").read_text(encoding="utf-8"))

@@ -12,7 +12,6 @@ import click
 from privgate.cli import console
 from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
 from privgate.errors import RegistryError, UsageError
-from privgate.evaluation.notebook import load_hash_key as hash_key
 from privgate.evidence.verdict import Outcome
 from privgate.policy import Policy
 from privgate.report import formats
@@ -21,19 +20,6 @@ from privgate.run.run import Budget
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import OFFLINE, WAYS
-
-__all__ = [
-    "CheckInputs",
-    "Grouped",
-    "build",
-    "duration",
-    "hash_key",
-    "policy",
-    "print_decision",
-    "print_plan",
-    "run",
-    "subject",
-]
 
 _COLORS = {Outcome.PASSED: "green", Outcome.WARNED: "yellow", Outcome.INCONCLUSIVE: "yellow", Outcome.FAILED: "red"}
 
