@@ -16,6 +16,7 @@ PrivgateError           what every error of ours is
 Each has a page of its own: help(privgate.Recipe). The command is `privgate --help`.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,10 @@ def _load(uri: str, **options: Any) -> Any:
     return import_module("privgate.registry").load_subject(uri, **options)
 
 
+def _door(name: str) -> Callable[..., Any]:
+    return lambda *given, **options: getattr(import_module("privgate.evaluation.notebook"), name)(*given, **options)
+
+
 def __getattr__(name: str) -> Any:
     if name not in HOMES:
         raise AttributeError(f"module 'privgate' has no attribute {name!r}")
@@ -76,6 +81,8 @@ def __getattr__(name: str) -> Any:
     if name == "Subject":
         # the registry is a floor above the subject, so the package root wires the two
         value.loader = staticmethod(_load)
+    if name == "Verdict":
+        value.doors.update({door: _door(door) for door in ("report", "plot", "overview")})
     globals()[name] = value
     return value
 

@@ -2,12 +2,12 @@
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -107,6 +107,9 @@ class Verdict:
     observed: bool = False
     detail: Mapping[str, Any] = field(default_factory=dict)
 
+    #: what writes and draws a verdict lies on floors above; the package root hangs it in here (privgate/__init__.py)
+    doors: ClassVar[dict[str, Callable[..., Any]]] = {}
+
     def __repr__(self) -> str:
         """Return one line: outcome, about what, by which policy, and what decided."""
         about = self.evidence.subject
@@ -138,9 +141,9 @@ class Verdict:
         return self._door("plot")(self)
 
     def _door(self, name: str) -> Callable[..., Any]:
-        # what writes and draws a verdict lies on floors above
-        door: Callable[..., Any] = getattr(import_module("privgate.evaluation.notebook"), name)
-        return door
+        if name not in self.doors:
+            _ = sys.modules["privgate"].Verdict  # the package root hangs the doors in when it is asked for this name
+        return self.doors[name]
 
     @property
     def outcome(self) -> Outcome:
