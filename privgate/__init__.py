@@ -71,7 +71,10 @@ def _load(uri: str, **options: Any) -> Any:
 
 
 def _door(name: str) -> Callable[..., Any]:
-    return lambda *given, **options: getattr(import_module("privgate.evaluation.notebook"), name)(*given, **options)
+    def opened(*given: Any, **options: Any) -> Any:
+        return getattr(import_module("privgate.evaluation.notebook"), name)(*given, **options)
+
+    return opened
 
 
 def __getattr__(name: str) -> Any:
