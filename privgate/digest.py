@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_CHUNK = 1 << 20  # bytes
 #: folders within one another, and files and folders: of a model
 _DEEPEST, _MOST = 64, 200_000
 
@@ -69,18 +68,12 @@ def generator(digest: str, *, start: int = 0, digits: int = 16) -> "np.random.Ge
 
 def of_file(path: Path) -> str:
     """Return the plain sha256 of a regular file's bytes, as other tools print it."""
-    h = hashlib.sha256()
     with strict_json.opened(path) as f:
-        while chunk := f.read(_CHUNK):
-            h.update(chunk)
-    return "sha256:" + h.hexdigest()
+        return "sha256:" + hashlib.file_digest(f, "sha256").hexdigest()
 
 
 def of_files(
-    root: Path,
-    *,
-    exclude: Iterable[str] = (),
-    mapped: Callable[[Callable[[Path], str], list[Path]], Iterable[str]] = map,
+    root: Path, *, mapped: Callable[[Callable[[Path], str], list[Path]], Iterable[str]] = map
 ) -> dict[str, str]:
     """Return ``relative path -> digest`` for all files below ``root``, sorted by path.
 
@@ -88,8 +81,6 @@ def of_files(
     ----------
     root : Path
         Folder to walk. Links are refused: their target is not what is being named.
-    exclude : iterable of str
-        Path prefixes (POSIX form) to leave out.
     mapped : callable
         How ``of_file`` is mapped; a thread pool's ``map`` reads several files at once.
 
@@ -98,12 +89,9 @@ def of_files(
     DocumentError
         A link, a pipe, a device, or a name that is not UTF-8.
     """
-    skip = tuple(exclude)
     named: dict[str, Path] = {}
     for path in below(root):
         name = path.relative_to(root).as_posix()
-        if skip and name.startswith(skip):
-            continue
         if path.is_symlink():
             raise DocumentError(f"{name!r} is a link; model folders must hold plain files")
         if path.is_dir():

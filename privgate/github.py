@@ -19,7 +19,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from privgate.documents import LARGE, strict_json
-from privgate.errors import ExitCode
+from privgate.errors import ExitCode, UsageError
 from privgate.training.isolation import missing
 
 #: bytes of one step's summary; GitHub drops a summary above 1 MiB without failing the step
@@ -45,10 +45,6 @@ _COMMAND_FILES = frozenset({"GITHUB_ENV", "GITHUB_OUTPUT", "GITHUB_PATH", "GITHU
 Run = Callable[[list[str]], int]
 
 
-class InputError(Exception):
-    """An input of the step that cannot be used."""
-
-
 @dataclass(frozen=True)
 class WorkflowStep:
     """What a step was given."""
@@ -66,10 +62,10 @@ class WorkflowStep:
 def check_step(environ: Mapping[str, str]) -> WorkflowStep:
     """Return what ``privgate check`` (or ``promote``) is to be called with.
 
-    ``InputError``: an input is missing, looks like an option, or a signing key is present.
+    ``UsageError``: an input is missing, looks like an option, or a signing key is present.
     """
     if environ.get(KEY_VARIABLE):
-        raise InputError(f"{KEY_VARIABLE} is set where training code runs; sign in another job")
+        raise UsageError(f"{KEY_VARIABLE} is set where training code runs; sign in another job")
     model, policy = _input(environ, "model", required=True), _input(environ, "policy", required=True)
     report, alias = _input(environ, "report-dir") or "privgate-report", _input(environ, "promote-to")
     arguments = ["promote", model, "--to", alias] if alias else ["check", model]
@@ -79,7 +75,7 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
     arguments += ["--observe"] if _flag(environ, "observe") else []
     if not _flag(environ, "attach", default=True):
         if alias:
-            raise InputError("input attach is false: a version that is promoted carries its report")
+            raise UsageError("input attach is false: a version that is promoted carries its report")
         arguments.append("--no-attach")
     return WorkflowStep(tuple(arguments), Path(report), policy, _flag(environ, "allow-failure"))
 
@@ -87,7 +83,7 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
 def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
     """Return what ``privgate guard sign`` is to be called with; it runs on a host that ran no training code.
 
-    ``InputError``: an input is missing or looks like an option.
+    ``UsageError``: an input is missing or looks like an option.
     """
     # what the workflow was called with, not what the report says of itself
     names = ("report-dir", "policy", "registry-id", "model", "target")
@@ -103,18 +99,18 @@ def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
 def _input(environ: Mapping[str, str], name: str, *, required: bool = False) -> str:
     value = environ.get(f"PRIVGATE_INPUT_{name.upper().replace('-', '_')}", "").strip()
     if required and not value:
-        raise InputError(f"input {name} is missing")
+        raise UsageError(f"input {name} is missing")
     if value.startswith("-"):
-        raise InputError(f"input {name} begins with '-' and would be read as an option")
+        raise UsageError(f"input {name} begins with '-' and would be read as an option")
     if not value.isprintable():
-        raise InputError(f"input {name} holds a line break or a control character")
+        raise UsageError(f"input {name} holds a line break or a control character")
     return value
 
 
 def _flag(environ: Mapping[str, str], name: str, *, default: bool = False) -> bool:
     value = _input(environ, name).lower()
     if value not in {"", "true", "false"}:
-        raise InputError(f"input {name} is {value!r}, not true or false")
+        raise UsageError(f"input {name} is {value!r}, not true or false")
     return value == "true" if value else default
 
 
@@ -135,7 +131,7 @@ def perform(mode: str, environ: Mapping[str, str], *, execute: Run = run) -> int
     """Perform one step and return its exit code."""
     try:
         step = check_step(environ) if mode == "check" else sign_step(environ)
-    except InputError as exc:
+    except UsageError as exc:
         _command("error", str(exc))
         with contextlib.suppress(OSError):  # the runner's own file: the exit code says it too
             _outputs(environ, {"verdict": "error", "exit-code": str(int(ExitCode.USAGE))})

@@ -280,9 +280,9 @@ class Server:
             self.audit.record(event, doing=doing, model=name, version=version, by="privgate guard serve", **more)
 
 
-def environment() -> dict[str, str]:
+def environment(*secret: str) -> dict[str, str]:
     """Return this process's environment for work on anybody's word: no secrets, no sources but the operator's."""
-    return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in SECRETS}}
+    return {SOURCES: "", **{k: v for k, v in os.environ.items() if k not in (*SECRETS, *secret)}}
 
 
 def run_command(words: Sequence[str], log: Path, seconds: float) -> tuple[int, str]:

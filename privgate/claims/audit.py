@@ -20,7 +20,7 @@ from privgate.arrays import Float
 from privgate.claims.bounds import check_delta, check_epsilon, sigmoid
 from privgate.claims.guarantee_basis import claimed_epsilon, start_notes
 from privgate.errors import MeasurementError, UsageError
-from privgate.evidence import AuditRuns, BehindClaim, ManyRuns, Measurement, OneRun, Request, TradeoffPoint
+from privgate.evidence import AuditRuns, BehindClaim, ManyRuns, Measurement, OneRun, Request
 from privgate.kernel.sample import upper_limit
 from privgate.run.run import Run
 from privgate.subject.claim import Claim
@@ -155,13 +155,10 @@ def measure_lower_bound(run: Run, request: Request) -> Measurement:
         raise MeasurementError("the recipe states no differential-privacy claim to audit")
     delta, confidence = request.option("delta"), float(request.option("confidence"))
     audit = audit_claim(run, claim, delta=float(claim.delta or 0.0 if delta is None else delta), confidence=confidence)
-    notes, many = run.compute(start_notes), audit.many_runs
-    notes.audit = audit
-    notes.facts["Audit"] = (
+    run.compute(start_notes).facts["Audit"] = (
         f"epsilon at least {audit.epsilon:.4g} (confidence {confidence:g}, {audit.trainings} trainings); "
         "an audit can contradict a guarantee, never show it"
     )
-    notes.points.append(TradeoffPoint(name="audit", fpr=many.fpr, tpr=many.tpr))
     assumptions = (
         "trainings are independent of each other, and the test was fixed before those that count",
         "an audit gives a lower bound only; a small one does not show that the guarantee holds",

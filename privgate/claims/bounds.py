@@ -221,15 +221,13 @@ def yeom_accuracy(epsilon: float) -> float:
     return (1 + min(1.0, math.expm1(min(check_epsilon(epsilon), 1.0)))) / 2
 
 
-def generalization_gap(epsilon: float, loss_bound: float) -> float:
-    """Return the largest |generalization gap| of an ε-DP learner with loss in [0, B], B tanh(ε/2); Thudi, Corollary 3.
+def generalization_gap(epsilon: float) -> float:
+    """Return the largest |generalization gap| of an ε-DP learner with loss in [0, 1], tanh(ε/2); Thudi, Corollary 3.
 
     With add/remove ε the gap is between records of the pool in and out of the training set; with replace-one ε it is
     between the training set and fresh draws.
     """
-    if not (math.isfinite(loss_bound) and loss_bound > 0):
-        raise UsageError(f"the loss must be bounded by a positive number, not {loss_bound}")
-    return loss_bound * math.tanh(check_epsilon(epsilon) / 2)
+    return math.tanh(check_epsilon(epsilon) / 2)
 
 
 def convert_to_inclusion(epsilon: float, delta: float, *, adjacency: str, inclusion: str) -> tuple[float, float]:
@@ -317,7 +315,7 @@ def list_bounds(
         add("positive accuracy, Sablayrolles et al. 2019", sablayrolles_positive_accuracy(epsilon, prior))
         add("accuracy, Yeom et al. 2020", yeom_accuracy(epsilon), "stated for prior 1/2", p=0.5)
         losses = "loss within [0, 1]; between records of the pool in and out of the training set"
-        add("generalization gap (Thudi, Corollary 3)", generalization_gap(epsilon, 1.0), losses, p=None)
+        add("generalization gap (Thudi, Corollary 3)", generalization_gap(epsilon), losses, p=None)
     return rows
 
 

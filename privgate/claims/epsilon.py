@@ -91,8 +91,7 @@ def _note_facts(run: Run, basis: GuaranteeBasis, recomputed: str) -> None:
 def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:
     claimed, group, unobserved = basis.claim.epsilon, basis.group, basis.observation is None
     seen = basis.observation or Observation()  # all fields are given, because documents leave out those that are not
-    library, reruns = seen.library, seen.runs
-    return BehindClaim(declared_only=unobserved, claimed_epsilon=claimed, library=library, reruns=reruns, group=group)
+    return BehindClaim(declared_only=unobserved, claimed_epsilon=claimed, library=seen.library, group=group)
 
 
 def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -> None:

@@ -13,7 +13,6 @@ from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import (
     AttackFigures,
     AttackResult,
-    AuditRuns,
     BehindClaim,
     ClaimFact,
     ClaimsPart,
@@ -24,7 +23,6 @@ from privgate.evidence import (
     Observation,
     Precondition,
     Request,
-    TradeoffPoint,
     TradeoffPoints,
 )
 from privgate.run.run import Noted, Run
@@ -300,8 +298,6 @@ class GuaranteeNotes:
     facts: dict[str, str] = field(default_factory=dict)
     bounds: list[GuaranteeBound] = field(default_factory=list)
     curve: TradeoffPoints | None = None
-    points: list[TradeoffPoint] = field(default_factory=list)
-    audit: AuditRuns | None = None
     deletion: tuple[DeletionRow, ...] = ()
 
 
@@ -324,9 +320,10 @@ def make_claims_part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPa
     return ClaimsPart(
         observation=run.compute(observe_rerun) if run.has_computed(observe_rerun) else None,
         facts=tuple(ClaimFact(name=name, value=value) for name, value in notes.facts.items()),
-        bounds=tuple(bounds), curve=notes.curve, points=tuple(notes.points), audit=notes.audit,
+        bounds=tuple(bounds),
+        curve=notes.curve,
         deletion=notes.deletion,
-    )  # fmt: skip
+    )
 
 
 def _find_most_achieved(bound: GuaranteeBound, figures: list[AttackFigures]) -> Estimate | None:

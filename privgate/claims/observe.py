@@ -31,10 +31,6 @@ RERUNS = 2
 _RECORD_GRADIENTS = ("grad_sample", "summed_grad", "_norm_sample")
 
 
-class WatchError(RuntimeError):
-    """The gate's own code failed while it watched a training, which says nothing of the training."""
-
-
 def observe(subject: Subject, limits: TaskLimits, *, isolate: str) -> Observation:
     """Return what the recipe did without a seed, on its own training data, in a process of its own.
 
@@ -44,7 +40,8 @@ def observe(subject: Subject, limits: TaskLimits, *, isolate: str) -> Observatio
         shipped = payload.write(subject, Path(folder, "shown") / "subject")
         seen = apart(watch_trainings, shipped, limits, limits=limits, runs=RERUNS, way=isolate, logs=Path(folder))
     if isinstance(seen, dict) and "fault" in seen:
-        raise WatchError(f"watching the training failed: {seen['fault']}")
+        # the gate's own code failed, which says nothing of the training
+        raise RuntimeError(f"watching the training failed: {seen['fault']}")
     try:
         return Observation.model_validate(seen)
     except (TypeError, ValueError, KeyError):  # no answer, or one that the training's code forged

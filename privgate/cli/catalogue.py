@@ -51,7 +51,8 @@ def entries() -> Iterator[tuple[str, str, str]]:
             reach = f"\n\n{_keys(entry)}\n\nThe metric reaches from {entry.about.reaches}." if kind == "rule" else ""
             if kind == "attack":
                 reach = f"\n\nThreat model: {entry.threat_model}.\n\nSource: {entry.source}."
-            yield kind, str(name), _documentation(entry) + reach
+            page = str(inspect.getdoc(type(entry))) if kind == "attack" else _documentation(entry)
+            yield kind, str(name), page + reach
     for proposition in published.ALL:
         yield "proposition", proposition.name, proposition.page
     for word in (*vocabulary.WORDS, *vocabulary.TERMS, vocabulary.SENSITIVITY):

@@ -1,15 +1,12 @@
 """``privgate check`` and ``privgate promote``."""
 
 import contextlib
-import hashlib
-import hmac
 import json
 import os
 import re
 import secrets
 import shlex
 import subprocess
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +14,15 @@ import click
 
 from privgate.cli import console, options, shared
 from privgate.cli.report import read
-from privgate.documents import LARGE, strict_json
-from privgate.errors import ExitCode, PrivgateError, RegistryError, StatementError, UsageError
+from privgate.errors import ExitCode, RegistryError, StatementError, UsageError
 from privgate.evidence.verdict import Verdict
 from privgate.policy import Policy
 from privgate.subject.subject import Subject
 
-#: file in the report's folder: the MAC of an approval that no signer has answered yet
-WAITING = "waiting-for-signature"
 #: how long the signer command may take
 SIGN_SECONDS = 1800.0
-#: targets "model@alias" that are safe as a shell word; exit codes by which a shell or ssh says that no command ran
-_SHELL_SAFE, _NOT_RUN = re.compile(r"[\w.@+-]+"), {126, 127, 255}
+#: targets "model@alias" that are safe as a shell word
+_SHELL_SAFE = re.compile(r"[\w.@+-]+")
 #: the first word of each refusal by a guarded store
 _REFUSAL = "privgate:"
 
@@ -86,7 +80,7 @@ def promote(*, uri: str, alias: str, sign_command: str | None, **settings: Any) 
 
     Without a guarded registry store the verdict is advice: other clients can still set the alias. A guarded store asks
     for a signed statement. --sign-command starts the signer, who alone holds the key; without it an approved version
-    ends with exit code 6, unsigned. A rerun within a day hands the same approved report to the signer, once.
+    ends with exit code 6, unsigned. A rerun checks again, and trains nothing that is remembered.
     """
     if settings["config"] is not None:
         _load_guard(uri, alias, settings)  # refuse a wrong configuration or policy before training
@@ -94,9 +88,6 @@ def promote(*, uri: str, alias: str, sign_command: str | None, **settings: Any) 
         with contextlib.suppress(StatementError):  # no valid statement yet: check the version
             return _set_signed_alias(uri, alias, settings)
     if sign_command is not None:
-        if unsigned := _take_unsigned(uri, alias, settings):
-            _call_signer(sign_command, unsigned, alias, settings)
-            return _set_alias(unsigned, alias, settings)
         settings["nonce"] = settings["nonce"] or secrets.token_hex(16)
     verdict, subject = _check(uri, attach=True, settings=settings, alias=alias)
     if not verdict.approved:
@@ -120,7 +111,6 @@ def promote(*, uri: str, alias: str, sign_command: str | None, **settings: Any) 
                 err=True,
             )
             return int(ExitCode.UNSIGNED)
-    _note_unsigned(subject, alias, settings)
     _call_signer(sign_command, subject, alias, settings)
     return _set_alias(subject, alias, settings)
 
@@ -157,8 +147,6 @@ def _set_signed_alias(uri: str, alias: str, settings: dict[str, Any]) -> int:
 
 
 def _print_promotion(uri: str, holder: str, alias: str, settings: dict[str, Any]) -> int:
-    with contextlib.suppress(OSError):
-        (Path(settings["report_dir"]).expanduser() / WAITING).unlink()
     said = f"promoted: {uri} is now @{alias}"
     if uri.rpartition("/")[2] != holder:
         said = f"approved, not promoted: @{alias} stays with the later version {holder}"
@@ -167,59 +155,14 @@ def _print_promotion(uri: str, holder: str, alias: str, settings: dict[str, Any]
     return int(ExitCode.PASSED)
 
 
-def _compute_mac(uri: str, alias: str, settings: dict[str, Any], folder: Path) -> str:
-    from privgate.training import ledger
-
-    key = ledger.given_key(None) or ledger.own_key()
-    options_given = {
-        k: str(v) for k, v in settings.items() if k not in {"nonce", "tracking_uri", "form", "quiet", "jobs"}
-    }
-    content = (folder / "report.json").read_bytes()
-    content_signed = json.dumps([uri, alias, options_given, hashlib.sha256(content).hexdigest()], sort_keys=True)
-    return hmac.digest(key, content_signed.encode(), "sha256").hex()
-
-
-def _note_unsigned(subject: Subject, alias: str, settings: dict[str, Any]) -> None:
-    folder = Path(settings["report_dir"]).expanduser()
-    with contextlib.suppress(OSError):  # without this file a rerun checks the version again
-        (folder / WAITING).write_text(_compute_mac(_version_uri(subject), alias, settings, folder), encoding="utf-8")
-
-
 def _version_uri(subject: Subject) -> str:
     return f"models:/{subject.name}/{subject.version}"
 
 
-def _take_unsigned(uri: str, alias: str, settings: dict[str, Any]) -> Subject | None:
-    """Return the version whose approved report is still unsigned, or None; set the nonce to the report's.
-
-    This deletes the file ``WAITING``: the report goes to the signer once more, and a refusal makes a check due.
-    """
-    from privgate import registry
-    from privgate.report import schema
-
-    folder = Path(settings["report_dir"]).expanduser()
-    try:
-        mac = (folder / WAITING).read_text(encoding="utf-8")
-        subject = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
-        authentic = hmac.compare_digest(mac, _compute_mac(_version_uri(subject), alias, settings, folder))
-        document = schema.read(strict_json.read(folder / "report.json", LARGE))
-        fresh = datetime.now(UTC) - datetime.fromisoformat(document.decided_at) < timedelta(days=1)
-    except (OSError, PrivgateError, ValueError, TypeError):
-        return None
-    policy, run = Policy.load(settings["policy_name"]), document.evidence.run
-    same = dict(document.subject.digests) == dict(subject.digests) and document.policy.digest == policy.digest
-    same_nonce = settings["nonce"] in ("", run.nonce) and bool(run.nonce) and not settings["observe"]
-    if not (authentic and fresh and same and same_nonce and document.approved and not document.observed):
-        return None
-    _refuse_target(policy, subject, alias)
-    (folder / WAITING).unlink()
-    settings["nonce"] = run.nonce
-    console.note(f"going on from the approved report of {document.decided_at} in {folder}; nothing is trained")
-    return subject
-
-
 def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
-    """Run the signer's command without a shell or secrets; if it cannot start, a rerun may hand the report over."""
+    """Run the signer's command without a shell or secrets."""
+    from privgate.serve import environment
+
     name = str(subject.name)
     named = {"out": settings["report_dir"], "policy": settings["policy_name"], "nonce": settings["nonce"]}
     named |= {"uri": _version_uri(subject), "model": name, "version": subject.version, "target": f"{name}@{alias}"}
@@ -241,23 +184,13 @@ def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str,
             capture_output=True,
             timeout=SIGN_SECONDS,
             check=True,
-            env=_without_secrets(),
+            env=environment("PRIVGATE_LEDGER_KEY"),
         )
     except subprocess.CalledProcessError as exc:
-        if exc.returncode < 0 or exc.returncode in _NOT_RUN:
-            _note_unsigned(subject, alias, settings)
         lines = exc.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         raise StatementError(f"the signer command ended with {exc.returncode}: {lines[-1][:300]}") from exc
     except (OSError, subprocess.SubprocessError) as exc:
-        _note_unsigned(subject, alias, settings)
         raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
-
-
-def _without_secrets() -> dict[str, str]:
-    from privgate.registry.files import VARIABLE
-
-    secret = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET", "PRIVGATE_LEDGER_KEY")
-    return {VARIABLE: "", **{name: value for name, value in os.environ.items() if name not in secret}}
 
 
 def _refuse_target(policy: Policy, subject: Subject, alias: str) -> None:
@@ -275,7 +208,7 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
     """Evaluate, write the report, then attach it; return the verdict and the version that was checked."""
     from privgate import registry, report
     from privgate.advice.search import advise, evaluate
-    from privgate.evaluation.notebook import with_context
+    from privgate.evaluation.notebook import load_hash_key, with_context
     from privgate.registry.attachments import refuse_unattachable
 
     run = options.build(uri, settings)
@@ -303,7 +236,7 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
 
         before = approved_report(approved, config=place, tracking_uri=settings["tracking_uri"])
     try:
-        report.write(verdict, folder, hash_key=options.hash_key(settings["hash_key_file"]), baseline=before)
+        report.write(verdict, folder, hash_key=load_hash_key(settings["hash_key_file"]), baseline=before)
     except OSError as exc:  # options.build wrote there before training: the disk is full now
         raise UsageError(f"the report cannot be written to {folder}: {exc.strerror}; nothing was attached") from exc
     document = json.loads((folder / "report.json").read_text(encoding="utf-8"))

@@ -87,7 +87,7 @@ def _judged(name: str, shown: Any, data: Any, folder: Path, store: str, *, fleet
     """Register one model, check it, print the decision, and promote it if it is approved."""
     from privgate import registry, report
     from privgate.advice.search import evaluate
-    from privgate.evaluation.notebook import with_context
+    from privgate.evaluation.notebook import load_hash_key, with_context
     from privgate.policy import Policy
 
     click.echo(f"\n{name}: {shown.what}")
@@ -97,7 +97,7 @@ def _judged(name: str, shown: Any, data: Any, folder: Path, store: str, *, fleet
     fleet.begin_run()
     verdict = evaluate(Policy.load(shown.policy), subject, fleet=fleet)
     verdict = with_context(verdict, subject, fleet, STATED)
-    report.write(verdict, place, hash_key=options.hash_key(str(folder / "hash.key")))
+    report.write(verdict, place, hash_key=load_hash_key(str(folder / "hash.key")))
     document = json.loads((place / "report.json").read_text(encoding="utf-8"))
     options.print_decision(document, place / "report.html")
     registry.attach(subject, place, verdict, tracking_uri=store)

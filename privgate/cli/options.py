@@ -12,7 +12,6 @@ import click
 from privgate.cli import console
 from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
 from privgate.errors import RegistryError, UsageError
-from privgate.evaluation.notebook import load_hash_key as hash_key
 from privgate.evidence.verdict import Outcome
 from privgate.policy import Policy
 from privgate.report import formats
@@ -21,19 +20,6 @@ from privgate.run.run import Budget
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 from privgate.training.isolation import OFFLINE, WAYS
-
-__all__ = [
-    "CheckInputs",
-    "Grouped",
-    "build",
-    "duration",
-    "hash_key",
-    "policy",
-    "print_decision",
-    "print_plan",
-    "run",
-    "subject",
-]
 
 _COLORS = {Outcome.PASSED: "green", Outcome.WARNED: "yellow", Outcome.INCONCLUSIVE: "yellow", Outcome.FAILED: "red"}
 
@@ -179,7 +165,7 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
         outputs.check(settings)
     limits = Budget(
         **budget(settings["budget"]),
-        shadow_models=count_shadow_models(chosen),
+        shadow_models=max(Budget().shadow_models, chosen.audit.min_shadow_models),
         seeds=settings["seeds"],
         full=settings["full"],
         file_withheld=settings["file_withheld"],
@@ -244,11 +230,6 @@ def _known(uri: str, tracking_uri: str | None) -> str:
 def _few(names: Iterable[str], most: int = 8) -> str:
     every = list(names)
     return ", ".join(every[-most:]) + (f" and {len(every) - most} more" if len(every) > most else "")
-
-
-def count_shadow_models(policy: Policy) -> int:
-    """Return how many models attacks are trained on at most: what the policy wants, 64 at least."""
-    return max(Budget().shadow_models, policy.audit.min_shadow_models)
 
 
 def budget(text: str | None) -> dict[str, Any]:

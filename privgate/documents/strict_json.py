@@ -7,9 +7,10 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 #: what values of a document raise when they are not of the kind that was expected
 GARBLED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError, AssertionError)
@@ -66,7 +67,7 @@ SMALL = DocumentLimits()
 LARGE = DocumentLimits(8 << 20, 200_000, 64)
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> BufferedReader:
     """Return a regular file opened for reading; links are followed, because mounted configuration is made of them.
 
     ``DocumentError``: a pipe, a device, a folder: reading it might never end. ``OSError``: it cannot be opened.

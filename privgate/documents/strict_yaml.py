@@ -51,22 +51,18 @@ def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
         raise DocumentError("is not UTF-8 text") from exc
 
 
-def as_mlflow_reads(text: str, limits: DocumentLimits = SMALL) -> Any:
+def as_mlflow_reads(text: str) -> Any:
     """Return what MLflow's own reader, of YAML 1.1, makes of a text, if every reader makes the same of its structure.
 
     ``DocumentError``: it is too large, no YAML, or uses a tag, a merge key, a key twice, a number of a hundred digits,
     or aliases that stand for more than the limit.
     """
-    parse_structure(text, limits)
+    # refuses what ``parse`` refuses, except notations of numbers, and aliases whose expansion is within the limit
+    _Builder(_events(text, SMALL), {}, lenient=SMALL).document()
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  the safe one
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as exc:
         raise DocumentError(f"is not YAML: {' '.join(str(exc).split())[:200]}") from exc
-
-
-def parse_structure(text: str, limits: DocumentLimits = SMALL) -> None:
-    """Refuse what ``parse`` refuses, except notations of numbers, and aliases whose expansion is within the limit."""
-    _Builder(_events(text, limits), {}, lenient=limits).document()
 
 
 def _events(text: str, limits: DocumentLimits) -> Iterator[Any]:

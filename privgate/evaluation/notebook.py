@@ -8,7 +8,7 @@ import os
 import platform
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -42,21 +42,17 @@ def load_hash_key(file: str | os.PathLike[str] | None = None) -> bytes:
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     path = Path(file) if file is not None else home / "privgate" / "hash.key"
     try:
-        key = path.read_bytes().strip() if path.exists() else _write_key(path)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
+                f.write(secrets.token_hex(32).encode())
+        key = path.read_bytes().strip()
     except OSError as exc:
         why = "Not a directory" if isinstance(exc, FileExistsError) else exc.strerror
         raise UsageError(f"the hash key {path} cannot be read or made: {why}; name --hash-key-file") from exc
     if len(key) < 32:
         raise UsageError(f"the hash key in {path} is shorter than 32 characters; delete the file to have one made")
     return key
-
-
-def _write_key(path: Path) -> bytes:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as f:
-        f.write(secrets.token_hex(32).encode())
-    return path.read_bytes()
 
 
 def with_context(verdict: Verdict, subject: Subject | None, fleet: Fleet | None, stated: Mapping[str, Any]) -> Verdict:
@@ -103,30 +99,6 @@ def accuracy(subject: Subject, fleet: Fleet) -> tuple[float | None, int]:
     return float((said == outside[: len(rows)]).mean()), len(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A drawing: a notebook shows it, ``save`` keeps it."""
-
-    #: what is drawn, and what it shows here in one sentence
-    title: str
-    reading: str
-    #: SVG with its colours
-    svg: str
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def __repr__(self) -> str:
-        """Return title and reading: what those read who see no picture."""
-        return f"<Picture {self.title}. {self.reading}>"
-
-    def save(self, path: str | Path) -> Path:
-        """Write the SVG and return where."""
-        place = Path(path)
-        place.write_text(self.svg, encoding="utf-8")
-        return place
-
-
 def overview(verdict: Verdict) -> str:
     """Return one row a rule and one a condition that does not hold, in HTML, in the words of the report."""
     findings = sorted(map(verdict.said, verdict.findings), key=schema.badness)
@@ -167,7 +139,7 @@ def report(
     return [place]
 
 
-def plot(verdict: Verdict) -> Picture:
+def plot(verdict: Verdict) -> charts.Picture:
     """Return everybody's influence, largest first, or the worst ones where not everybody was measured."""
     doc = schema.read(reports.document(verdict, hash_key=load_hash_key()))
     drawn = charts.draw_influence(doc)
@@ -175,4 +147,4 @@ def plot(verdict: Verdict) -> Picture:
         raise MeasurementError(f"there is nothing to draw: {drawn.caption}")
     head, _, body = drawn.svg.partition(">")
     head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
-    return Picture(drawn.title, drawn.caption, f'{head} style="{_COLORS}">{body}')
+    return drawn._replace(svg=f'{head} style="{_COLORS}">{body}')

@@ -317,8 +317,8 @@ class SelfTest:
 class AttackFigures(EvidenceModel):
     """What one attack achieved; limits are for this attack alone, not corrected for others."""
 
+    earlier = frozenset({"auc_error", "seconds"})
     auc: Number = Field(description="Area under the ROC; 0.5 is guessing.")
-    auc_error: Number = Field(description="Its standard error.")
     accuracy: Estimate = Field(description="Balanced accuracy at the threshold fixed beforehand, fraction.")
     advantage: Number = Field(description="TPR less FPR at that threshold.")
     precision: Number = Field(description="Share of members among those called members.")
@@ -327,7 +327,6 @@ class AttackFigures(EvidenceModel):
     roc: tuple[tuple[Number, Number], ...] = Field(description="Points (fpr, tpr), ascending in fpr; fractions.")
     classes: tuple[CellAccuracy, ...] = Field(default=(), description="One a label large enough to be shown.")
     groups: tuple[CellAccuracy, ...] = Field(default=(), description="One a group large enough to be shown.")
-    seconds: Number = Field(default=0.0, description="Wall-clock seconds.")
 
 
 class AttackResult(EvidenceModel):
@@ -344,24 +343,12 @@ class AttackResult(EvidenceModel):
     figures: AttackFigures | None = Field(default=None, description="null where it did not run.")
 
 
-class NullRuns(EvidenceModel):
-    """How often the limits rise above guessing where everybody was outside, so that every alarm is false."""
-
-    attacks: int = Field(description="Attacks searched together.")
-    runs: int = Field(description="Runs with labels that mean nothing.")
-    alarms: int = Field(description="Of these, with an alarm.")
-    nominal: Number = Field(description="Share of alarms that is allowed, fraction.")
-    low: Number = Field(description="Lower 95 % limit of the share of alarms.")
-    high: Number = Field(description="Upper 95 % limit of the share of alarms.")
-
-
 class MembershipPart(EvidenceModel):
     """All attacks that were tried, and how far their figures can be believed."""
 
-    earlier: ClassVar[frozenset[str]] = frozenset({"against_pdtp"})
+    earlier: ClassVar[frozenset[str]] = frozenset({"against_pdtp", "null_runs"})
 
     attacks: tuple[AttackResult, ...] = Field(default=(), description="Each once, those that did not run too.")
-    null_runs: NullRuns | None = Field(default=None, description="null where no attack ran.")
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values: no rate of few members or few others, no cell that tells how many are in small ones."""
@@ -584,14 +571,6 @@ class TradeoffPoints(EvidenceModel):
         return self
 
 
-class TradeoffPoint(EvidenceModel):
-    """A test that was really carried out, for the chart of the trade-off."""
-
-    name: str
-    fpr: Number
-    tpr: Number
-
-
 class ManyRuns(EvidenceModel):
     """The audit by many trainings with and without one mislabelled record."""
 
@@ -640,11 +619,9 @@ class DeletionRow(EvidenceModel):
 class ClaimsPart(EvidenceModel):
     """The claim against what was observed, and what follows from the guarantee."""
 
-    earlier = frozenset({"deletion_by_prior"})
+    earlier = frozenset({"deletion_by_prior", "points", "audit"})
     observation: Observation | None = Field(default=None, description="What a rerun did; null where none was needed.")
     facts: tuple[ClaimFact, ...] = ()
     bounds: tuple[GuaranteeBound, ...] = Field(default=(), description="Empty where no finite guarantee holds.")
     curve: TradeoffPoints | None = Field(default=None, description="null where no finite guarantee holds.")
-    points: tuple[TradeoffPoint, ...] = Field(default=(), description="Tests carried out, for the same chart.")
-    audit: AuditRuns | None = Field(default=None, description="null where no rule asks for one.")
     deletion: tuple[DeletionRow, ...] = Field(default=(), description="At the prior that the policy states.")

@@ -29,7 +29,6 @@ from privgate.evidence.telling import (
     Part,
     Sample,
     encode,
-    nested,
     share,
     tell_count,
     widen_interval,
@@ -42,13 +41,9 @@ class Behind(EvidenceModel):
     Every field may be absent, and only what was set is written: no absence makes a pass.
     """
 
-    def payload(self, known: Known | None = None, total: int | None = None) -> dict[str, Json]:
-        """Return JSON values of what was set, counts told beside a total; infinities and NaN become text."""
+    def payload(self, known: Known | None = None) -> dict[str, Json]:
+        """Return JSON values of what was set; infinities and NaN become text."""
         values: dict[str, Json] = encode(self.model_dump(exclude_unset=True, context=known))
-        if limits := values.get("over_limit"):
-            given = {k: n for k, n in limits.items() if n is not None}
-            counts = nested(list(given.values()), total or 2**62)
-            values["over_limit"] = limits | dict(zip(given, counts, strict=True))
         return values
 
     @classmethod
@@ -83,12 +78,11 @@ class Expectation:
 class BehindInfluence(Behind):
     """Behind a number about the per-person table."""
 
-    earlier = frozenset({"registered_worst", "registered_above", "violated", "expectations"})
+    earlier = frozenset({"registered_worst", "registered_above", "violated", "expectations", "over_limit"})
     claim: str = Field(default="", description="What a sample says about all people, one sentence.")
     beyond: Number | None = Field(
         default=None, description="Share of people, at most, only ranked, who may exceed the upper limit; null: nobody."
     )
-    over_limit: Mapping[str, Part] = Field(default_factory=dict, description="Limit, nats, to people above.")
     paired_seeds: int = Field(default=0, description="Runs averaged over, of a recipe that records no seed; else 0.")
     own_coins: bool = Field(default=False, description="Training draws: about this code at this seed alone.")
     followed: bool = Field(default=False, description="People above a limit were refitted at other seeds.")
@@ -117,11 +111,10 @@ class BehindMembership(Behind):
 class BehindClaim(Behind):
     """Behind a number about differential privacy."""
 
-    earlier = frozenset({"replays", "rdp_epsilon", "sentence"})
+    earlier = frozenset({"replays", "rdp_epsilon", "sentence", "reruns"})
     declared_only: bool = Field(default=False, description="Nobody observed the guarantee; the policy accepts that.")
     claimed_epsilon: Number | None = Field(default=None, description="The claim's own epsilon, nats.")
     library: str = Field(default="", description="Library seen at work; empty if none.")
-    reruns: int = Field(default=0, description="Reruns that were observed.")
     group: int | None = Field(default=None, description="Entries of one person that the guarantee covers together.")
     delta: Number | None = Field(default=None, description="Delta that the guarantee really has; 0 for pure ones.")
     accountant: str = Field(default="", description="How epsilon was recomputed.")
@@ -220,7 +213,7 @@ class Measurement:
         said, n, population = self.against(*known.limits.get(self.request.key, ())).shown, self.n, self.population
         if self.unit not in ("people", "records"):
             n, population = known.sample(n), known.sample(n) if n == population else population
-        behind = None if self.behind is None else self.behind.payload(known, self.population or None)
+        behind = None if self.behind is None else self.behind.payload(known)
         if isinstance(self.behind, BehindMembership) and behind:
             both = (self.behind.members or 0) + (self.behind.candidates or 0)
             least = (behind.get("members") or 0) + (behind.get("candidates") or 0)

@@ -76,20 +76,6 @@ def cells(counts: Iterable[int]) -> list[int | None]:
     return shown
 
 
-def nested(counts: Sequence[int], total: int) -> list[int | None]:
-    """Return counts that each contain the smaller ones, without those that tell how few lie between two of them.
-
-    >>> nested([400, 395, 20, 3], 1000)
-    [400, None, 20, None]
-    """
-    shown, last = [0, total], {}
-    for i in sorted(range(len(counts)), key=lambda i: -counts[i]):
-        if counts[i] in (0, total) or not any(0 < abs(counts[i] - known) < SMALL_CELL for known in shown):
-            shown.append(counts[i])
-            last[i] = counts[i]
-    return [last.get(i) for i in range(len(counts))]
-
-
 def at_least(count: int, totals: Iterable[int], floors: Iterable[int] = ()) -> int:
     """Return a sample's size, rounded down where it leaves a small rest of a total, not below ``floors`` of a policy.
 

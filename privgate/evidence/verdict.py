@@ -59,18 +59,6 @@ class Finding:
 
 #: of which questions an approval speaks: all that rules ask, those at or near people's own records, those at them alone
 SCOPES = ("", "beside", "direct")
-#: the decision in words, which a translator translates
-WORDS: Mapping[str, str] = {
-    "decision.passed": "approved",
-    "decision.warned": "approved",
-    "decision.inconclusive": "undecided",
-    "decision.failed": "refused",
-    "decision.observed": "observed only, nothing enforced (the rules would say {decision})",
-    "covers.direct": "{decision} for questions about a person's own record only",
-    "covers.beside": "{decision} for questions at or beside a person's own record only",
-    "warnings.one": "{decision}, with 1 warning",
-    "warnings.some": "{decision}, with {count} warnings",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +84,12 @@ class Decision:
     @property
     def text(self) -> str:
         """The decision in one line, lower case: outcome, scope, warnings, and whether it is enforced."""
-        said = WORDS[f"decision.{self.outcome}"]
-        said = WORDS[f"covers.{self.scope}"].format(decision=said) if self.scope else said
+        said = Outcome.PASSED.word if self.outcome.releases else self.outcome.word
+        if self.scope:
+            said += f" for questions {'about' if self.scope == 'direct' else 'at or beside'} a person's own record only"
         if self.warnings:
-            key = "warnings.one" if self.warnings == 1 else "warnings.some"
-            said = WORDS[key].format(decision=said, count=self.warnings)
-        return WORDS["decision.observed"].format(decision=said) if self.observed else said
+            said += f", with {self.warnings} warning{'s' if self.warnings > 1 else ''}"
+        return f"observed only, nothing enforced (the rules would say {said})" if self.observed else said
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from privgate.errors import MeasurementError
 from privgate.evidence import ArtifactPart, CarriedTrace, Measurement, Precondition, Request
-from privgate.file import record_keys
+from privgate.file.look import KEYS
 from privgate.run.needs import Need
 from privgate.run.run import Run
 
@@ -55,7 +55,7 @@ def look_if_needed(run: Run) -> ArtifactPart | None:
 def find_keys(run: Run) -> Precondition | None:
     """Return the finding that the model has a table of keys by which it may know records again, if it has."""
     sight = look_if_needed(run)
-    tables = [u for u in (sight.unknown if sight else ()) if u.startswith(record_keys.KEYS)]
+    tables = [u for u in (sight.unknown if sight else ()) if u.startswith(KEYS)]
     if not tables:
         return None
     text = (

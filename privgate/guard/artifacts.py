@@ -292,7 +292,8 @@ def _ask_database(sessions: Any, touching: Any) -> Iterator[Held]:
     from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModelAlias as Alias
     from sqlalchemy import func, or_, tuple_
 
-    from privgate.guard.rows import DELETED, TAG
+    from privgate.guard.checks import TAG
+    from privgate.guard.rows import DELETED
 
     storage, row = func.coalesce(Version.storage_location, Version.source), tuple_(Version.name, Version.version)
     with sessions() as session:
@@ -314,8 +315,8 @@ def _ask_server(client: Any, guard: "Guard", touching: Any) -> Iterator[Held]:
     """Give the versions of another server's registry whose files touch a place; it is asked for each address once."""
     import requests
 
+    from privgate.guard.checks import TAG
     from privgate.guard.diagnosis import released
-    from privgate.guard.rows import TAG
     from privgate.registry.client import list_pages
 
     # without this, MLflow's client would retry a dead server for minutes

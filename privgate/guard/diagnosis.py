@@ -46,7 +46,6 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
         ("does everything released verify", lambda: _released(client, guard)),
         ("do released files stay as they are", lambda: _files(client, guard)),
         ("can all names be released", lambda: _names(client, guard)),
-        ("do the webhooks wake anybody", lambda: _webhooks(client)),
         ("can training code be boxed", _try_sandbox),
     )
     for question, ask in questions:
@@ -261,18 +260,3 @@ def _names(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
 def _try_sandbox() -> Iterator[DoctorAnswer]:
     what, why = "a check on this machine runs training code", isolation.missing()
     yield _LOOK(f"{what} without a box: {why}") if why else _FINE(f"{what} in a box")
-
-
-def _webhooks(client: Any) -> Iterator[DoctorAnswer]:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        hooks = list(client.list_webhooks())
-    except (MlflowException, AttributeError):
-        yield _LOOK("webhooks cannot be listed; if some are used, set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY")
-        return
-    for hook in hooks:
-        if str(getattr(hook.status, "value", hook.status)).upper() != "ACTIVE":
-            yield _LOOK(f"webhook {hook.name!r} is not active; it only wakes, it never guards")
-    if hooks and not os.environ.get("MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY"):
-        yield _LOOK("webhooks exist: on the server set MLFLOW_WEBHOOK_SECRET_ENCRYPTION_KEY, or a restart loses them")

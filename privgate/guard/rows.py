@@ -12,13 +12,11 @@ from typing import Any
 from privgate import digest
 from privgate.errors import StatementError
 from privgate.guard import statement
-from privgate.guard.checks import Row, check, check_original, counting, is_copy
+from privgate.guard.checks import TAG, Row, check, check_original, counting, is_copy
 from privgate.guard.config import WITHOUT, Watch, fold
 from privgate.guard.transaction import UNAVAILABLE, in_workspace, refusing, transaction
 from privgate.registry.client import download
 from privgate.registry.files import all_files
-
-TAG = "privgate.statement"
 
 TRIES = 3  # in a race with other writers
 

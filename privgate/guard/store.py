@@ -16,9 +16,9 @@ from typing import Any
 
 from privgate.errors import PolicyError, StatementError
 from privgate.guard import statement
-from privgate.guard.checks import counting
+from privgate.guard.checks import TAG, counting
 from privgate.guard.config import VARIABLE, Watch, fold
-from privgate.guard.rows import DELETED, TAG
+from privgate.guard.rows import DELETED
 from privgate.guard.transaction import (
     check_equality,
     check_scheme,

@@ -127,7 +127,7 @@ def _hand_over(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, u
 def _compare(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, uri: str) -> int:
     files = stored.digests(claims.rows)
     if (present := digest.of_manifest(files)) != claims.files:
-        differ = sorted(p for p in files.keys() | signed.keys() if files.get(p) != signed.get(p))
+        differ = sorted(p for p in files.keys() | signed.keys() if signed and files.get(p) != signed.get(p))
         which = f"{differ[0]!r}{f' and {len(differ) - 1} more' if len(differ) > 1 else ''}" if differ else "a file"
         raise DigestMismatchError(
             f"the files of {uri} are not those that were checked and signed ({which}; "
@@ -211,10 +211,4 @@ def verify_folder(
         raise StatementError(f"{folder} may not serve as {row.name}@{target}: {exc}") from exc
     if not folder.is_dir():
         raise StatementError(f"{folder} is no folder")
-    files = FolderFiles(folder).digests(claims.rows)
-    if (present := digest.of_manifest(files)) != claims.files:
-        raise DigestMismatchError(
-            f"the files in {folder} are not those of models:/{claims.name}/{claims.version} that were checked and "
-            f"signed ({len(files)} files, {present[:19]}… instead of {claims.files[:19]}…); do not serve them"
-        )
-    return claims, len(files)
+    return claims, _compare(claims, {}, FolderFiles(folder), f"models:/{claims.name}/{claims.version} in {folder}")

@@ -8,9 +8,9 @@ from typing import Any
 from privgate.errors import PrivgateError, StatementError
 from privgate.guard import statement
 from privgate.guard.audit_log import AuditLog, RefusalLimit
-from privgate.guard.checks import Row
+from privgate.guard.checks import TAG, Row
 from privgate.guard.config import Watch, fold, refuse_name
-from privgate.guard.rows import TAG, TRIES, Copies
+from privgate.guard.rows import TRIES, Copies
 from privgate.guard.transaction import BEFORE_COMMIT, permission_denied, refusing, transaction
 from privgate.registry.client import list_pages
 

@@ -119,7 +119,6 @@ def _aggregate(
         assumptions=tuple(assumptions),
         behind=BehindInfluence(
             claim=published.describe_end(run) or published.describe_theorem(run) or total.claim,
-            over_limit={str(t): int((columns[1][:people] > t).sum()) for t in run.thresholds},
             **paired,
             **({} if total.beyond is None else {"beyond": total.beyond}),
             **published.describe_missing(run),

@@ -3,21 +3,21 @@
 #: attacks on classifiers by name, as policies have them, and where each stands; the strongest first
 ATTACKS = {
     "lira_online": "lira:LiraOnline",
-    "lira_neighbours": "neighbours:LiraNeighbours",
-    "lira_beside": "neighbours:LiraBeside",
-    "lira_labels": "neighbours:LiraLabels",
+    "lira_neighbours": "lira:LiraNeighbours",
+    "lira_beside": "lira:LiraBeside",
+    "lira_labels": "lira:LiraLabels",
     "rmia": "rmia:Rmia",
     "lira_offline": "lira:LiraOffline",
     "rmia_offline": "rmia:RmiaOffline",
-    "long_distance": "long_distance:LongDistance",
-    "long_frequency": "long_frequency:LongFrequency",
-    "long_untargeted": "long_untargeted:LongUntargeted",
+    "long_distance": "long:LongDistance",
+    "long_frequency": "long:LongFrequency",
+    "long_untargeted": "long:LongUntargeted",
     "shokri": "shokri:Shokri",
     "quantile": "quantile:Quantile",
-    "yeom_threshold_known": "yeom_threshold:YeomThresholdKnown",
-    "yeom_threshold": "yeom_threshold:YeomThreshold",
-    "yeom_loss": "yeom_loss:YeomLoss",
-    "label_gap": "label_gap:LabelGap",
+    "yeom_threshold_known": "yeom:YeomThresholdKnown",
+    "yeom_threshold": "yeom:YeomThreshold",
+    "yeom_loss": "yeom:YeomLoss",
+    "label_gap": "yeom:LabelGap",
 }
 #: every attack by name, those on regressors too: judging knows no more of them
 NAMES = (

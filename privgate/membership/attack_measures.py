@@ -9,9 +9,8 @@ import numpy as np
 from privgate import evidence
 from privgate.arrays import Bool
 from privgate.errors import MeasurementError
-from privgate.evidence import BehindMembership, Estimate, Measurement, MembershipPart, NullRuns, Request
+from privgate.evidence import BehindMembership, Estimate, Measurement, MembershipPart, Request
 from privgate.evidence.telling import SMALL_CELL
-from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import board as boards
 from privgate.membership import limits, per_record, trial_sets
 from privgate.membership.board import Attempt, Board, cells
@@ -279,24 +278,21 @@ def limit_figure(
     return [limits.as_advantage(g) for g in got] if figure is Figure.ADVANTAGE else got
 
 
-# What the report shows: figures with limits, curves, false alarms; small cells are suppressed.
+# What the report shows: figures with limits, and curves; small cells are suppressed.
 
 #: false-positive rates that the report tries
 RATES = (0.1, 0.01, 0.001)
-#: runs with labels that mean nothing, which measure how often the limits alarm without cause
-NULL_RUNS = 200
 
 
 def noted(run: Run) -> MembershipPart:
-    """Return what is noted of a run's attacks, each once; null runs are of the largest set searched together."""
+    """Return what is noted of a run's attacks, each once."""
     del run
     return MembershipPart()
 
 
 def note_attempts(board: Board, attempts: list[Attempt], confidence: float) -> None:
     """Note all attacks that were tried, each once, those that did not run by name."""
-    before = board.run.compute(noted)
-    attacks, null_runs = {a.name: a for a in before.attacks}, before.null_runs
+    attacks = {a.name: a for a in board.run.compute(noted).attacks}
     for attempt in attempts:
         if (attack := attempt.attack).name not in attacks:
             attacks[attack.name] = evidence.AttackResult(
@@ -304,10 +300,7 @@ def note_attempts(board: Board, attempts: list[Attempt], confidence: float) -> N
                 self_test=attempt.test, problem=attempt.problem,
                 figures=None if attempt.problem else _compute_figures(board, attempt, 1 - confidence),
             )  # fmt: skip
-    ran = [a for a in attempts if not a.problem]
-    if ran and (null_runs is None or null_runs.attacks < len(ran)):
-        null_runs = alarm_at_random(board, ran, confidence)
-    board.run.keep(noted, MembershipPart(attacks=tuple(attacks.values()), null_runs=null_runs))
+    board.run.keep(noted, MembershipPart(attacks=tuple(attacks.values())))
 
 
 def part(run: Run) -> MembershipPart | None:
@@ -321,13 +314,12 @@ def _compute_figures(board: Board, attempt: Attempt, alpha: float) -> evidence.A
     accuracy = limits.balanced_accuracy(fixed, low_alpha=alpha / 2, high_alpha=alpha / 2)
     sensitive = board.run.subject.data.sensitive
     return evidence.AttackFigures(
-        auc=roc.auc(scores, members), auc_error=roc.auc_error(scores, members), accuracy=Estimate(**asdict(accuracy)),
+        auc=roc.auc(scores, members), accuracy=Estimate(**asdict(accuracy)),
         advantage=fixed.advantage, precision=fixed.precision, recall=fixed.recall,
         tpr_at_fpr=tuple(_estimate_rate(board, attempt, fpr, alpha) for fpr in RATES),
-        roc=tuple((a, b) for a, b in roc.thinned_roc(scores, members)),
+        roc=evidence.thin([*zip(*(rate.tolist() for rate in roc.roc(scores, members)[:2]), strict=True)]),
         classes=_list_cells(board, attempt, "class", alpha),
         groups=_list_cells(board, attempt, "group", alpha) if sensitive else (),
-        seconds=round(attempt.seconds, 3),
     )  # fmt: skip
 
 
@@ -352,32 +344,3 @@ def _list_cells(board: Board, attempt: Attempt, scope: str, alpha: float) -> tup
             got = limits.balanced_accuracy(board.decisions(attempt, who)[0], low_alpha=alpha / 2, high_alpha=alpha / 2)
             listed.append(evidence.CellAccuracy(name=name, **asdict(got), members=inside, candidates=outside))
     return tuple(listed)
-
-
-def alarm_at_random(board: Board, ran: list[Attempt], confidence: float) -> NullRuns:
-    """Return how often the lower limit rises above guessing when candidates are called members at random.
-
-    All candidates were outside the training set, so any alarm among them is false; the same scores, thresholds, limits
-    and correction are used as for the verdict.
-    """
-    from scipy.stats import beta
-
-    rng, outside = board.run.generator("null runs"), np.flatnonzero(~board.members)
-    scores = np.stack([a.scores[outside] for a in ran])
-    fixed = scores >= np.array([[a.threshold] for a in ran])
-    alpha, per_run = 1 - confidence, []
-    for _ in range(NULL_RUNS):
-        order = rng.permutation(len(outside))
-        called, half = np.zeros((2, len(outside)), dtype=bool)
-        called[order[: len(outside) // 2]], half[order[::2]] = True, True
-        counts = [Decisions.from_flags(f, called) for f in fixed]
-        for s in scores:
-            at = roc.best_threshold(s[half], called[half])
-            counts.append(Decisions.from_flags(s[~half] >= at, called[~half]))
-        per_run.append([(d.tp, d.fn, d.tn, d.fp) for d in counts])
-    right, wrong = np.array(per_run)[..., ::2], np.array(per_run)[..., 1::2]
-    # as the kernel's limits, which are made one after another, and that would take longer than the attacks
-    least = np.where(right > 0, beta.ppf(alpha / len(per_run[0]) / 2, right, wrong + 1), 0.0).mean(axis=-1)
-    alarms = int((least > 0.5).any(axis=1).sum())
-    low, high = (float(limit(alarms, NULL_RUNS, alpha=0.025)) for limit in (lower_limit, upper_limit))
-    return NullRuns(attacks=len(ran), runs=NULL_RUNS, alarms=alarms, nominal=alpha, low=low, high=high)

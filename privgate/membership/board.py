@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -16,8 +15,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import SelfTest
 from privgate.membership import attacks, numbers
 from privgate.membership.attacks.attack_base import Attack, Signals
-from privgate.membership.attacks.observed import own_log
-from privgate.membership.attacks.on_release import OnRelease
+from privgate.membership.attacks.observed import OnRelease, own_log
 from privgate.membership.attacks.self_test import self_test
 from privgate.membership.limits import untied
 from privgate.run import near_questions
@@ -46,7 +44,6 @@ class Attempt:
     learned: float
     test: SelfTest
     problem: str = ""  # why it did not run; empty if it did
-    seconds: float = 0.0
     #: the same attack on one record of each person, where members have several and candidates have one
     alone: "Attempt | None" = None
 
@@ -246,7 +243,7 @@ def _attempt(board: Board, attack: Attack) -> Attempt:
     """Run one attack: its self-test, its scores on the target, and its two thresholds."""
     from threadpoolctl import threadpool_limits
 
-    started, nothing = time.perf_counter(), np.zeros(0)
+    nothing = np.zeros(0)
     ways = list[Callable[[Float], Float]]([board.people])
     if len(board.rows) > len(board.first):
         ways.insert(0, itemgetter(board.first))
@@ -262,8 +259,8 @@ def _attempt(board: Board, attack: Attack) -> Attempt:
     attempt = Attempt(attack, nothing, np.nan, np.nan, test)
     for way, threshold in zip(ways, thresholds, strict=True):
         own, alone = way(scores), attempt if len(attempt.scores) else None
-        learned, seconds = best_threshold(own[board.known], board.members[board.known]), time.perf_counter() - started
-        attempt = Attempt(attack, own, threshold, learned, test, seconds=seconds, alone=alone)
+        learned = best_threshold(own[board.known], board.members[board.known])
+        attempt = Attempt(attack, own, threshold, learned, test, alone=alone)
     return attempt
 
 

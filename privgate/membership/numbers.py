@@ -9,11 +9,10 @@ from numpy.random import Generator
 
 from privgate.arrays import Bool, Float, Index
 from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
-from privgate.membership.attacks.lira import LiraOnline
-from privgate.membership.attacks.neighbours import LiraNeighbours
+from privgate.membership.attacks.lira import LiraNeighbours, LiraOnline
 from privgate.membership.attacks.observed import FLOOR, usable_shadows
 from privgate.membership.attacks.rmia import Rmia
-from privgate.membership.attacks.yeom_threshold import YeomThreshold, YeomThresholdKnown
+from privgate.membership.attacks.yeom import YeomThreshold, YeomThresholdKnown
 
 #: a deviation of residuals below which they count as none; of the targets' own
 LEAST = 1e-9

@@ -49,7 +49,7 @@ class Assertion(NamedTuple):
     def measured(self) -> bool:
         """Whether there is a figure that decides something: an audit that could contradict nothing has none."""
         idle = _audit(self.finding) and self.outcome is Outcome.INCONCLUSIVE
-        return not self.condition and not idle and self.value != say("not_measured")
+        return not self.condition and not idle and self.value != figures.NOT_MEASURED
 
     @property
     def sentence(self) -> str:
@@ -88,7 +88,7 @@ def _figures(f: Finding, m: Measurement | None) -> tuple[str, str]:
     """Return threshold and value in words."""
     value = interval(f, shown_unit(f), f.direction)
     if _audit(f) and not math.isnan(f.low):  # it shows a leak, and never that there is no more
-        value = say("at_least", figure=figures.figure(f.low, shown_unit(f), against=f.limit))
+        value = f"at least {figures.figure(f.low, shown_unit(f), against=f.limit)}"
     behind = BehindClaim.read(m.behind if m else None)
     delta = behind.audit.delta if behind.audit else behind.delta
     delta = m.request.option("delta", delta) if m else delta

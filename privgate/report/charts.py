@@ -8,6 +8,7 @@ mark or dash as well. Text stays text.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
@@ -187,12 +188,25 @@ def intervals(title: str, *, rows: Sequence[WorstUnit], limit: float, top: float
 
 
 class Picture(NamedTuple):
-    """A drawing under its question, and what it shows in one sentence."""
+    """A drawing under its question, and what it shows in one sentence; a notebook shows it, ``save`` keeps it."""
 
     title: str
-    #: drawn by ``privgate.report.charts``; empty where there is nothing to draw
+    #: empty where there is nothing to draw
     svg: str
     caption: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        """Return title and caption: what those read who see no picture."""
+        return f"<Picture {self.title}. {self.caption}>"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the SVG and return where."""
+        place = Path(path)
+        place.write_text(self.svg, encoding="utf-8")
+        return place
 
 
 def draw(doc: ReportDocument) -> list[Picture]:

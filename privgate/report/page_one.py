@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from privgate.evidence import Count, Measurement, NextStep
-from privgate.evidence.figures import figure, fold, number, percent, percent_at_most, sure
+from privgate.evidence.figures import CERTIFICATE, figure, fold, number, percent, percent_at_most, sure
 from privgate.evidence.measurement import BehindInfluence, BehindMembership
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.judging import REACHED, met_for_everybody
@@ -218,7 +218,7 @@ def _count(f: Finding, m: Measurement) -> str:
     if not count.hidden or m.kind == "confidence":
         return str(count)
     low, high = max(count.ends[0], math.ceil(f.low * m.n - 1e-9)), min(count.ends[1], math.floor(f.high * m.n + 1e-9))
-    return say("span", low=low, high=high) if low < high else str(count)
+    return f"{low} to {high}" if low < high else str(count)
 
 
 def _describe_interval(a: Assertion, m: Measurement) -> str:
@@ -249,7 +249,7 @@ def _sample(m: Measurement) -> Iterator[str]:
     elif m.n and m.population:
         drawn = BehindInfluence.read(m.behind).beyond is not None or m.confidence
         key = "tile.all" if m.n == m.population else "tile.drawn" if drawn else "tile.some"
-        if key == "tile.some" and math.isfinite(m.high) and sure(m).startswith(say("sure.certificate")):
+        if key == "tile.some" and math.isfinite(m.high) and sure(m).startswith(CERTIFICATE):
             key = "tile.theorem"
         yield say(key, count=number(m.n), total=number(m.population))
 
@@ -470,7 +470,7 @@ def accuracy(doc: ReportDocument) -> str:
     ends = (c.accuracy,) if c.accuracy is not None else c.accuracy_between or ()
     if not ends or not c.accuracy_n:
         return say("accuracy.none" if doc.subject.n_candidates else "accuracy.nobody")
-    share = say("span", low=percent(ends[0]), high=percent(ends[1])) if len(ends) > 1 else percent(ends[0])
+    share = " to ".join(map(percent, ends))
     return say("accuracy.told", share=share, people=number(c.accuracy_n))
 
 

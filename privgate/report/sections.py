@@ -70,7 +70,6 @@ def attacks(doc: ReportDocument) -> Told:
     ranked, tested, robust = rank_attacks(part.attacks), page_one.kinds_tested(doc), doc.evidence.robust
     return {
         **achieve(ranked),
-        "part": part,
         "best": find_best(ranked),
         "curves": [_points(title(a), f.roc) for a, f in ranked if f.roc],
         "cells": accuracy_by_cell(ranked),

@@ -1,8 +1,7 @@
-"""Every word of page one, of the summary and of the terminal's verdict that is ours: what a translator translates.
+"""The sentences of page one, of the summary and of the terminal's verdict.
 
-What comes from elsewhere is not here: names and digests, and the title, message, meaning and advice of a finding, which
-a rule's own file holds (``privgate/policy/rules``) and a report carries as text. ``tests/report/test_sentences.py``
-renders page one in another language and looks for what is left.
+Figures and decisions have their own words, as have the title, message, meaning and advice of a finding, which a report
+carries as text.
 """
 
 from collections.abc import Mapping
@@ -10,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 from privgate.documents import LARGE, strict_yaml
-from privgate.evidence import figures, verdict
 
 #: a key, and the sentence with its values in braces
 FILE = Path(__file__).with_name("sentences.yaml")
@@ -18,8 +16,8 @@ FILE = Path(__file__).with_name("sentences.yaml")
 
 @cache
 def read_sentences() -> Mapping[str, str]:
-    """Return key -> sentence: those of the file, of figures, and of decisions."""
-    return {**figures.WORDS, **verdict.WORDS, **strict_yaml.read(FILE, LARGE)}
+    """Return key -> sentence."""
+    return dict(strict_yaml.read(FILE, LARGE))
 
 
 def say(key: str, **values: object) -> str:

@@ -108,21 +108,6 @@ def auc(scores: Float, members: Bool) -> float:
     return float((ranks[place][m].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 
-def auc_error(scores: Float, members: Bool) -> float:
-    """Return the standard error of ``auc``: DeLong et al. (1988). Asymptotic; for display, never for a verdict."""
-    s, m = checked(scores, members)
-    inside, outside = np.sort(s[m]), np.sort(s[~m])
-
-    def share(own: Float, others: Float) -> Float:
-        lower, upper = (np.searchsorted(others, own, side) for side in ("left", "right"))
-        return np.asarray((lower + upper) / (2 * len(others)))
-
-    v1, v0 = share(inside, outside), share(outside, inside)
-    n1, n0 = len(inside), len(outside)
-    spread = (v1.var(ddof=1) / n1 if n1 > 1 else 0.25) + (v0.var(ddof=1) / n0 if n0 > 1 else 0.25)
-    return float(np.sqrt(spread))
-
-
 def roc(scores: Float, members: Bool) -> tuple[Float, Float, Float]:
     """Return the corners of the ROC curve as (fpr, tpr, threshold), firing at ``score >= threshold``.
 
@@ -174,18 +159,6 @@ def best_threshold(scores: Float, members: Bool) -> float:
     """
     false, true, threshold = roc(scores, members)
     return float(threshold[np.argmax(true - false)])
-
-
-def thinned_roc(scores: Float, members: Bool, *, points: int = 200) -> list[list[float]]:
-    """Return at most ``points`` corners [fpr, tpr], dense at both ends, for a chart."""
-    false, true, _ = roc(scores, members)
-    if len(false) > points:
-        half = points // 2
-        even = np.linspace(0, len(false) - 1, points - half)
-        dense = np.geomspace(1, len(false), half) - 1
-        keep = np.unique(np.r_[even, dense].round().astype(int))
-        false, true = false[keep], true[keep]
-    return [[float(a), float(b)] for a, b in zip(false, true, strict=True)]
 
 
 def least_nonmembers(fpr: float, *, alpha: float) -> int:

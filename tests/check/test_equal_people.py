@@ -195,7 +195,7 @@ def holds_of_influence(checked, *row):
     units = PEOPLE if "groups" in row else N
     above = int((table["pdtp"] > 1).sum())
     if few(above, units):
-        assert told(outputs, above, units, r"above|over_limit|exceed") == []
+        assert told(outputs, above, units, r"above|exceed") == []
     assert few(above, units) == ("no ids" in row)
     figures = {k for k in json.loads(outputs["registry.json"])["metrics"] if k not in DECISION}
     if "share-1" in row:  # a share never goes by the name of an influence, and always with its threshold

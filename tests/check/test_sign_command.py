@@ -119,8 +119,11 @@ def test_the_action_hands_the_command_on_and_keeps_the_verdict():
 def test_the_environment_of_the_signer_command_holds_no_key(monkeypatch):
     monkeypatch.setenv("PRIVGATE_SIGNING_KEY", "secret")
     monkeypatch.setenv("PRIVGATE_LEDGER_KEY", "secret")
+    ran, settings = [], {"report_dir": "out", "policy_name": "dtp-1", "nonce": "n"}
+    monkeypatch.setattr(check.subprocess, "run", lambda _, **how: ran.append(how["env"]))
+    check._call_signer("sign {uri} {nonce}", SimpleNamespace(name="m", version="1"), "production", settings)
+    assert "secret" not in ran[0].values()
     assert "PRIVGATE_SIGNING_KEY" not in environment()
-    assert "secret" not in check._without_secrets().values()
 
 
 @pytest.mark.parametrize("name", ["m;touch x", "a&b", "credit risk", "m\nx"])

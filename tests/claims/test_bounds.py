@@ -137,7 +137,6 @@ def test_rounding_and_grids_only_loosen():
         lambda: EpsilonDelta(1, 1.0),
         lambda: Gaussian(-1.0),
         lambda: Gaussian(math.inf),
-        lambda: bounds.generalization_gap(1, math.inf),
         lambda: bounds.convert_to_inclusion(1, 0, adjacency="replace_one", inclusion="independent"),
     ],
 )

@@ -211,7 +211,7 @@ def test_who_has_claimed_is_not_told_to_claim():
 def attack(accuracy, advantage, tpr):
     """Return an attack that achieved so much at a false-positive rate of 0.01; without an accuracy it did not run."""
     figures = accuracy and AttackFigures(
-        auc=0.5, auc_error=0.1, accuracy=accuracy, advantage=advantage, precision=0.5, recall=0.5, roc=(),
+        auc=0.5, accuracy=accuracy, advantage=advantage, precision=0.5, recall=0.5, roc=(),
         tpr_at_fpr=(RateAtFpr(fpr=0.01, value=tpr),),
     )  # fmt: skip
     return AttackResult(name="a", title="A", self_test=SelfTest(1.0, 0.5, 0.1), problem="" if figures else "no",
@@ -259,7 +259,7 @@ def test_an_audit_finds_a_leak_and_blocks_the_claim(adjacency):
     found = judged(DpEpsilonLowerBound(), made)
     assert found.outcome == "failed"
     assert "the claim does not hold" in found.message
-    audit = guarantee_basis.make_claims_part(made).audit
+    audit = measured(DpEpsilonLowerBound(), made).behind.audit
     assert audit.many_runs.counted == 160
     assert (audit.one_run is not None) == (adjacency == "add_remove")
     assert found.limit == 1.0

@@ -12,7 +12,7 @@ from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.claims import watch
 from privgate.claims.capacity import _check_drawing
 from privgate.claims.guarantee_basis import GuaranteeBasis, list_contradictions
-from privgate.claims.observe import WatchError, has_leftovers, observe, watch_trainings
+from privgate.claims.observe import has_leftovers, observe, watch_trainings
 from privgate.errors import MeasurementError
 from privgate.evidence import Observation
 from privgate.training import payload, worker
@@ -141,7 +141,7 @@ def test_an_error_of_the_training_is_a_problem_and_one_of_ours_is_not(process, t
         broken._record(lambda: 1 / 0)
     assert broken.faults == ["ZeroDivisionError: division by zero"]
     monkeypatch.setattr("privgate.claims.observe.apart", lambda *_, **__: {"fault": broken.faults[0]})
-    with pytest.raises(WatchError, match="watching the training failed: ZeroDivisionError"):
+    with pytest.raises(RuntimeError, match="watching the training failed: ZeroDivisionError"):
         observe(Subject.local(Recipe(raises, dp=CLAIM), people()), TaskLimits(10.0, 0), isolate="auto")
 
 

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from privgate import Policy, Recipe, Subject, TrainingData, evaluate
-from privgate.file import readers, record_keys, record_search
+from privgate.file import look, readers, record_search
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(400, 3))
@@ -44,7 +44,7 @@ def holding(table):
 def found(model, data=X, recipe=None, written=pickle.dumps, y=Y):
     recipe = Recipe(LogisticRegression()) if recipe is None else recipe
     contents = readers.read_files([("model", written(model))])
-    return record_keys.find_keys(contents, data, y, record_search.Records.from_container(data), recipe)
+    return look.find_keys(contents, data, y, record_search.Records.from_container(data), recipe)
 
 
 def pack(model):
@@ -79,7 +79,7 @@ TABLES = {
 )
 def test_a_table_of_keys_is_seen_in_every_file(name, written):
     (said,) = found(holding(TABLES[name]), written=written)
-    assert said.startswith(record_keys.KEYS)
+    assert said.startswith(look.KEYS)
 
 
 SMALL = {

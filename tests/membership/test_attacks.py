@@ -16,7 +16,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import Measurement, MembershipPart, Request, SelfTest
 from privgate.membership import attack_measures, attacks, per_record
 from privgate.membership import board as boards
-from privgate.membership.attacks.label_gap import LabelGap
+from privgate.membership.attacks.yeom import LabelGap
 from privgate.run import pool as pools
 from privgate.run.run import Budget, Run
 from privgate.subject.data import TrainingData
@@ -65,7 +65,7 @@ def blind():
     return start(DummyClassifier(strategy="prior"))
 
 
-def test_the_best_of_all_attacks_finds_an_overfitted_model_and_the_report_shows_each(overfitted, blind):
+def test_the_best_of_all_attacks_finds_an_overfitted_model_and_the_report_shows_each(overfitted):
     got = measure(overfitted, attack="any")
     part = attack_measures.part(overfitted)
 
@@ -85,9 +85,6 @@ def test_the_best_of_all_attacks_finds_an_overfitted_model_and_the_report_shows_
         assert (figures.tpr_at_fpr[-1].fpr, figures.tpr_at_fpr[-1].value) == (0.001, None)
     told = json.loads(json.dumps(part.payload(), allow_nan=False))
     assert MembershipPart.model_validate(told).payload() == told
-    measure(blind, attack="any")
-    for run in (overfitted, blind):  # null runs alarm at most as often as stated
-        assert attack_measures.part(run).null_runs.low <= 0.05
 
 
 @pytest.mark.quick(1)

@@ -170,7 +170,7 @@ def test_a_downloaded_folder_verifies(run, release):
 @pytest.mark.parametrize(
     ("spoil", "code", "says"),
     [
-        (lambda r: (r.files / "weights.json").write_text("stolen"), 4, "not those of models:/credit/3"),
+        (lambda r: (r.files / "weights.json").write_text("stolen"), 4, "are not those that were checked and signed"),
         (lambda r: (r.files / "link").symlink_to("/etc/hosts"), 4, "is a link"),
         (lambda r: r.sign(outcome="failed", passed=False), 4, "verdict is failed"),
         (lambda r: (r.folder / "verdict.dsse.json").write_text("[" * 5000), 4, "DSSE"),

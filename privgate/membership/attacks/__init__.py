@@ -1,8 +1,8 @@
-"""Attacks on classifiers: signals in, membership scores out; one file each, one line each in ``ATTACKS``.
+"""Attacks on classifiers: signals in, membership scores out; one file a paper, one line each in ``ATTACKS``.
 
 How to add one:
 
-1. Write ``privgate/membership/attacks/<name>.py`` with a subclass of ``Attack``; ``label_gap.py`` is the shortest.
+1. Write ``privgate/membership/attacks/<paper>.py`` with a subclass of ``Attack``; ``LabelGap`` in ``yeom.py`` is short.
 2. Give it ``name``, ``title``, ``source`` and ``threat_model``: the report prints them.
 3. Set ``min_shadows`` to the shadow models that each side of a record needs, and ``cut`` where the paper fixes one.
 4. ``fit(signals, rng)`` learns from the shadow models and returns what scores any target, higher for members.

@@ -50,7 +50,7 @@ Scorer = Callable[[Float], Float]
 class Attack(ABC):
     """Turns what an adversary sees into membership scores. Stateless; one instance in the catalogue."""
 
-    name: str  # catalogue key, equal to the file's name
+    name: str  # catalogue key
     title: str  # plain name for the report
     source: str  # paper and section
     threat_model: str  # what the adversary sees and knows, one sentence for the report

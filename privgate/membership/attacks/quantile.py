@@ -4,7 +4,7 @@ import numpy as np
 from numpy.random import Generator
 
 from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
-from privgate.membership.attacks.long_untargeted import describe
+from privgate.membership.attacks.long import describe
 from privgate.membership.attacks.observed import own_logit, resolution, usable_shadows
 
 #: rows of (shadow model without the record, record) that the regressions learn from

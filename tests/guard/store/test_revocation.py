@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from mlflow.exceptions import MlflowException
 
-from privgate.cli.keys import revoke
+from privgate.cli.guard import revoke
 from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.config import Guard

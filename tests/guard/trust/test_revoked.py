@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from click.testing import CliRunner
 
-from privgate.cli.keys import revoke
+from privgate.cli.guard import revoke
 from privgate.errors import StatementError, UsageError
 from privgate.guard.keys import TrustStore
 from privgate.guard.statement import Envelope, payload_digest

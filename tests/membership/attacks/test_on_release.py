@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privgate.membership import attacks
-from privgate.membership.attacks.on_release import OnRelease
+from privgate.membership.attacks.observed import OnRelease
 from privgate.statistics.roc import auc
 from privgate.subject.release import Release, released
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from privgate.errors import MeasurementError
-from privgate.membership.attacks.label_gap import LabelGap
 from privgate.membership.attacks.self_test import CLASSES, RECORDS, SHADOWS, balanced_mask, self_test
+from privgate.membership.attacks.yeom import LabelGap
 
 
 def toss(attack, signals, rng):

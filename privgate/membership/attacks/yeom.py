@@ -1,4 +1,4 @@
-"""Threshold adversaries: who loses less than members usually do is called a member."""
+"""Adversaries of Yeom et al. (2020) on classifiers: bounded losses, right or wrong labels, and thresholds."""
 
 import numpy as np
 from numpy.random import Generator
@@ -10,6 +10,43 @@ from privgate.membership.attacks.observed import own_log, usable_shadows
 
 #: least mean square of an error
 LEAST = 1e-18
+
+
+class LabelGap(Attack):
+    """Say "member" of everybody whom the model classifies rightly.
+
+    Its advantage is exactly the gap between training and test accuracy. Score 1 or 0. Choquette-Choo et al. (2021) call
+    it the gap attack.
+
+    Left out: label-only attacks that query neighbours of the record to find its distance from the decision boundary.
+    """
+
+    name, title = "label_gap", "Label-only gap attack"
+    source = "Yeom et al. (2020), Adversary 1 with 0-1 loss"
+    threat_model = "the label for the record, nothing else; trains nothing"
+    cut = 0.5
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        return lambda target: (target.argmax(axis=-1) == signals.labels).astype(np.float64)
+
+
+class YeomLoss(Attack):
+    """Say "non-member" with probability loss / B.
+
+    The loss is ``1 - p(own label)``, bounded by B = 1; its advantage is exactly R_gen / B (Theorem 2), a lower bound on
+    better attacks. The score is ``p(own label) - u`` with u uniform in [0, 1]: above 0 says "member".
+
+    Left out: cross-entropy as the loss, which has no bound.
+    """
+
+    name, title = "yeom_loss", "Bounded-loss adversary"
+    source = "Yeom et al. (2020), Adversary 1"
+    threat_model = "probabilities for the record; knows a bound of the loss, trains nothing"
+    cut = 0.0
+
+    def fit(self, signals: Signals, rng: Generator) -> Scorer:
+        uniform, rows = rng.random(len(signals.labels)), np.arange(len(signals.labels))
+        return lambda target: np.exp(target[rows, signals.labels]) - uniform
 
 
 class YeomThreshold(Attack):
