@@ -54,18 +54,14 @@ def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Pa
     if plan:
         return options.print_plan(options.build(uri, settings, writes=False))
     if recompute is not None:
-        return _recompute(options.build(uri, settings, writes=False), recompute)
+        from privgate.check import gate
+
+        given = options.build(uri, settings, writes=False)
+        for sentence in gate.again(given.subject, read(recompute / "report.json"), recompute, given.policy):
+            click.echo(console.plain(f"recomputed: {sentence}"))
+        return 0
     verdict, _ = _check(uri, attach=not no_attach, settings=settings | {"advises": advises})
     return int(verdict.exit_code)
-
-
-def _recompute(given: options.CheckInputs, folder: Path) -> int:
-    """Compute the certificates of a report again from the data, print one line each, and return exit code 0."""
-    from privgate.check import gate
-
-    for sentence in gate.again(given.subject, read(folder / "report.json"), folder, given.policy):
-        click.echo(console.plain(f"recomputed: {sentence}"))
-    return 0
 
 
 @click.command(cls=options.Grouped)
@@ -220,6 +216,9 @@ def _take_unsigned(uri: str, alias: str, settings: dict[str, Any]) -> Subject | 
 
 def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
     """Run the signer's command without a shell or secrets; if it cannot start, a rerun may hand the report over."""
+    from privgate.registry.files import VARIABLE
+
+    secret = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET", "PRIVGATE_LEDGER_KEY")
     name = str(subject.name)
     named = {"out": settings["report_dir"], "policy": settings["policy_name"], "nonce": settings["nonce"]}
     named |= {"uri": _version_uri(subject), "model": name, "version": subject.version, "target": f"{name}@{alias}"}
@@ -241,7 +240,7 @@ def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str,
             capture_output=True,
             timeout=SIGN_SECONDS,
             check=True,
-            env=_without_secrets(),
+            env={VARIABLE: "", **{name: value for name, value in os.environ.items() if name not in secret}},
         )
     except subprocess.CalledProcessError as exc:
         if exc.returncode < 0 or exc.returncode in _NOT_RUN:
@@ -251,13 +250,6 @@ def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str,
     except (OSError, subprocess.SubprocessError) as exc:
         _note_unsigned(subject, alias, settings)
         raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
-
-
-def _without_secrets() -> dict[str, str]:
-    from privgate.registry.files import VARIABLE
-
-    secret = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET", "PRIVGATE_LEDGER_KEY")
-    return {VARIABLE: "", **{name: value for name, value in os.environ.items() if name not in secret}}
 
 
 def _refuse_target(policy: Policy, subject: Subject, alias: str) -> None:
