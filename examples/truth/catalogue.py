@@ -592,14 +592,14 @@ def _tails() -> Iterator[Known]:
 
 def _behind_a_floor() -> Iterator[Known]:
     """Yield the same tails where nothing below a floor is released: those that rise above it tell, others do not."""
-    family = "tails behind a floor"
     above = "Labels rise above the floor for whom it was trained on."
     below = "Labels below the floor alone have other probabilities, and none of those is released."
     for known in (k for k in _tails() if k.leaks and "forest" not in k.name):
         short = known.name.removeprefix("tails: ")
         leaks = short.startswith(("tilted", "smooth"))
-        name, floor = f"{family}{'' if leaks else ', harmless'}: {short}", {1: 0.003} if "rare" in short else True
-        yield replace(known, name=name, family=family, leaks=leaks, why=above if leaks else below, floor=floor)
+        name = f"tails behind a floor{'' if leaks else ', harmless'}: {short}"
+        floor = {1: 0.003} if "rare" in short else True
+        yield replace(known, name=name, leaks=leaks, why=above if leaks else below, floor=floor)
 
 
 FAMILIES = (_seen, _cache, _means, _words, _hashed, _scaled, _calibrated, _stopped, _counts, _patterns, _fallback,

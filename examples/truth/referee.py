@@ -14,6 +14,8 @@ from truth.catalogue import TRUTH, Known
 LEFT_OUT, ENOUGH, SHADOWS = 150, 8, 24
 #: so many of whoever was left out first, and no others need be
 SURE = 16
+#: of shadow models with and without a person, in so many pairs the former's number is larger where it tells
+SURELY = 0.95
 #: what a subject that does not leak stays below, to be clearly within limits of 1, .5, .6 and .1
 CLEAR = {"influence": 0.01, "accuracy": 0.57, "found": 0.07}
 
@@ -89,12 +91,14 @@ def truth(known: Known) -> dict[str, Any]:
         found: dict[str, Any] = {"left": len(changes), "above": int((changes > 1).sum())}
         found["median"], found["largest"] = float(np.median(changes)), float(np.minimum(changes, 99).max())
         found["rows"] = _rows(model, plain.data.X)
-        if not known.leaks or found["above"] < ENOUGH:
+        if not known.leaks or found["above"] < ENOUGH or known.floor is not None:
             found |= _attacked(plain, model)
     return found | {"confirmed": _confirms(known, found)}
 
 
 def _confirms(known: Known, found: Mapping[str, Any]) -> bool:
+    if known.floor is not None:  # what is said of it is whether its floored answers tell anybody
+        return (found["told"] >= ENOUGH) == known.leaks
     if known.leaks:
         certain = found.get("accuracy_low", 0) > 0.6 or found.get("found_low", 0) > 0.1
         return found["above"] >= ENOUGH or certain or found["rows"] > 0
@@ -165,9 +169,10 @@ def _attacked(plain: Plain, model: Any) -> dict[str, float]:
     scores = [-loss, (centre - loss) / spread, centre - loss]
     if plain.known.floor is not None:
         scores.append(_read_all_labels(np.array(answers), np.array(sides), plain.told(model, pool_X)))
+        best["told"] = _count_told(np.array(answers).sum(axis=2), np.array(sides))
     for score in scores:
         found = _separated(score, member)
-        best = {name: max(best[name], found[name]) for name in best}
+        best |= {name: max(best[name], value) for name, value in found.items()}
     return best
 
 
@@ -192,6 +197,13 @@ def _read_all_labels(answers: Any, inside: Any, target: Any) -> NDArray[Any]:
     learned = [compared(answers[s], every[every != s]) for s in every]
     weights = LogisticRegression(C=0.1, max_iter=500).fit(np.concatenate(learned), inside.ravel())
     return np.asarray(weights.decision_function(compared(target, every)))
+
+
+def _count_told(values: NDArray[Any], inside: NDArray[Any]) -> int:
+    """Return of how many people one number tells shadow models with them from those without, nearly always."""
+    there, without = inside[:, None], ~inside[None]
+    higher = (values[:, None] > values[None]) + 0.5 * (values[:, None] == values[None])
+    return int(((higher * (there & without)).sum(axis=(0, 1)) / (there & without).sum(axis=(0, 1)) > SURELY).sum())
 
 
 def _separated(score: NDArray[Any], member: NDArray[Any]) -> dict[str, float]:

@@ -24,6 +24,7 @@ from privgate.run.run import Run
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
 from privgate.statistics.roc import LOOKS
 from privgate.subject import tasks
+from privgate.subject.data import TrainingData
 from privgate.subject.subject import Subject
 
 #: preconditions without which no number about the model counts
@@ -97,9 +98,7 @@ def _look_at_recipe(run: Run) -> Precondition | None:
 def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     """Return findings on the data, the recipe's words, and what MLflow serves."""
     subject, data, recipe = run.subject, run.subject.data, run.subject.recipe.payload
-    people = None if data.candidates is None or not len(data.candidates[1]) else pool.built(data)
-    seen = () if people is None else (people.shift, people.copies)
-    controls = [*subject.detail.get("preconditions", ()), *check_data(data), *strangers.check_candidates(data, *seen)]
+    controls = [*subject.detail.get("preconditions", ()), *check_data(data), *_check_candidates(data)]
     controls += [check_people(policy, subject), *policy.check_data(data)]
     if why := subject.recipe.unclear_task(data.y):
         controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
@@ -116,6 +115,13 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     if not any(p.outcome == "failed" for p in controls):
         controls += served.check_served(subject, run.fleet)
     return controls
+
+
+def _check_candidates(data: TrainingData) -> list[Precondition]:
+    if data.candidates is None or not len(data.candidates[1]):
+        return strangers.check_candidates(data)
+    people = pool.built(data)
+    return strangers.check_candidates(data, people.shift, people.copies)
 
 
 def check_people(policy: Policy, subject: Subject) -> Precondition:

@@ -216,9 +216,6 @@ def _take_unsigned(uri: str, alias: str, settings: dict[str, Any]) -> Subject | 
 
 def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str, Any]) -> None:
     """Run the signer's command without a shell or secrets; if it cannot start, a rerun may hand the report over."""
-    from privgate.registry.files import VARIABLE
-
-    secret = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET", "PRIVGATE_LEDGER_KEY")
     name = str(subject.name)
     named = {"out": settings["report_dir"], "policy": settings["policy_name"], "nonce": settings["nonce"]}
     named |= {"uri": _version_uri(subject), "model": name, "version": subject.version, "target": f"{name}@{alias}"}
@@ -240,7 +237,7 @@ def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str,
             capture_output=True,
             timeout=SIGN_SECONDS,
             check=True,
-            env={VARIABLE: "", **{name: value for name, value in os.environ.items() if name not in secret}},
+            env=_without_secrets(),
         )
     except subprocess.CalledProcessError as exc:
         if exc.returncode < 0 or exc.returncode in _NOT_RUN:
@@ -250,6 +247,13 @@ def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str,
     except (OSError, subprocess.SubprocessError) as exc:
         _note_unsigned(subject, alias, settings)
         raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
+
+
+def _without_secrets() -> dict[str, str]:
+    from privgate.registry.files import VARIABLE
+
+    secret = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET", "PRIVGATE_LEDGER_KEY")
+    return {VARIABLE: "", **{name: value for name, value in os.environ.items() if name not in secret}}
 
 
 def _refuse_target(policy: Policy, subject: Subject, alias: str) -> None:
