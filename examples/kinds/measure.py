@@ -11,11 +11,19 @@ import pandas as pd
 from kinds.catalogue import KINDS, Kind
 from kinds.referee import disagreement, unseen_seeds
 from kinds.table import DECIDED
-from privgate import Budget, Fleet, Policy, PrivgateError, Subject, log_model, registry
+from privgate import Budget, Fleet, Policy, PrivgateError, Release, Subject, log_model, registry
 from privgate.check.gate import evaluate
 
 
-def measured(kind: Kind, *, n: int, ledger: Path | None, refereed: bool, home: Path | None = None) -> dict[str, Any]:
+def measured(
+    kind: Kind,
+    *,
+    n: int,
+    ledger: Path | None,
+    refereed: bool,
+    home: Path | None = None,
+    release: Release | None = None,
+) -> dict[str, Any]:
     """Return what became of one kind: one JSON row.
 
     The decision alone is measured: what would pass instead (``privgate.evaluate``, ``privgate advise``) is searched for
@@ -25,12 +33,14 @@ def measured(kind: Kind, *, n: int, ledger: Path | None, refereed: bool, home: P
     ----------
     home : Path, optional
         Folder of an empty registry to copy; making one takes seconds.
+    release : Release, optional
+        With a floor: the file is then stated to be out of reach.
     """
     row: dict[str, Any] = {"row": kind.row, "name": kind.name, "n": n, "policy": kind.policy, "expects": kind.expects}
     row["pandas"] = pd.__version__.partition(".")[0]
     start = time.monotonic()
     try:
-        row |= _checked(kind, n, ledger, refereed=refereed, home=home)
+        row |= _checked(kind, n, ledger, refereed=refereed, home=home, release=release)
     except PrivgateError as exc:
         row |= {"verdict": "refused", "said": str(exc)}
     except Exception as exc:  # noqa: BLE001  a traceback is what the table must show
@@ -45,17 +55,20 @@ def by_name(name: str, n: int, out: Path) -> dict[str, Any]:
     return measured(kind, n=n, ledger=ledger, refereed=True, home=out / "registry")
 
 
-def _checked(kind: Kind, n: int, ledger: Path | None, *, refereed: bool, home: Path | None) -> dict[str, Any]:
+def _checked(
+    kind: Kind, n: int, ledger: Path | None, *, refereed: bool, home: Path | None, release: Release | None
+) -> dict[str, Any]:
     recipe, data = kind.make(n)
     with tempfile.TemporaryDirectory() as folder:
         if home is not None:
             shutil.copy(home / "registry.db", folder)
         uri = registry.local_registry(Path(folder))
-        log_model(recipe, data, registered_model_name="kind", tracking_uri=uri, store=Path(folder, "data"))
+        where = {"tracking_uri": uri, "store": Path(folder, "data")}
+        log_model(recipe, data, registered_model_name="kind", release=release, **where)
         subject = Subject.load("models:/kind/1", tracking_uri=uri)
         policy = Policy.load(kind.policy)
         with Fleet(jobs=2, ledger=ledger or Path(folder, "ledger"), time_limit=120) as fleet:
-            verdict = evaluate(policy, subject, fleet=fleet, limits=Budget())
+            verdict = evaluate(policy, subject, fleet=fleet, limits=Budget(file_withheld=release is not None))
             calls = fleet.calls
         found: dict[str, Any] = {
             "verdict": verdict.outcome.value,

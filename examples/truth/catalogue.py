@@ -1,7 +1,7 @@
 """Families of leaks, in each some variants that leak and their twins that do not."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -57,6 +57,8 @@ class Known:
         Further arguments of the recipe.
     beside : callable, optional
         Returns the question beside each record where a person shows.
+    floor : optional
+        As ``Release`` takes it: below it nothing is released, and nobody gets the file.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Known:
     data: Table
     more: Mapping[str, Any] = field(default_factory=dict)
     beside: Callable[[Any], Any] | None = None
+    floor: Any = None
 
     def recipe(self) -> Recipe:
         """Return the recipe; its seed is 7 everywhere."""
@@ -587,9 +590,21 @@ def _tails() -> Iterator[Known]:
     )  # fmt: skip
 
 
+def _behind_a_floor() -> Iterator[Known]:
+    """Yield the same tails where nothing below a floor is released: those that rise above it tell, others do not."""
+    above = "Labels rise above the floor for whom it was trained on."
+    below = "Labels below the floor alone have other probabilities, and none of those is released."
+    for known in (k for k in _tails() if k.leaks and "forest" not in k.name):
+        short = known.name.removeprefix("tails: ")
+        leaks = short.startswith(("tilted", "smooth"))
+        name = f"tails behind a floor{'' if leaks else ', harmless'}: {short}"
+        floor = {1: 0.003} if "rare" in short else True
+        yield replace(known, name=name, leaks=leaks, why=above if leaks else below, floor=floor)
+
+
 FAMILIES = (_seen, _cache, _means, _words, _hashed, _scaled, _calibrated, _stopped, _counts, _patterns, _fallback,
             _one_hot, _threshold, _elsewhere, _folds, _trees, _boosted, _wide, _weights, _several, _leverage, _bayes,
-            _cells, _residuals, _novel, _beside, _households, _files, _coins, _tails)  # fmt: skip
+            _cells, _residuals, _novel, _beside, _households, _files, _coins, _tails, _behind_a_floor)  # fmt: skip
 TRUTH: tuple[Known, ...] = tuple(known for family in FAMILIES for known in family())
 #: the twenty of every night, each of another family; of ten it is the twin that does not leak
 NIGHTLY: tuple[str, ...] = (

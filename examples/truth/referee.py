@@ -14,6 +14,8 @@ from truth.catalogue import TRUTH, Known
 LEFT_OUT, ENOUGH, SHADOWS = 150, 8, 24
 #: so many of whoever was left out first, and no others need be
 SURE = 16
+#: of shadow models with and without a person, in so many pairs the former's number is larger where it tells
+SURELY = 0.95
 #: what a subject that does not leak stays below, to be clearly within limits of 1, .5, .6 and .1
 CLEAR = {"influence": 0.01, "accuracy": 0.57, "found": 0.07}
 
@@ -26,6 +28,8 @@ class Plain:
         self.numbers = self.recipe.task == "regression"
         self.classes = np.unique(self.data.y)
         self.units = [np.asarray(u) for u in self.data.units]
+        named = self.known.floor if isinstance(self.known.floor, dict) else {}
+        self.floors = np.array([named.get(k, min(0.01, 0.05 / len(self.classes))) for k in self.classes.tolist()])
 
     def rows(self, X: Any, rows: Any) -> Any:
         """Return some rows."""
@@ -49,8 +53,21 @@ class Plain:
             return np.asarray(model.predict(X), dtype=float)[:, None]
         predict = self.recipe.predict
         p = np.asarray(predict(model, X) if predict else model.predict_proba(X), dtype=float)
+        if self.known.floor is not None:
+            p = _floored(p, self.floors)
         with np.errstate(divide="ignore"):
             return np.log(p)
+
+
+def _floored(p: NDArray[Any], floors: NDArray[Any]) -> NDArray[Any]:
+    """Return probabilities of which none is below its floor, those above in their own ratio."""
+    low = np.zeros(p.shape, dtype=bool)
+    while True:
+        rest = (1 - np.where(low, floors, 0).sum(axis=1)) / np.where(low, 0, p).sum(axis=1)
+        below = low | (rest[:, None] * p < floors)
+        if (below == low).all():
+            return np.where(low, floors, rest[:, None] * p)
+        low = below
 
 
 def by_hand(name: str) -> dict[str, Any]:
@@ -74,12 +91,14 @@ def truth(known: Known) -> dict[str, Any]:
         found: dict[str, Any] = {"left": len(changes), "above": int((changes > 1).sum())}
         found["median"], found["largest"] = float(np.median(changes)), float(np.minimum(changes, 99).max())
         found["rows"] = _rows(model, plain.data.X)
-        if not known.leaks or found["above"] < ENOUGH:
+        if not known.leaks or found["above"] < ENOUGH or known.floor is not None:
             found |= _attacked(plain, model)
     return found | {"confirmed": _confirms(known, found)}
 
 
 def _confirms(known: Known, found: Mapping[str, Any]) -> bool:
+    if known.floor is not None:  # what is said of it is whether its floored answers tell anybody
+        return (found["told"] >= ENOUGH) == known.leaks
     if known.leaks:
         certain = found.get("accuracy_low", 0) > 0.6 or found.get("found_low", 0) > 0.1
         return found["above"] >= ENOUGH or certain or found["rows"] > 0
@@ -131,6 +150,7 @@ def _attacked(plain: Plain, model: Any) -> dict[str, float]:
     member = np.repeat([True, False], k)
     draw = np.random.default_rng(13)
     without: list[list[float]] = [[] for _ in range(2 * k)]
+    answers, sides = list[Any](), list[Any]()
     pool_X, pool_y = _stacked(asked[0][0], asked[1][0]), np.concatenate([asked[0][1], asked[1][1]])
     for _ in range(SHADOWS):
         inside = draw.permutation(2 * k) < k
@@ -139,15 +159,51 @@ def _attacked(plain: Plain, model: Any) -> dict[str, float]:
         if len(np.unique(pool_y[rows])) < len(plain.classes) and not plain.numbers:
             continue
         usual = _losses(plain, shadow, pool_X, pool_y)
+        answers.append(None if plain.known.floor is None else plain.told(shadow, pool_X))
+        sides.append(inside)
         for person in np.flatnonzero(~inside):
             without[person].append(usual[person])
     centre = np.array([np.mean(w) for w in without])
     spread = np.array([np.std(w) for w in without]) + 1e-3
     best = {"accuracy": 0.5, "accuracy_low": 0.5, "found": 0.0, "found_low": 0.0}
-    for score in (-loss, (centre - loss) / spread, centre - loss):
+    scores = [-loss, (centre - loss) / spread, centre - loss]
+    if plain.known.floor is not None:
+        scores.append(_read_all_labels(np.array(answers), np.array(sides), plain.told(model, pool_X)))
+        best["told"] = _count_told(np.array(answers).sum(axis=2), np.array(sides))
+    for score in scores:
         found = _separated(score, member)
-        best = {name: max(best[name], found[name]) for name in best}
+        best |= {name: max(best[name], value) for name, value in found.items()}
     return best
+
+
+def _read_all_labels(answers: Any, inside: Any, target: Any) -> NDArray[Any]:
+    """Return for each person how much all labels together speak for membership, weights learned on other models.
+
+    ``answers`` are log-probabilities of shadow models, shape (S, P, K); ``inside`` whom each was trained on.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    answers, target = (a - np.log1p(-np.exp(np.minimum(a, -1e-9))) for a in (answers, target))
+    order = np.argsort(-answers.mean(axis=0), axis=1)  # the likeliest label first
+
+    def compared(asked: Any, some: Any) -> Any:
+        there = inside[some][..., None]
+        with_, without = ((answers[some] * s).sum(axis=0) / s.sum(axis=0) for s in (there, ~there))
+        spread = np.where(there, answers[some] - with_, answers[some] - without).std(axis=0) + 0.02
+        told = ((asked - without) ** 2 - (asked - with_) ** 2) / (2 * spread**2)
+        return np.take_along_axis(np.clip(told, -10, 10), order, axis=1)
+
+    every = np.arange(len(answers))
+    learned = [compared(answers[s], every[every != s]) for s in every]
+    weights = LogisticRegression(C=0.1, max_iter=500).fit(np.concatenate(learned), inside.ravel())
+    return np.asarray(weights.decision_function(compared(target, every)))
+
+
+def _count_told(values: NDArray[Any], inside: NDArray[Any]) -> int:
+    """Return of how many people one number tells shadow models with them from those without, nearly always."""
+    there, without = inside[:, None], ~inside[None]
+    higher = (values[:, None] > values[None]) + 0.5 * (values[:, None] == values[None])
+    return int(((higher * (there & without)).sum(axis=(0, 1)) / (there & without).sum(axis=(0, 1)) > SURELY).sum())
 
 
 def _separated(score: NDArray[Any], member: NDArray[Any]) -> dict[str, float]:

@@ -7,13 +7,13 @@ RELEASED = ("passed", "warned")
 NOT_RUN = "not run"
 _HEAD = """# Models of which the truth is known
 
-Of 220 models half leak. How each is built says whether it gives away more than `release-1` allows. `make truth`
+Of 228 models half leak. How each is built says whether it gives away more than `release-1` allows. `make truth`
 makes this page, and goes on where it was interrupted. `python -m truth --referee` confirms by hand what is known of
 each, with nothing of the gate's.
 
 - A model *leaks* in one of three ways. First: for more than 1 % of the people an answer at or beside their own records
   changes more than the policy allows. Second: an attack is right in more than 60 % of cases, or finds more than 10 % of
-  the members. Third: the file holds records.
+  the members. Third: the file holds records. Behind a floor it leaks where what is released tells anybody, by hand.
 - A *false approval* is a model that leaks and is released, with or without warnings. A *needless refusal* is one that
   does not leak and is refused. *Left open* is undecided: nothing is released.
 - *s* is processor time of logging and check, importing libraries included.

@@ -101,8 +101,7 @@ class Change:
 
     def change(self, subject: Subject) -> Subject:
         """Return the changed subject, a local one: its model is whatever its recipe trains."""
-        recipe = self.applied(subject.recipe)
-        return Subject.local(recipe, subject.data, release=subject.release, name=subject.name)
+        return Subject.local(self.applied(subject.recipe), subject.data, release=subject.release, name=subject.name)
 
     def applied(self, recipe: Recipe) -> Recipe:
         """Return the recipe with the change made to it."""

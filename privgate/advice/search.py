@@ -140,9 +140,11 @@ def advise(
     until, limits = time.monotonic() + seconds, limits or Budget()
     advice = Advice(subject.uri, policy.name)
     floor, knobs = find_floor(subject), list(find_changes(subject.recipe.payload))
-    if verdict is None and (why := _nothing_can_be_approved(policy, subject, fleet, limits)):
-        advice.ended = f"no change of the model can be approved: {why}"
-        return advice
+    if verdict is None:
+        run = prepare.prepare(policy, subject, fleet=fleet, limits=limits)
+        if stopped := beforehand.check_untrained(run, prepare.asked_of(policy, subject, run.theorems))[1]:
+            advice.ended = f"no change of the model can be approved: {stopped[0].message}"
+            return advice
     if not (floor or knobs):
         advice.ended = "the recipe has no parameter of which it is known that it protects people; change the learner"
         return advice
@@ -185,13 +187,6 @@ def advise(
 def _allow(limits: Budget, change: Change | Floor) -> Budget:
     """Return the limits under which a change is tried: a floor is with the statement that it needs."""
     return replace(limits, file_withheld=limits.file_withheld or isinstance(change, Floor))
-
-
-def _nothing_can_be_approved(policy: Policy, subject: Subject, fleet: Fleet, limits: Budget) -> str:
-    """Return why data or stored files end every check, found before anything is trained; empty if they do not."""
-    run = prepare.prepare(policy, subject, fleet=fleet, limits=limits)
-    _, stopped = beforehand.check_untrained(run, prepare.asked_of(policy, subject, run.theorems))
-    return stopped[0].message if stopped else ""
 
 
 def _first(verdict: Verdict) -> str:

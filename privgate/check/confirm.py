@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from privgate import cases
-from privgate.arrays import Float, Index
+from privgate.arrays import Index
 from privgate.cases import Kept, Yes
 from privgate.documents import strict_json
 from privgate.errors import Outcome
@@ -86,7 +86,10 @@ def confirm_findings(
             yes = Yes(f.rule, rule, most, np.inf, apart=off, drawn=0 if m is None else m.n)
             why = _strangers(yes, kept, len(limits), order) or yes.shortfall(limits, cases.people(kept))
         else:
-            why = _untrue(subject, evidence.records, limits)
+            place = {name: row for row, name in enumerate(subject.data.person_names.tolist())}
+            whose = [place[name] for name in np.asarray(evidence.records["unit"]).tolist()]
+            fine = (limits[whose] <= np.asarray(evidence.records["dtp_upper"]) + _SAME).all()
+            why = "" if fine else "the per-person table limits somebody to less than the kernel does"
         if why:
             confirmed[k] = _doubted(f, rule, why)
     return tuple(confirmed)
@@ -135,14 +138,6 @@ def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records
     if sure and (few or ranked.any()):  # nobody else makes a closed form's answers certain
         return "limits"
     return "table" if (ranked & (limits < np.inf)).any() else ""
-
-
-def _untrue(subject: Subject, records: Mapping[str, Any], limits: Float) -> str:
-    """Return that the table limits a person that the cases do not, or less; empty if it does not."""
-    place = {name: k for k, name in enumerate(subject.data.person_names.tolist())}
-    whose = [place[name] for name in np.asarray(records["unit"]).tolist()]
-    fine = (limits[whose] <= np.asarray(records["dtp_upper"]) + _SAME).all()
-    return "" if fine else "the per-person table limits somebody to less than the kernel does"
 
 
 def upper(subject: Subject, evidence: Any) -> Any:

@@ -5,7 +5,7 @@ import datetime as dt
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import metadata
@@ -23,8 +23,6 @@ from privgate.check.prepare import asked_of, prepare
 from privgate.documents import strict_json
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.evidence import (
-    AttackResult,
-    ClaimsPart,
     Evidence,
     Measurement,
     Precondition,
@@ -146,7 +144,11 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     people = published.find_table(run)
     records, kept = ({}, ()) if people is None else (dict(run.compute(people.list_people)), people.list_cases(run))
     about_influence = published.describe_influence(run)
-    about_claims = _claims(run, () if attacks is None else attacks.attacks)
+    about_claims = None
+    if run.subject.recipe.payload["dp"] is not None:
+        from privgate.claims import guarantee_basis
+
+        about_claims = guarantee_basis.make_claims_part(run, () if attacks is None else attacks.attacks)
     return Evidence(
         subject=described,
         preconditions=(*checked, *run.preconditions),
@@ -180,14 +182,6 @@ def _warnings(run: Run) -> Iterator[str]:
     yield from run.cannot_conclude
     if (contents := file.look_if_needed(run)) is not None:
         yield file.describe_sight(contents)
-
-
-def _claims(run: Run, attacks: Iterable[AttackResult]) -> ClaimsPart | None:
-    if run.subject.recipe.payload["dp"] is None:
-        return None
-    from privgate.claims import guarantee_basis
-
-    return guarantee_basis.make_claims_part(run, attacks)
 
 
 def judged(

@@ -4,14 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from privgate.check.beforehand import (
-    check_untrained,
-    count_first_look,
-    count_trainings,
-    foresee_seeds,
-    stop_attacks,
-    too_few,
-)
+from privgate.check import beforehand
 from privgate.check.prepare import asked_of, attacked, facts, misfit, prepare
 from privgate.controls.reproduces import plan_training
 from privgate.errors import MeasurementError
@@ -112,9 +105,9 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     known = facts(subject)
     run = prepare(policy, subject, fleet=fleet, limits=limits, known=known)
     policy_asked = asked_of(policy, subject, run.theorems)
-    findings, stopped = check_untrained(run, policy_asked)
+    findings, stopped = beforehand.check_untrained(run, policy_asked)
     said = [*run.cannot_conclude, *(f"{p.name}: {p.message}" for p in findings if p.outcome != "passed")]
-    if ended := stop_attacks(run, stopped):
+    if ended := beforehand.stop_attacks(run, stopped):
         ends = f"the check ends before it trains: {ended[0].message}"
         return Costs(0, 0, 0.0, [*said, "in all: no training"], ends=ends)
     try:
@@ -124,9 +117,9 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
     if stopped:  # attacks alone are measured
         on_attacks = tuple(r for r in policy_asked.rules if r.request() in run.attacked)
         policy_asked = policy_asked.model_copy(update={"rules": on_attacks})
-    run = foresee_seeds(run)
+    run = beforehand.foresee_seeds(run)
     planned, first, rules = make(run, policy_asked, each=each)
-    controls, early = count_trainings(run), count_first_look(run)
+    controls, early = beforehand.count_trainings(run), beforehand.count_first_look(run)
     likely, most = controls + first, controls + planned.retrains
     said += [*describe_candidates(run, policy_asked), *rules]
     said.append(f"controls: at most {controls} trainings (the recipe makes the model; it depends on its data; seeds)")
@@ -145,7 +138,7 @@ def describe_candidates(run: Run, policy: Policy) -> Iterator[str]:
     if not rules or data.candidates is None or not (given := data.pool_size - data.n):
         return
     usable = int(pool.built(data).trial[data.n :].sum())
-    yield f"{Count(usable, given)} of {given:,} candidates are usable"
+    yield f"{Count(usable, given)} of {given} candidates are usable"
     for rule in rules:
         if (high := attack_measures.limit_guess(run, rule.request())) is None:
             continue
@@ -159,7 +152,7 @@ def foresee(subject: Subject) -> Iterator[str]:
     if subject.data.candidates is not None and len(subject.data.candidates[1]):
         with Fleet(1, "none") as idle:
             run = Run(subject, idle, attacked=attacked(policy))
-            yield too_few(policy, run) or "; ".join(describe_candidates(run, policy))
+            yield beforehand.too_few(policy, run) or "; ".join(describe_candidates(run, policy))
 
 
 def _alternatives(run: Run, known: Mapping[str, Any]) -> str:

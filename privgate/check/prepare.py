@@ -81,13 +81,6 @@ def attacked(policy: Policy) -> dict[Request, tuple[str, Callable[[Measurement],
     return {r.request(): (r.about.figure, partial(settled, r.request())) for r in named}
 
 
-def _too_few(rule: Rule, limits: Budget) -> str:
-    """Return that a budget has fewer shadow models than an approval at a level wants; empty if it has enough."""
-    level, least = isinstance(rule, MembershipRule) and rule.level, min(APPROVING)
-    said = f"an approval at a level wants {least} shadow models"
-    return said if level and limits.shadow_models < least else ""
-
-
 def by_theorem(policy: Policy) -> bool:
     """Return whether limits on people are all that rules ask of leave-one-out, and no option has them all measured."""
     rules = [r for r in policy.rules if Need.LEAVE_ONE_OUT in r.about.needs]
@@ -153,8 +146,9 @@ def prepare(
         near_questions=any(rule.request().option("over") == "beside" for rule in policy.rules),
     )
     known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
-    never = {rule.name: rule.cannot_conclude(known) for rule in policy.rules}
-    refused = {r.name: never[r.name] or _too_few(r, run.limits) for r in policy.rules}
+    few = f"an approval at a level wants {min(APPROVING)} shadow models" * (run.limits.shadow_models < min(APPROVING))
+    at_level = {r.name for r in policy.rules if isinstance(r, MembershipRule) and r.level}
+    refused = {r.name: r.cannot_conclude(known) or few * (r.name in at_level) for r in policy.rules}
     open_ = {r.either for r in policy.rules if not refused[r.name]}  # another rule may be enough
     shut = [r for r in policy.rules if refused[r.name] and not (r.either and r.either in open_)]
     reasons = [f"{r.name}: {refused[r.name]}" for r in shut]

@@ -68,7 +68,8 @@ def spell_as_today(args: list[str]) -> tuple[list[str], list[str]]:
             said = [f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"]
             old = args[count:]
             if words[-1] == "--compare":  # which takes the earlier report: options stood anywhere
-                k = next((k for k in range(len(old)) if not old[k].startswith("-") and _ends_option(old[:k])), 0)
+                ends = [not k or not old[k - 1].startswith("--") or "=" in old[k - 1] for k in range(len(old))]
+                k = next((k for k, end in enumerate(ends) if end and not old[k].startswith("-")), 0)
                 old = [*old[k:], *old[:k]]
             args = [*words, *old]
             break
@@ -83,11 +84,6 @@ def spell_as_today(args: list[str]) -> tuple[list[str], list[str]]:
         spelled += words
         said.append(f"{name} is now {words[0]} {words[1]!r}" if words else f"{name} does nothing any more")
     return spelled, said
-
-
-def _ends_option(before: list[str]) -> bool:
-    """Return whether a word behind these is no option's value."""
-    return not before or not before[-1].startswith("--") or "=" in before[-1]
 
 
 class _Lazy(click.Group):

@@ -48,18 +48,14 @@ def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Pa
     if plan:
         return options.print_plan(options.build(uri, settings, writes=False))
     if recompute is not None:
-        return _recompute(options.build(uri, settings, writes=False), recompute)
+        from privgate.check import gate
+
+        given = options.build(uri, settings, writes=False)
+        for sentence in gate.again(given.subject, read(recompute / "report.json"), recompute, given.policy):
+            click.echo(console.plain(f"recomputed: {sentence}"))
+        return 0
     verdict, _ = _check(uri, attach=not no_attach, settings=settings | {"advises": advises})
     return int(verdict.exit_code)
-
-
-def _recompute(given: options.CheckInputs, folder: Path) -> int:
-    """Compute the certificates of a report again from the data, print one line each, and return exit code 0."""
-    from privgate.check import gate
-
-    for sentence in gate.again(given.subject, read(folder / "report.json"), folder, given.policy):
-        click.echo(console.plain(f"recomputed: {sentence}"))
-    return 0
 
 
 @click.command(cls=options.Grouped)

@@ -136,21 +136,17 @@ def _beat(ended: threading.Event) -> None:
                 _say(f"{what}still at work{behind}, {span(round(time.monotonic() - _now.began))} so far")
 
 
-def _width() -> int:
-    given = os.environ.get("PRIVGATE_COLUMNS", "")
-    return max(40, int(given)) if given.isdecimal() else WIDTH
-
-
 def wrapped(text: str) -> str:
     """Return text in lines that fit, all but the first further in; a number keeps its unit.
 
     A path or an address that is longer stays whole.
     """
-    lines = []
+    lines, given = [], os.environ.get("PRIVGATE_COLUMNS", "")
+    width = max(40, int(given)) if given.isdecimal() else WIDTH
     for line in text.split("\n"):
         within = line[: len(line) - len(line.lstrip())]
         kept = _TOGETHER.sub("\N{NO-BREAK SPACE}", line.strip())
-        lines += textwrap.wrap(kept, _width(), initial_indent=within, subsequent_indent=within + "    ",
+        lines += textwrap.wrap(kept, width, initial_indent=within, subsequent_indent=within + "    ",
                                break_long_words=False, break_on_hyphens=False) or [""]  # fmt: skip
     return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 

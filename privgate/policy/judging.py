@@ -148,7 +148,6 @@ CAUSES: Mapping[str, str] = {
     "answers": "influence",
     "coins": "seed",
     "depends_on_data": "recipe",
-    "domain_enforced": "serving",
     "environment": "place",
     "file": "file",
     "keys": "file",
@@ -158,7 +157,6 @@ CAUSES: Mapping[str, str] = {
     "recorded_seed": "guarantee",
     "remembers_nothing": "recipe",
     "reproduces": "seed",
-    "served": "serving",
 }
 #: words of a message -> its cause, whichever control asked: no training, no answer, too few people to leave out
 _ENDED: Mapping[str, str] = {

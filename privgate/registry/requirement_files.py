@@ -61,7 +61,9 @@ def check_requirements(folder: Path) -> Precondition:
     """
     try:
         for line in _list_lines(folder):
-            if why := _refuse_line(folder, line):
+            options = _split_options(line.text) if line.text.startswith("-") else None
+            each = (_refuse_option(folder, line, *given) for given in options or ())
+            if why := _refuse_package(folder, line) if options is None else next(filter(None, each), ""):
                 where = f"{line.file}, line {line.number}" if line.number else line.file
                 text = f"{where}: {why}, and whoever serves the model would install that; {_STEP}"
                 return Precondition("requirements", "failed", text)
@@ -162,13 +164,6 @@ def _walk(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, dict | list):
         for name, part in value.items() if isinstance(value, dict) else ((key, each) for each in value):
             yield from _walk(part, name)
-
-
-def _refuse_line(folder: Path, line: _Line) -> str:
-    """Return what is wrong with a line, without a full stop; empty if nothing."""
-    if not line.text.startswith("-"):
-        return _refuse_package(folder, line)
-    return next(filter(None, (_refuse_option(folder, line, *given) for given in _split_options(line.text))), "")
 
 
 def _refuse_option(folder: Path, line: _Line, option: str, value: str) -> str:

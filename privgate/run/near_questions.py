@@ -312,7 +312,9 @@ def _tables(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
         out = X.copy()
         for j, values in change.items():
             if frame:
-                out[names[j]] = _as(values, X[names[j]])
+                old = X[names[j]]  # NumPy has whole numbers as others where some are missing
+                new = np.round(values) if old.dtype.kind in "iu" and values.dtype.kind == "f" else values
+                out[names[j]] = type(old)(new, index=old.index).astype(old.dtype)
             else:
                 out[:, j] = values
         return out
@@ -365,11 +367,6 @@ def _another(column: NDArray[Any], order: Index) -> NDArray[Any]:
     keys = np.array([repr(v) for v in column], dtype=object) if column.dtype.kind == "O" else column
     _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     return column[np.where(code[order] == code, first[(code + 1) % len(first)], order)]
-
-
-def _as(values: Any, column: Any) -> Any:
-    whole = column.dtype.kind in "iu" and values.dtype.kind == "f"  # as NumPy has whole numbers where some are missing
-    return type(column)(np.round(values) if whole else values, index=column.index).astype(column.dtype)
 
 
 def _codes(column: NDArray[Any]) -> bool:

@@ -60,6 +60,16 @@ def test_a_version_of_mlflow_3_is_given_a_recipe_where_it_is(by_mlflow, tmp_path
     assert not (tmp_path / "kept").exists()
 
 
+def test_a_version_of_mlflow_2_is_served_as_probabilities_too(old, tmp_path):
+    about = {"store": str(tmp_path / "kept"), "serve": "probabilities"}
+    assert adopt("models:/old@live", Recipe(GaussianNB()), DATA, **about) == "models:/old/2"
+    served = mlflow.pyfunc.load_model("models:/old/2").predict(DATA.X)
+    np.testing.assert_array_equal(served, GaussianNB().fit(DATA.X, DATA.y).predict_proba(DATA.X))
+    assert mlflow.MlflowClient().get_model_version("old", "2").tags["privgate.adopted_from"] == "models:/old/1"
+    with pytest.raises(UsageError, match="whose release is probabilities"):
+        adopt("models:/old/1", Recipe(Ridge()), DATA.as_targets(), **about)
+
+
 def test_the_command_line_adopts(old, tmp_path, monkeypatch, capsys):
     (tmp_path / "pg_adopted.py").write_text(
         "import numpy as np\nfrom sklearn.naive_bayes import GaussianNB\nfrom privgate import TrainingData\n"

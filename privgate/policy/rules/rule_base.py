@@ -81,7 +81,6 @@ STEPS: Mapping[str, str] = {
     "people": f"pass more people of the same population who were not trained on, candidates=(X, y); {_AGAIN}",
     "data": f"mend the data as the message says; {_AGAIN}",
     "recipe": f"let fit(X, y, *, seed) use the records that it is given, and nothing else; {_AGAIN}",
-    "serving": "change what the message names; log the version again as before, and check it",
     "seed": f"let fit(X, y, *, seed) draw from its seed alone, and record one, Recipe(..., seed=7); {_AGAIN}",
     "file": f"train a model that keeps no records; {_AGAIN}",
     "influence": WAY_OUT,
