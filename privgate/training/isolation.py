@@ -61,7 +61,7 @@ def apart(
     The worker is the call's own and ends with it: the function may change the libraries that it runs under. It trains
     at most ``runs`` times. Nothing else may lie in the folder around the payload's.
     """
-    from privgate.training.sandbox import wire, workers
+    from privgate.training.sandbox import workers
 
     place = Path(shipped.folder).parent
     readable(place)
@@ -74,11 +74,7 @@ def apart(
         one = server.start_worker()
     seconds = worker.LOADING_SECONDS + runs * (limits.seconds + GRACE)
     try:
-        body = one.ask(function, shipped, *arguments, most=wire.MOST_JSON, seconds=seconds)
-        return wire.json_value(body, one.nonce)
-    except (workers.GoneError, wire.LieError):
-        return None
+        return one.ask_last(function, shipped, *arguments, seconds=seconds)
     finally:
-        one.end()
         if choose_isolation(way) != NONE:
             server.end()
