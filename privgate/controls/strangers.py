@@ -223,8 +223,8 @@ def _check_population(shift: Shift | None) -> Checked:
     return True, f"{text}; {rest}", detail
 
 
-def check_answers(without: Float, with_: Float, members: Float, others: Float) -> tuple[str, dict[str, float]] | None:
-    """Return in words and numbers that members' answers contradict the measured influence; None if they do not.
+def check_answers(without: Float, with_: Float, members: Float, others: Float) -> tuple[str, dict[str, float]]:
+    """Return in words and numbers that members' answers contradict the measured influence; empty if they do not.
 
     A recipe that knows its data by another way answers well about members whoever is left out. Two tests show it. By
     ranks, models without a member must answer about that member as about candidates. On average, members' answers may
@@ -234,7 +234,7 @@ def check_answers(without: Float, with_: Float, members: Float, others: Float) -
     members, by models without them and by the full one. ``members`` and ``others`` (candidates) are by the full one.
     """
     if min(len(without), len(others), len(members)) < LEAST:
-        return None
+        return "", {}
     from scipy.stats import mannwhitneyu, norm
 
     moved = with_ - without
@@ -245,7 +245,7 @@ def check_answers(without: Float, with_: Float, members: Float, others: Float) -
     error = float(np.sqrt(sum(part.var(ddof=1) / len(part) for part in (members, others, moved))))
     means = float(2 * norm.sf(apart / error)) if error > 0 else float(apart <= 0)
     if min(ranks, means) > ANSWERS_LEVEL / 2:
-        return None
+        return "", {}
     text = (
         f"models that were trained without members answer about them otherwise than about candidates (on average "
         f"{without.mean():.2f} and {others.mean():.2f}), and leaving out explains {moved.mean():.2f}: the "

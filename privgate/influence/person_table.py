@@ -174,8 +174,8 @@ def nothing_moves(run: Run) -> Noted:
 def contradicted(run: Run) -> Noted:
     """Return the finding that members' answers contradict the measured influence, if they do; see ``check_answers``."""
     answers = _list_answers(run)
-    said = None if answers is None else run.fleet.compute(run.subject, strangers.check_answers, *answers)
-    return Noted() if said is None else Noted((Precondition("answers", "inconclusive", *said),))
+    text, detail = ("", {}) if answers is None else run.fleet.compute(run.subject, strangers.check_answers, *answers)
+    return Noted((Precondition("answers", "inconclusive", text, detail),)) if text else Noted()
 
 
 def _list_answers(run: Run) -> tuple[Float, Float, Float, Float] | None:

@@ -27,8 +27,7 @@ from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
 from privgate.training.pools import Batch, Pool
-from privgate.training.sandbox.wire import LieError
-from privgate.training.sandbox.workers import GoneError, SandboxPool, find_plain_server
+from privgate.training.sandbox.workers import SandboxPool, find_plain_server
 from privgate.training.task_limits import TaskLimits
 from privgate.training.worker import WorkerSettings
 
@@ -244,10 +243,10 @@ class Fleet:
 
     def compute(self, subject: Subject, function: Callable[..., Any], *given: Any) -> Any:
         """Return the JSON value that a function of ours makes, if one can, in a worker that has met nobody's code."""
-        with contextlib.suppress(GoneError, LieError):
-            if isinstance(self.pool, SandboxPool):
-                return self.pool.compute(self._ship(subject), function, *given)
-        return function(*given)
+        pool, said = self.pool, None
+        if isinstance(pool, SandboxPool):
+            said = pool.compute(self._ship(subject), function, *given)
+        return function(*given) if said is None else said
 
     @property
     def pool(self) -> Pool:

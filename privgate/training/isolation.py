@@ -61,24 +61,17 @@ def apart(
     The worker is the call's own and ends with it: the function may change the libraries that it runs under. It trains
     at most ``runs`` times. Nothing else may lie in the folder around the payload's.
     """
-    from privgate.training.sandbox import wire, workers
+    from privgate.training.sandbox.workers import Server, find_plain_server
 
     place = Path(shipped.folder).parent
     readable(place)
-    if choose_isolation(way) == NONE:
-        server = workers.find_plain_server()
-        settings = worker.WorkerSettings(str(logs), limits.memory, folder=str(logs), path=tuple(sys.path))
-        one = server.start_worker(settings)
-    else:
-        server = workers.Server([place], memory=limits.memory, log=logs / "worker.log")
-        one = server.start_worker()
+    boxed = choose_isolation(way) != NONE
+    settings = worker.WorkerSettings(str(logs), limits.memory, folder=str(logs), path=tuple(sys.path))
+    server = Server([place], memory=limits.memory, log=logs / "worker.log") if boxed else find_plain_server()
     seconds = worker.LOADING_SECONDS + runs * (limits.seconds + GRACE)
     try:
-        body = one.ask(function, shipped, *arguments, most=wire.MOST_JSON, seconds=seconds)
-        return wire.json_value(body, one.nonce)
-    except (workers.GoneError, wire.LieError):
-        return None
+        one = server.start_worker(None if boxed else settings)
+        return one.ask_last(function, shipped, *arguments, seconds=seconds)
     finally:
-        one.end()
-        if choose_isolation(way) != NONE:
+        if boxed:
             server.end()

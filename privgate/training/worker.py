@@ -220,8 +220,8 @@ def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
 
 
 def _served(opened: Opened, queries: Index, way: str) -> Float:
-    ask = importlib.import_module("privgate.controls.served").ask_served  # by name, because controls stand above
-    values: Float = ask(opened, take(opened.X, np.asarray(queries, dtype=np.int64)), way)
+    records = take(opened.X, np.asarray(queries, dtype=np.int64))
+    values: Float = _call_own("privgate.controls.served:ask_served", opened, records, way)
     return _in_deviations(opened, values[:, 0]) if opened.recipe.task == "regression" else values
 
 

@@ -151,19 +151,8 @@ def _work(descriptor: int, settings: worker.WorkerSettings) -> NoReturn:
 
 
 def _answer_calls(channel: socket.socket) -> None:
-    while (head := _receive(channel, wire.LENGTH.size)) is not None:
-        if (body := _receive(channel, wire.LENGTH.unpack(head)[0])) is None:
-            return
-        call: Call = pickle.loads(body)  # noqa: S301  from the parent, which made this process
-        result = call.function(*call.arguments, **call.named)
-        channel.sendall(wire.frame(wire.encoded(call.nonce, result)))
-
-
-def _receive(channel: socket.socket, size: int) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < size:
-        part = channel.recv(min(size - len(parts), 1 << 20))
-        if not part:
-            return None
-        parts += part
-    return bytes(parts)
+    with channel.makefile("rb") as calls:
+        while head := calls.read(wire.LENGTH.size):
+            call: Call = pickle.loads(calls.read(*wire.LENGTH.unpack(head)))  # noqa: S301  from the parent, our maker
+            result = call.function(*call.arguments, **call.named)
+            channel.sendall(wire.frame(wire.encoded(call.nonce, result)))

@@ -109,6 +109,15 @@ class Worker:
                     return body
         raise GoneError("it hangs")
 
+    def ask_last(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
+        """Return the JSON value that one call gives, or None where the worker died, hung or lied; it ends."""
+        try:
+            return wire.json_value(self.ask(function, *arguments, most=wire.MOST_JSON, seconds=seconds), self.nonce)
+        except (GoneError, wire.LieError):
+            return None
+        finally:
+            self.end()
+
     def end(self) -> None:
         """End the process, in which nothing has anything to finish."""
         self._channel.close()
@@ -368,14 +377,10 @@ class SandboxPool:
         return self._ask_model(payload, *call, most=wire.MOST_JSON, seconds=seconds)
 
     def compute(self, payload: Payload, function: Callable[..., Any], *given: Any) -> Any:
-        """Return a number that a function of ours makes, in a worker that has met nobody's code, nor will."""
+        """Return the JSON value that a function of ours makes, in a worker that has met nobody's code, nor will."""
         libraries = function.__module__, "sklearn.ensemble"
         worker = self._find_server(payload, opens=False).start_worker(self._settings, libraries)
-        try:
-            body = worker.ask(function, *given, most=wire.MOST_JSON, seconds=self._limits.seconds)
-            return wire.json_value(body, worker.nonce)
-        finally:
-            worker.end()
+        return worker.ask_last(function, *given, seconds=self._limits.seconds)
 
     def close(self) -> None:
         """End all workers."""
