@@ -169,7 +169,6 @@ def write(
     *,
     hash_key: bytes,
     baseline: Mapping[str, Any] | None = None,
-    raw_unit_names: bool = False,
 ) -> list[Path]:
     """Write the report of a verdict in every format and return the files' paths.
 
@@ -179,8 +178,6 @@ def write(
         Folder, made if absent; files of an earlier report are replaced, and untouched where ``OSError`` is raised.
     hash_key, baseline
         As of ``document``.
-    raw_unit_names : bool
-        Write names of records and people into ``records.parquet`` as they are: that file is then personal data.
 
     Returns
     -------
@@ -195,8 +192,7 @@ def write(
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
     people = dict(verdict.evidence.records) or {c: np.array([], dtype=object) for c in COLUMNS}
-    if not raw_unit_names:
-        people["unit"] = Pseudonyms(hash_key).column(people["unit"])
+    people["unit"] = Pseudonyms(hash_key).column(people["unit"])
     with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as scratch:
         new = Path(scratch)
         texts = {name: render(doc, format_) for format_, (_, name) in FORMATS.items() if name} | validations(verdict)
