@@ -8,8 +8,7 @@ import pandas as pd
 from models import Model
 from numpy.typing import NDArray
 
-#: people left out one by one, and shadow models
-LEFT_OUT, SHADOWS = 100, 32
+SHADOWS = 32
 #: the limits of release-1: share of people above, accuracy of an attack, members it finds at 1 % false accusations
 LIMITS = {"above": 0.01, "accuracy": 0.6, "members": 0.1}
 
@@ -53,7 +52,7 @@ def measure_model(model: Model) -> dict[str, Any]:
     """Return what a model gives away by hand, and what the limits of release-1 say of that."""
     warnings.simplefilter("ignore")
     hand = ByHand(model)
-    row: dict[str, Any] = {**_leave_out(hand), **_attack(hand)}
+    row: dict[str, Any] = {"refits": model.refits, **_leave_out(hand), **_attack(hand)}
     _, y_out = hand.data.candidates or (None, None)
     fitted, outside = hand.fit(np.arange(hand.data.n)), hand.data.n + np.arange(len(y_out))
     answers = hand.answer(fitted, hand.take(outside)[0])
@@ -67,24 +66,27 @@ def measure_model(model: Model) -> dict[str, Any]:
 
 
 def judge_row(row: dict[str, Any]) -> str:
-    """Return "yes", "no", or "close": at most one of 100 is above, or four at least, other than by another seed."""
+    """Return "no", "yes", or "close" where neither is shown, or as many move by another seed as without a person."""
     above = max(0, row["above"] - row["by_seed"])
-    if (
-        row["records"]
-        or above >= 4
-        or row["accuracy_low"] > LIMITS["accuracy"]
-        or row["members_low"] > LIMITS["members"]
-    ):
+    attacked = row["accuracy_low"] > LIMITS["accuracy"] or row["members_low"] > LIMITS["members"]
+    if row["records"] or attacked or _limit_low(above, row["refits"]) > LIMITS["above"]:
         return "no"
-    clear = above <= 1 and row["accuracy"] < LIMITS["accuracy"] and row["members"] < LIMITS["members"]
-    return "yes" if clear else "close"
+    few = row["above"] <= LIMITS["above"] * row["refits"]
+    return "yes" if few and row["accuracy"] < LIMITS["accuracy"] and row["members"] < LIMITS["members"] else "close"
+
+
+def _limit_low(count: int, trials: int) -> float:
+    """Return the lower limit, 97.5 %, of a share."""
+    from scipy.stats import beta
+
+    return float(beta.ppf(0.025, count, trials - count + 1)) if count else 0.0
 
 
 def _count_records(hand: ByHand, fitted: Any) -> int:
     """Count the records, of 100, that stand byte by byte in the stored model; only of numbers."""
     import cloudpickle
 
-    X = np.asarray(hand.data.X[:LEFT_OUT])
+    X = np.asarray(hand.data.X[:100])
     stored = cloudpickle.dumps(fitted)
     return sum(x.astype(t).tobytes() in stored for x in X for t in (float, np.float32)) if X.dtype.kind == "f" else 0
 
@@ -96,7 +98,7 @@ def _leave_out(hand: ByHand) -> dict[str, Any]:
     another: where that is as many, the seed moves the answers and not the people.
     """
     n, draw = hand.data.n, np.random.default_rng(12)
-    everybody, people = np.arange(n), draw.choice(n, LEFT_OUT, replace=False)
+    everybody, people = np.arange(n), draw.choice(n, hand.model.refits, replace=False)
     whole = hand.fit(everybody)
     moved = np.array([_move(hand, whole, hand.fit(np.delete(everybody, k)), k) for k in people])
     limit = 1.0
@@ -172,8 +174,6 @@ def _features(hand: ByHand, answers: NDArray[Any], y: NDArray[Any]) -> NDArray[A
 
 def _separate(score: NDArray[Any], member: NDArray[Any]) -> dict[str, float]:
     """Choose thresholds on one half, judge them on the other, with lower limits of 97.5 %."""
-    from scipy.stats import beta
-
     even = np.random.default_rng(14).random(len(score)) < 0.5
     places = np.unique(score[even])
     best = places[int(np.argmax([((score[even] >= t) == member[even]).mean() for t in places]))]
@@ -182,13 +182,9 @@ def _separate(score: NDArray[Any], member: NDArray[Any]) -> dict[str, float]:
         score[~even & member] > np.quantile(score[even & ~member], 0.99),
     )
 
-    def low(values: NDArray[Any]) -> float:
-        count = int(values.sum())
-        return float(beta.ppf(0.025, count, len(values) - count + 1)) if count else 0.0
-
     return {
         "accuracy": float(right.mean()),
-        "accuracy_low": low(right),
+        "accuracy_low": _limit_low(int(right.sum()), len(right)),
         "members": float(hits.mean()),
-        "members_low": low(hits),
+        "members_low": _limit_low(int(hits.sum()), len(hits)),
     }

@@ -106,11 +106,11 @@ def check_version(name: str, model: Model, folder: Path, address: str) -> dict[s
 
 
 def write_table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as Markdown; people above and members are of 100."""
+    """Return the rows as Markdown; members are in per cent."""
     head = "| model | verdict | min | trainings | harmless by hand | above | attack | members | quality | decided by |"
     lines = [head, "| --- | --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | --- |"]
     for r in rows:
-        above = f"{r['above']} ({r['by_seed']} by seed)" if r["by_seed"] else str(r["above"])
+        above = f"{r['above']} of {r['refits']}" + (f" ({r['by_seed']} by seed)" if r["by_seed"] else "")
         hand = f"{r['harmless']} | {above} | {r['accuracy']:.3f} | {100 * r['members']:.1f} | {r['quality']:.3f}"
         lines.append(f"| {r['model']} | {r['verdict']} | {r['minutes']} | {r['trainings']} | {hand} | {r['decided']} |")
     return "\n".join(lines)
