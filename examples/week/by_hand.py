@@ -71,7 +71,7 @@ def judge_row(row: dict[str, Any]) -> str:
     attacked = row["accuracy_low"] > LIMITS["accuracy"] or row["members_low"] > LIMITS["members"]
     if row["records"] or attacked or _limit_low(above, row["refits"]) > LIMITS["above"]:
         return "no"
-    few = row["above"] <= LIMITS["above"] * row["refits"]
+    few = row["above"] < LIMITS["above"] * row["refits"]
     return "yes" if few and row["accuracy"] < LIMITS["accuracy"] and row["members"] < LIMITS["members"] else "close"
 
 
