@@ -151,9 +151,10 @@ def find_floor(subject: Subject) -> Floor | None:
     """
     if subject.task != "classification" or not subject.release.exact:
         return None
-    usual, shares = min(0.01, 1 / (20 * len(subject.classes))), np.bincount(subject.label_codes) / subject.data.n
+    usual = min(0.01, 1 / (20 * (K := len(subject.classes))))
+    shares = np.bincount(subject.label_codes, minlength=K) / subject.data.n  # 0 of a declared label that nobody has
     tenths = {k: float(f"{share / 10:.0e}") for k, share in zip(subject.classes.tolist(), shares, strict=True)}
-    return Floor({k: low for k, low in tenths.items() if low < usual} or True)
+    return Floor({k: low for k, low in tenths.items() if 0 < low < usual} or True)
 
 
 def find_changes(payload: Mapping[str, Any]) -> Iterator[list[Change]]:

@@ -62,7 +62,7 @@ def adopt(
     if one_record_each and groups:
         raise UsageError("--one-record-each and --groups contradict each other; give one of them")
     declared = "one record each" if one_record_each else f"groups {groups}" if groups else ""
-    if recipe_name is None and data_name is None and declared:
+    if recipe_name is None and data_name is None and declared and serve is None:
         registry.declare_people(uri, declared, tracking_uri=tracking_uri)
         click.echo(console.plain(f"{uri} says whose its records are ({declared}); now: privgate check {uri}"))
         return 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -144,6 +144,8 @@ def log_recipe(
         serve labels. The version that was logged stays as it is.
     """
     if serve is not None:
+        if serve not in get_args(Serve):
+            raise UsageError(f"serve={serve!r}: it is one of {', '.join(get_args(Serve))}, or left out")
         about = {"release": release, "tracking_uri": tracking_uri, "store": store, "data_uri": data_uri}
         return _serve(info_or_uri, recipe, data, about, run_id)
     release, packages = _judgeable(recipe, data, release)
@@ -167,9 +169,14 @@ def _serve(info_or_uri: Any, recipe: Recipe, data: TrainingData, about: dict[str
         files = tuple(sorted(all_files(folder).items()))
         held = StoredModel(folder, mlmodel.flavor_of(folder), None, files).load()
         run_id = None if mlflow.active_run() else run_id or own_run
-        with tracking_at(about["tracking_uri"]), mlflow.start_run(run_id) if run_id else nullcontext():
-            about |= {"registered_model_name": name, "tags": {"privgate.adopted_from": uri}}
-            info = log_model(recipe, data, trained=lambda _: held, **about)
+        before = client.get_run(run_id).info if run_id else None
+        try:
+            with tracking_at(about["tracking_uri"]), mlflow.start_run(run_id) if run_id else nullcontext():
+                about |= {"registered_model_name": name, "tags": {"privgate.adopted_from": uri}}
+                info = log_model(recipe, data, trained=lambda _: held, **about)
+        finally:  # the training of the owner ended when and as it did, whatever was refused here
+            if before is not None:
+                client.set_terminated(run_id, before.status, before.end_time)
     return f"models:/{name}/{info.registered_model_version}" if name else f"models:/{info.model_id}"
 
 

@@ -77,6 +77,7 @@ def test_boosted_trees_as_mlflow_logs_them_serve_labels_until_one_line_changes_t
     fitted = recipe.train(data.X, data.y, seed=1)
     with mlflow.start_run() as active:
         info = log_one(fitted, name="m", **({"registered_model_name": "m"} if registered else {}))
+    ended = mlflow.get_run(active.info.run_id).info
     log_recipe(info, recipe, data, store="artifacts")
     found = judged(info.model_uri)
     assert found.message.startswith("MLflow serves labels, and declared are exact probabilities")
@@ -92,6 +93,11 @@ def test_boosted_trees_as_mlflow_logs_them_serve_labels_until_one_line_changes_t
     np.testing.assert_array_equal(mlflow.pyfunc.load_model(info.model_uri).predict(data.X), fitted.predict(data.X))
     with pytest.raises(UsageError, match="whose release is probabilities"):
         log_recipe(info, recipe, data, store="artifacts", serve="probabilities", release=Release("label"))
+    for given in ({"serve": "label", "store": "artifacts"}, {"serve": "probabilities"}):  # no such, and no place
+        with pytest.raises(UsageError):
+            log_recipe(info, recipe, data, **given)
+    after = mlflow.get_run(active.info.run_id).info
+    assert (after.status, after.end_time) == (ended.status, ended.end_time)
 
 
 @pytest.mark.quick(1)
