@@ -127,7 +127,9 @@ def reason(doc: ReportDocument) -> str:
     doubted = [a for a in every if a.outcome is Outcome.WARNED]
     warned = [a.named for a in doubted if not a.finding.waiver]
     sentences = [say("reason.scope")] if doc.decided.scope else []
-    sentences += [_say_floor("reason", doc.subject.release.floor)] if doc.subject.release.floor else []
+    if doc.subject.release.floor:
+        sentences += [_say_floor("reason", doc.subject.release.floor)]
+        sentences += [say("reason.tried" if doc.attacks else "reason.untried")]
     sentences += [say("reason.warned", titles="; ".join(warned[:2]))] if warned else []
     waived = ((a.title, whole(prose(a.finding.waiver), 120)) for a in doubted if a.finding.waiver)
     return " ".join([*sentences, *(stop(say("reason.waived", title=title, why=why)) for title, why in waived)])
