@@ -219,7 +219,7 @@ def choose_seeds(run: Run, *, glance: bool = False) -> Run:
 
 def not_reached(by: str, what: str) -> Precondition:
     """Return that a rule refuses before other things were looked at: evidence that is judged again must not pass."""
-    text = f"a rule on {by} refuses, so this was not reached: {what}. --full looks at it all the same"
+    text = f"a rule on {by} blocks, so this was not reached: {what}. --full looks at it all the same"
     return Precondition(REACHED, "inconclusive", text)
 
 

@@ -96,7 +96,7 @@ def log_model(
             model = recipe.train(data.X, data.y, seed=recipe.seed) if trained is None else trained(data)
         if why := recipe.answerless(model):
             raise SubjectError(why)
-        _try_prediction(recipe, model, data)
+        _try_prediction(recipe, model, data, subject.classes)
         with tracking_at(tracking_uri), _run(tracking_uri) as run_id, answering(f"logging {name!r}"):
             info = native.log(
                 model,
@@ -105,7 +105,7 @@ def log_model(
                 questions=data.at(np.arange(data.pool_size)[:: max(1, data.pool_size // _MOST_TRIED)]),
                 requirements=native.requirements(packages),
                 own_classes=any(r.startswith(f"{sources.main_module()}:") for r in recipe._references()),  # noqa: SLF001  one package
-                serving=native.Serving(recipe, release, data.classes(), _accepted(data)),
+                serving=native.Serving(recipe, release, subject.classes, _accepted(data)),
             )
             _attach(info, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
             if registered_model_name is not None:
@@ -268,11 +268,11 @@ def _as_checked(recipe: Recipe) -> Iterator[None]:
             ) from exc
 
 
-def _try_prediction(recipe: Recipe, model: Any, data: TrainingData) -> None:
+def _try_prediction(recipe: Recipe, model: Any, data: TrainingData, classes: Any) -> None:
     if recipe.task == "regression" or data.y.dtype.kind == "f":
         return
     try:
-        recipe.probabilities(model, take(data.X, np.arange(min(_SHOWN, data.n))), data.classes())
+        recipe.probabilities(model, take(data.X, np.arange(min(_SHOWN, data.n))), classes)
     except SubjectError:
         raise
     except Exception as exc:  # the user's code may raise anything

@@ -30,7 +30,7 @@ class Serving:
     recipe: Recipe
     #: what is handed out of them
     release: Release
-    #: shape (K,): all labels of the training data, sorted; not looked at for a regressor
+    #: shape (K,): all labels that are declared, or that the training data have, sorted; not looked at for a regressor
     classes: NDArray[Any]
     #: the declared domain as JSON values: whatever lies outside is refused
     accepted: dict[str, Any] | None = None

@@ -109,14 +109,15 @@ def policy(doc: ReportDocument) -> str:
 
 def reason(doc: ReportDocument) -> str:
     """Return what an approval warns of or leaves out, and what blocked anything else: a sentence or two."""
-    every = assertions.list_assertions(doc)
+    every, spared = assertions.list_assertions(doc), f"precondition:{REACHED}"
     if not doc.outcome.releases:
-        # conditions that block first, because no figure counts without them
-        blocking = sorted((a for a in every if a.outcome is doc.outcome), key=lambda a: not a.condition)
+        # conditions that block first, because no figure counts without them; what was not reached is no reason
+        blocking = [a for a in every if a.outcome is doc.outcome]
+        blocking.sort(key=lambda a: (a.finding.rule == spared, not a.condition))
         if not blocking:
             return say("reason.no_rule")
         a, failed = blocking[0], {Outcome.FAILED, Outcome.INCONCLUSIVE}
-        if any(b.finding.rule == f"precondition:{REACHED}" for b in every):  # what was not reached is no reason
+        if any(b.finding.rule == spared for b in every):
             failed = {Outcome.FAILED}
         others = [b.title for b in every if b.finding.rule != a.finding.rule and b.outcome in failed]
         key = f"reason.{a.outcome}" if a.measured else "reason.message"
@@ -126,7 +127,9 @@ def reason(doc: ReportDocument) -> str:
     doubted = [a for a in every if a.outcome is Outcome.WARNED]
     warned = [a.named for a in doubted if not a.finding.waiver]
     sentences = [say("reason.scope")] if doc.decided.scope else []
-    sentences += [_say_floor("reason", doc.subject.release.floor)] if doc.subject.release.floor else []
+    if doc.subject.release.floor:
+        sentences += [_say_floor("reason", doc.subject.release.floor)]
+        sentences += [say("reason.tried" if doc.attacks else "reason.untried")]
     sentences += [say("reason.warned", titles="; ".join(warned[:2]))] if warned else []
     waived = ((a.title, whole(prose(a.finding.waiver), 120)) for a in doubted if a.finding.waiver)
     return " ".join([*sentences, *(stop(say("reason.waived", title=title, why=why)) for title, why in waived)])

@@ -9,11 +9,12 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.naive_bayes import GaussianNB
 
-from privgate import Policy, Recipe, Subject, TrainingData
+from privgate import Policy, Recipe, Subject, TrainingData, report
 from privgate.check.gate import evaluate
 from privgate.controls import seeds
 from privgate.evidence.verdict import Outcome
 from privgate.influence import per_person
+from privgate.report import page_one, schema
 from privgate.run.run import Budget
 
 N = 40
@@ -79,6 +80,8 @@ def test_what_the_seed_alone_moves_is_undecided_before_everybody_is_left_out(fle
 
     assert rule.outcome is Outcome.INCONCLUSIVE, rule.message
     assert per_person.MOST_PAIRED <= verdict.evidence.influence.coverage.n_measured < N
+    doc = schema.read(report.document(verdict, hash_key=bytes(32)))
+    assert page_one.reason(doc).endswith("is not known to be within its limit.")  # and not what was spared
 
 
 def of_seed(X, y, *, seed):

@@ -21,6 +21,7 @@ from xgboost import XGBClassifier
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
 from privgate.controls import served as controls
 from privgate.errors import UsageError
+from privgate.models import RandomTrees
 from privgate.registry import adopt, native
 
 DECLARED = [
@@ -209,8 +210,9 @@ WORDS = np.array(["red", "green", "blue", "grey"])
         (MultinomialNB(), lambda counts: sp.csr_matrix(counts.astype(float))),
         (make_pipeline(CountVectorizer(), MultinomialNB()),
          lambda counts: [" ".join(np.repeat(WORDS, row)) + " end" for row in counts]),
+        (RandomTrees(n_features=4, classes=[0, 1, 2]), lambda counts: counts.astype(float)),
     ],
-    ids=["frame", "sparse", "text"],
+    ids=["frame", "sparse", "text", "a label that nobody has"],
 )  # fmt: skip
 def test_frames_sparse_records_and_text_are_asked_too(judged, model, records):
     X = records(np.random.default_rng(0).integers(0, 3, (30, 4)))

@@ -109,13 +109,15 @@ def test_page_one_names_the_candidates_that_were_tried_beside_all_that_were_give
     ("floors", "said"),
     [([0.01, 0.01], "below 1 % are released as 1 %."), ([0.002, 0.01], "below 0.2 % to 1 %, by label")],
 )
-def test_a_floor_is_said_and_that_attacks_on_it_were_tried(runs, floors, said):
+def test_a_floor_is_said_and_whether_attacks_on_it_were_tried(runs, floors, said):
     doc = runs.document("certified")
     doc["subject"]["release"] |= {"floor": floors, "alone": True}
     doc = read(doc)
 
     assert said in page_one.reason(doc)
-    assert "which is not every attack" in page_one.reason(doc)
+    assert "No attack on them was tried." in page_one.reason(doc)
+    tried = doc.evidence.model_copy(update={"membership": read(runs.document("attacked")).evidence.membership})
+    assert "which is not every attack" in page_one.reason(doc.model_copy(update={"evidence": tried}))
     assert "which alone decide" in page_one.released(doc.subject)
 
 
