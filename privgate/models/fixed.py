@@ -11,14 +11,14 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from privgate.arrays import Float
+from privgate.models.classifier import Settings
 from privgate.subject.accepted_questions import is_missing
 from privgate.subject.domain import Column, list_columns, split_columns
 
 
-class Fixed(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed
+class Fixed(Settings):
     """A transformer that knows its columns from the declared domain; ``fit`` checks, and learns nothing."""
 
     domain: Any
@@ -72,12 +72,14 @@ class Fixed(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn from 1.6 asks of an estimator before it pipes it."""
-        from sklearn.utils import InputTags, TransformerTags
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
 
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags = TransformerTags()
-        tags.input_tags = InputTags(allow_nan=True, string=True, categorical=True)
-        return tags
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(allow_nan=True, string=True, categorical=True),
+        )
 
     @abstractmethod
     def _refuse(self, column: Column) -> str: ...
