@@ -93,7 +93,9 @@ def check_version(name: str, model: Model, folder: Path, address: str) -> dict[s
         [command[0], *sign, "--key", str(folder / "signing-key.pem"), "--tracking-uri", address], check=False
     )
     report = json.loads((place / "report.json").read_text(encoding="utf-8"))
-    decisive = [f for f in report["findings"] if f["outcome"] == report["outcome"]]
+    decisive = sorted(
+        (f for f in report["findings"] if f["outcome"] == report["outcome"]), key=lambda f: not f["metric"]
+    )
     return {
         "model": name,
         "verdict": report["outcome"],
