@@ -34,7 +34,7 @@ from privgate.registry.named import join_folder, named
 from privgate.version import __version__
 
 #: without these, no number is about the registered model and its data
-CONTROLS = ("reproduces", "depends_on_data")
+CONTROLS = ("reproduces", "depends_on_data", "served")
 _FINE = {"passed", "warned"}
 
 

@@ -292,5 +292,6 @@ def set_seed(estimator: Any, seed: int | None) -> Any:
     """
     if seed is not None:
         names = [k for k in estimator.get_params(deep=True) if k == "random_state" or k.endswith("__random_state")]
-        estimator = estimator.set_params(**dict.fromkeys(names, seed)) if names else estimator
+        if names:  # what set_params of somebody's own class returns is not looked at
+            estimator.set_params(**dict.fromkeys(names, seed))
     return estimator

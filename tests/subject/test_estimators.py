@@ -98,6 +98,10 @@ def test_every_nested_reference_is_listed():
 def test_the_seed_reaches_every_nested_random_state():
     pipeline = make_pipeline(StandardScaler(), RandomForestClassifier())
     assert estimators.set_seed(pipeline, 5).get_params()["randomforestclassifier__random_state"] == 5
+    params = {"random_state": 0}
+    own = SimpleNamespace(get_params=lambda deep: params, set_params=params.update)  # which returns nothing
+    assert estimators.set_seed(own, 5) is own
+    assert params == {"random_state": 5}
 
 
 def recorded(estimator, predict=None, root=None):

@@ -12,7 +12,7 @@ from privgate.guard.signing import SigningRequest, compare
 from privgate.training.sandbox import bubblewrap
 
 REPORT = {"name": "credit", "version": "1", "nonce": "n1", "outcome": "passed"}
-FINE = ("reproduces", "depends_on_data")
+FINE = ("reproduces", "depends_on_data", "served")
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,7 @@ FINE = ("reproduces", "depends_on_data")
         ({"nonce": "n2"}, "nonce"),
         ({"controls": ()}, "without the control 'reproduces'"),
         ({"controls": ("reproduces",)}, "without the control 'depends_on_data'"),
+        ({"controls": FINE[:2]}, "without the control 'served'"),
         ({"outcome": "inconclusive"}, "without the control"),
         ({"outcome": "skipped"}, "without the control"),
     ],
