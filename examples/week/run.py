@@ -1,4 +1,6 @@
-"""A week of releases: sixteen models of ordinary sizes, one guarded server, one policy, one table with truth by hand.
+"""A week of releases: sixteen models of ordinary sizes, one guarded server, one table with truth by hand.
+
+``release-1`` judges all but the private model, which is ``dp-trained``'s.
 
 Run it with ``python examples/week/run.py [FOLDER] [NAME ...]``. It needs the whole of UCI Adult
 (``PRIVGATE_DATA``), and ends with exit code 0 if no model was approved that leaks by hand. A row is kept in
