@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
+from privgate.errors import MeasurementError
 from privgate.evidence import EngineShare, Kind, Measurement, Precondition, Request
 from privgate.evidence.telling import sampled
 from privgate.influence import aggregate, per_person, riskiest
@@ -253,8 +254,8 @@ def _count_above(run: Run, refits: Retrained) -> int:
 
 
 def _may_stop(run: Run) -> bool:
-    """Return whether work ends with the first broken rule; a regressor's unit of measure may take everybody."""
-    known = run.subject.task == "classification" or per_person.limit_residuals(run.subject) is not None
+    """Return whether work ends with the first broken rule; a regressor's unit of measure then comes from folds."""
+    known = run.subject.task == "classification" or run.compute(riskiest.compute_everybody).computed is None
     return bool(run.breaks) and not run.limits.full and known
 
 
@@ -267,12 +268,13 @@ def find_broken(run: Run, people: int, refits: Retrained) -> str:
     """
     scale = 1.0
     if run.subject.task == "regression":
-        moves, widest = per_person.measure_moves(run.subject, refits), per_person.limit_residuals(run.subject)
-        # before everybody is left out the unit of measure is not known, but how large it can be may be
-        known = moves.outside if len(refits.units) == people else widest if people == run.n_units else None
-        if run.subject.release.noise is not None or known is None:
+        moves, fewer = per_person.measure_moves(run.subject, refits), len(refits.units) < people
+        if run.subject.release.noise is not None:
             return ""
-        scale, low = known, moves.low
+        try:
+            scale, low = per_person.measure_unit(run, moves, missing=fewer), moves.low
+        except MeasurementError:  # and no look may be the last
+            return ""
     else:
         own = per_person.measure_influence(refits, run.subject.release, people=people)["pdtp_low"]
         low = np.where(refits.lost, np.inf, own)

@@ -8,19 +8,21 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.controls.seeds import PAIRED, draw_others, plan_other
+from privgate.errors import MeasurementError
+from privgate.influence import riskiest
 from privgate.run import near_questions
 from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.release import Release, bound_changes, measure_changes, without_digits
 from privgate.subject.subject import Subject
-from privgate.theorems import hypotheses
 from privgate.theorems.closed_form import REFIT, Retrained
 
 #: the deviation of normal residuals, over the median of their sizes
 TO_DEVIATION = 1.4826
-#: scikit-learn's learners whose answers are means or medians of targets, and so lie among them
-_AMONG = ("DecisionTreeRegressor", "ExtraTreeRegressor", "RandomForestRegressor", "ExtraTreesRegressor",
-          "KNeighborsRegressor")  # fmt: skip
+#: residual deviation over that of normal residuals of the same median size, above which a few records make it
+FEW_LARGE = 3.0
+#: as a share of the targets' deviation, a residual deviation below which the model answers with its targets
+NOTHING_LEFT = 1e-9
 
 
 def list_origins(refits: Retrained) -> dict[str, NDArray[Any]]:
@@ -112,17 +114,6 @@ class Moves:
     typical: float
 
 
-def limit_residuals(subject: Subject) -> float | None:
-    """Return what ``outside`` cannot exceed over all records, in deviations of the targets; None where that is unknown.
-
-    An answer that lies among the targets misses none of them by more than the farther end.
-    """
-    if subject.task != "regression" or not any(hypotheses.estimator_of(subject, name) is not None for name in _AMONG):
-        return None
-    y = subject.data.y.astype(np.float64)
-    return float(np.sqrt(np.mean(np.maximum(y - y.min(), y.max() - y) ** 2)) / subject.scale[1])
-
-
 def measure_moves(subject: Subject, refits: Retrained) -> Moves:
     """Return how far leaving each person out moves a regressor's answers."""
     live = ~refits.lost[refits.row_unit]
@@ -137,6 +128,36 @@ def measure_moves(subject: Subject, refits: Retrained) -> Moves:
     inside, outside = (float(np.sqrt(np.mean(r**2))) if live.any() else np.nan for r in residuals)
     typical = float(TO_DEVIATION * np.median(np.abs(residuals[1]))) if live.any() else np.nan
     return Moves(value, low, high, np.where(refits.lost, 0.0, noise), inside, outside, typical)
+
+
+def measure_unit(run: Run, moves: Moves, *, missing: bool) -> float:
+    """Return the residual deviation at records left out, in deviations of the targets.
+
+    Where the verdict is decided before everybody is left out (``missing``), models without a fifth of the people say
+    it of all of them. They miss by rather more, so that changes count as smaller.
+
+    ``MeasurementError``: there is none.
+    """
+    outside, typical, deviation = moves.outside, moves.typical, run.subject.scale[1]
+    if missing:
+        truth = (run.subject.data.y.astype(np.float64) - run.subject.scale[0]) / deviation
+        missed = truth - run.compute(riskiest.answer_without_folds)[1][:, 0]
+        # NaN where one could not be trained
+        outside, typical = float(np.sqrt(np.mean(missed**2))), float(TO_DEVIATION * np.median(np.abs(missed)))
+    if not outside > NOTHING_LEFT:
+        raise MeasurementError(
+            "the model predicts every record that it was trained without: its residuals have no deviation to measure "
+            "changes in; look for a copy of the target among the features"
+        )
+    if not outside <= FEW_LARGE * typical:
+        raise MeasurementError(
+            f"a few residuals are so large that the residual deviation ({outside * deviation:.3g}) is "
+            f"{outside / typical:.3g} times what most records are missed by; on that scale nobody else's influence "
+            "would show; predict a logarithm or clip the targets"
+            if typical > 0
+            else "most records are predicted exactly without them, so that the residual deviation speaks of a few only"
+        )
+    return outside
 
 
 # Where training draws, a change above a limit at the released seed may be the seed's own noise: other seeds tell.

@@ -10,18 +10,12 @@ from numpy.typing import NDArray
 from privgate.arrays import Float
 from privgate.cases import Kept
 from privgate.controls.served import describe_release
-from privgate.errors import MeasurementError
 from privgate.evidence import SensitivityFigures
 from privgate.influence import left_out, per_person
 from privgate.run.run import Run
 from privgate.subject.release import Gaussian, Laplace, Noise
 from privgate.theorems import least_squares, two_models
 from privgate.theorems.theorem import Certified, Units
-
-#: residual deviation over that of normal residuals of the same median size, above which a few records make it
-FEW_LARGE = 3.0
-#: as a share of the targets' deviation, a residual deviation below which the model answers with its targets
-NOTHING_LEFT = 1e-9
 
 
 def measure_moves(run: Run) -> per_person.Moves:
@@ -54,29 +48,8 @@ def list_cases(run: Run) -> tuple[Kept, ...]:
 
 
 def measure_unit(run: Run) -> float:
-    """Return the residual deviation at records left out, in deviations of the targets.
-
-    Where the verdict was decided before everybody was left out, what it cannot exceed: figures are lower limits then.
-
-    ``MeasurementError``: there is none.
-    """
-    if left_out.count_missing(run) and (most := per_person.limit_residuals(run.subject)) is not None:
-        return most
-    outside, typical = run.compute(measure_moves).outside, run.compute(measure_moves).typical
-    if not outside > NOTHING_LEFT:
-        raise MeasurementError(
-            "the model predicts every record that it was trained without: its residuals have no deviation to measure "
-            "changes in; look for a copy of the target among the features"
-        )
-    if not outside <= FEW_LARGE * typical:
-        raise MeasurementError(
-            f"a few residuals are so large that the residual deviation ({outside * run.subject.scale[1]:.3g}) is "
-            f"{outside / typical:.3g} times what most records are missed by; on that scale nobody else's influence "
-            "would show; predict a logarithm or clip the targets"
-            if typical > 0
-            else "most records are predicted exactly without them, so that the residual deviation speaks of a few only"
-        )
-    return outside
+    """Return the residual deviation at records left out, in deviations of the targets; or raise."""
+    return per_person.measure_unit(run, run.compute(measure_moves), missing=bool(left_out.count_missing(run)))
 
 
 def list_people(run: Run) -> Mapping[str, NDArray[Any]]:

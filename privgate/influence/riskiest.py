@@ -77,20 +77,29 @@ def rank_everybody(run: Run) -> Ranking:
     return Ranking(score, digest.of_bytes(score.tobytes()))
 
 
-def _leave_out_folds(run: Run) -> Float:
-    """Return how much answers about everybody's own records change in models without a fifth of the people."""
+def answer_without_folds(run: Run) -> tuple[Float, Float]:
+    """Return answers about everybody's own records, shape (n, K): of the whole model, and of one without a fifth.
+
+    NaN where a fold's training failed: without its people, a class may be missing that training asks for.
+    """
     subject, n = run.subject, run.subject.data.n
     fold = subject.generator("folds").permutation(run.n_units) % FOLDS
     rows = [unit_rows(subject, np.flatnonzero(fold == k))[1] for k in range(FOLDS)]
     fits = [Fit(run.seeds[0], r, left_out=r) for r in rows if len(r)]
     with_ = refit.train_on_all(subject, run.seeds[:1], run.fleet)[0][:n]
-    without = with_.copy()
+    without = np.full_like(with_, np.nan)
     for fit, answer in zip(fits, run.fleet.fits(subject, fits, label="ranking people"), strict=True):
-        if not answer.problem:  # a fold without its people may lack a class that training asks for
+        if not answer.problem:
             without[fit.left_out] = answer.log_p
-    change = np.abs(np.maximum(with_, FLOOR) - np.maximum(without, FLOOR)).max(axis=1)
+    return with_, without
+
+
+def _leave_out_folds(run: Run) -> Float:
+    """Return how much answers about everybody's own records change in models without a fifth of the people."""
+    with_, without = run.compute(answer_without_folds)
+    change = np.nan_to_num(np.abs(np.maximum(with_, FLOOR) - np.maximum(without, FLOOR)).max(axis=1))
     score = np.zeros(run.n_units)
-    np.maximum.at(score, subject.data.units.owner, change)
+    np.maximum.at(score, run.subject.data.units.owner, change)
     return score
 
 

@@ -71,7 +71,7 @@ def _together(policy: Policy) -> Iterator[str]:
             "is proved, and release on doubt"
         )
     names: dict[str, str] = {}
-    for rule in enforced:
+    for rule in (r for r in enforced if not r.either):  # where one of several is enough, a limit may be stricter
         key = rule.request().key
         if key in names:
             yield f"rules {names[key]!r} and {rule.name!r} ask the same question; only the stricter limit matters"
