@@ -180,6 +180,11 @@ def _warnings(run: Run) -> Iterator[str]:
     elif run.fleet.isolation_of(run.subject).endswith(isolation.NETWORKED):
         yield "the recipe declares that training needs the network: its code reaches whatever this host reaches"
     yield from run.cannot_conclude
+    if run.subject.release.floor and not run.subject.release.alone:
+        yield (
+            "the file holds exact answers, so that the floor is not judged alone; state --file-not-downloadable, if "
+            "nobody who may ask the model can get its file"
+        )
     if (contents := file.look_if_needed(run)) is not None:
         yield file.describe_sight(contents)
 

@@ -153,11 +153,14 @@ def test_whoever_logs_a_model_is_told_before_training_what_its_candidates_can_sh
     assert ("privgate: " in err) is bool(outside)
 
 
-def test_a_check_says_it_too_where_there_are_enough(load_policy):
-    told = []
+@pytest.mark.parametrize("floor", [None, True])
+def test_a_check_says_it_too_where_there_are_enough(load_policy, floor):
+    told, release = [], privgate.Release(floor=floor)
     policy = load_policy("rules:\n  - {metric: attack_accuracy, level: 0.05, max: 0.65}\n")
     with Fleet(1, "none", isolate="none") as own:
-        evaluate(policy, Subject.local(Recipe(untrainable, seed=1), ATTACKED), fleet=own, announce=told.append)
+        subject = Subject.local(Recipe(untrainable, seed=1), ATTACKED, release=release)
+        evaluate(policy, subject, fleet=own, announce=told.append)
+    assert any("state --file-not-downloadable" in said for said in told) is bool(floor)
     assert told[-2] == "200 of 200 candidates are usable"
     assert told[-1].endswith("65 % is allowed")
 
