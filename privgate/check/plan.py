@@ -39,7 +39,7 @@ def _reruns(run: Run) -> int:
 #: what a rule needs that is trained -> (what it is called, how many trainings, how many to the first approval)
 TRAINED: Mapping[Need, tuple[str, Callable[[Run], int], Callable[[Run], int]]] = {
     Need.SHADOWS: (
-        "shadow models on random halves of the pool",
+        "shadow models on random halves of the trials",
         lambda run: run.limits.shadow_models,
         attack_measures.count_approving,
     ),

@@ -36,7 +36,7 @@ class TrainingPlan(EvidenceModel):
     earlier = frozenset({"ranking"})
     retrains: int = Field(description="Trainings planned, all together.")
     leave_one_out: int = Field(default=0, description="Of these, without one person.")
-    shadows: int = Field(default=0, description="Of these, on random halves of the pool.")
+    shadows: int = Field(default=0, description="Of these, on random halves of the trials.")
     seconds: Number = Field(default=0.0, description="Expected wall-clock seconds; 0 where only closed forms answer.")
 
 

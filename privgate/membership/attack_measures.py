@@ -23,7 +23,7 @@ from privgate.statistics.roc import APPROVING, LOOKS, Decisions
 ASSUMPTIONS = (
     "candidates come from the same population as the training records (looked for in features and labels)",
     "nobody picked the candidates by what the model answers about them, which their features need not show",
-    "shadow models saw random halves of the pool, drawn without regard to who was in the training set",
+    "shadow models saw random halves of the trials, drawn without regard to who was in the training set",
     "trials are the people of this pool against this one model; a model trained on other people is another question",
     "the limits are about the attacks that were run, not about every attack",
 )
@@ -92,7 +92,7 @@ def count_approving(run: Run) -> int:
 def limit_guess(run: Run, request: Request) -> float | None:
     """Return the upper limit that one attack has which only guesses, of as many trials; None where they are too few."""
     try:
-        pool = run.compute(pools.of_run)
+        pool = run.compute(pools.of_attacks)
         first = np.flatnonzero(pool.trial)[np.unique(pool.person[pool.trial], return_index=True)[1]]
         sets = trial_sets.find_sets(pool, first)
         first = first[sets.get(trial_sets.RARE, sets[trial_sets.EVERYBODY])]  # its limits are the wider ones

@@ -181,7 +181,7 @@ def grow_boards(run: Run) -> Iterator[Board]:
 
 def make_board(run: Run) -> Board:
     """Return the board of a subject's trials; attacks run when they are asked for."""
-    pool, shadows, near = run.compute(pools.of_run), run.compute(train), run.compute(pools.ask_near_trials)[2]
+    pool, shadows, near = run.compute(pools.of_attacks), run.compute(train), run.compute(pools.ask_near_trials)[2]
     rows = np.flatnonzero(pool.trial)
     target, shadow, shadow_near = target_answers(run)[rows], shadows.log_p, shadows.near
     labels, members = pool.labels[rows], pool.members[rows]

@@ -24,7 +24,7 @@ def train_targets(run: Run) -> Shadows:
     A record's inclusion in one target says nothing about its inclusion in another: no complementary pairs here.
     """
     rng, count = run.generator("target subsets"), len(run.compute(pools.train).status)
-    masks = pools.draw_halves(run.compute(pools.of_run), count, rng)
+    masks = pools.draw_halves(run.compute(pools.of_attacks), count, rng)
     return pools.trained(run, masks, pools.seeds_for(run, count, rng))
 
 

@@ -218,20 +218,35 @@ def _values(X: Any, column: str | int, n: int) -> NDArray[Any]:
 
 
 def of_run(run: Run) -> AttackPool:
-    """Return the pool of a run's subject, see ``of``, with ``Run.trials`` people of either side at most as trials.
+    """Return the pool of a run's subject, with ``Run.trials`` people of either side at most as trials.
 
     More people make limits hardly narrower, and cost memory a shadow model each. A ledger that lasts draws them by its
-    secret: who trained the model cannot spare whom nobody asks about. Shadow models are trained on halves of everybody.
+    secret: who trained the model cannot spare whom nobody asks about.
     """
+    return _draw_trials(run, run.trials)
+
+
+def of_attacks(run: Run) -> AttackPool:
+    """Return the same with as many members as candidates at most, where no rule asks about single records.
+
+    Shadow models are trained on all other members and on a random half of the trials. So they have as many people as
+    the model under attack: smaller ones lean more on each record, and tell less of it.
+    """
+    pool = run.compute(of_run)
+    outside = len(np.unique(pool.person[pool.trial & ~pool.members]))
+    return pool if run.each_record else _draw_trials(run, min(run.trials, outside))
+
+
+def _draw_trials(run: Run, most: int) -> AttackPool:
     pool = build_pool(run.subject.data)
     people, first = np.unique(pool.person[pool.trial], return_index=True)
     member = pool.members[pool.trial][first]
     sides = [people[member], people[~member]]
-    if max(map(len, sides)) <= run.trials:
+    if max(map(len, sides)) <= most:
         return pool
     rng = make_generator(run.subject, "trials of attacks", run.fleet, recorded=True)
-    drawn = np.concatenate([rng.permutation(side)[: run.trials] for side in sides])
-    return replace(pool, trial=pool.trial & np.isin(pool.person, drawn), fit=(run.trials, len(sides[0]), len(sides[1])))
+    drawn = np.concatenate([rng.permutation(side)[:most] for side in sides])
+    return replace(pool, trial=pool.trial & np.isin(pool.person, drawn), fit=(most, len(sides[0]), len(sides[1])))
 
 
 # Shadow models: balanced random subsets of the pool, one training of which serves every record and every attack.
@@ -243,23 +258,24 @@ MOST_ANSWERS = 2**26
 
 
 def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
-    """Return who is in which of ``count`` subsets, an even number: complementary pairs of random halves of the people.
+    """Return who is in which of ``count`` subsets, an even number: complementary pairs of random halves of the trials.
 
-    Shape (count, P). Models 2j and 2j + 1 share nobody and cover everybody: every eligible record is in exactly half of
-    the models, and a pair is one independent unit. All records of a person go together.
+    Shape (count, P). Models 2j and 2j + 1 share no trial and cover all: every trial is in exactly half of the models,
+    and a pair is one independent unit. All records of a person go together. Members who are no trials are in each.
     """
     if count < 2 or count % 2:
         raise MeasurementError(f"shadow models come in complementary pairs; ask for an even number, not {count}")
     halves = draw_halves(pool, count // 2, rng)
-    return np.stack([halves, pool.eligible & ~halves], axis=1).reshape(count, -1)
+    others = pool.eligible & pool.members & ~pool.trial
+    return np.stack([halves | others, (pool.trial & ~halves) | others], axis=1).reshape(count, -1)
 
 
 def draw_halves(pool: AttackPool, count: int, rng: Generator) -> Bool:
-    """Return ``count`` random halves of the eligible people, drawn independently of each other, shape (count, P)."""
-    people = np.unique(pool.person[pool.eligible])
+    """Return ``count`` random halves of the trials, drawn independently of each other, shape (count, P)."""
+    people = np.unique(pool.person[pool.trial])
     place = np.minimum(np.searchsorted(people, pool.person), len(people) - 1)
     halves = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(count)])
-    return np.asarray(halves[:, place] & pool.eligible)
+    return np.asarray(halves[:, place] & pool.trial)
 
 
 def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
@@ -270,7 +286,7 @@ def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
 
 
 def train(run: Run) -> Shadows:
-    """Return the shadow models of a subject, on balanced random halves of its pool.
+    """Return the shadow models of a subject, on balanced random halves of its trials, and on all other members.
 
     ``MeasurementError``: there are no candidates, or more than half of the trainings failed.
     """
@@ -280,7 +296,7 @@ def train(run: Run) -> Shadows:
 def _drawn(run: Run) -> tuple[Bool, tuple[int | None, ...]]:
     """Return who is in which subset, and the seeds."""
     count, rng = 2 * max(2, run.limits.shadow_models // 2), run.generator("shadow subsets")
-    return balanced_masks(run.compute(of_run), count, rng), seeds_for(run, count, rng)
+    return balanced_masks(run.compute(of_attacks), count, rng), seeds_for(run, count, rng)
 
 
 def growing(run: Run) -> Iterator[Shadows]:
@@ -324,7 +340,7 @@ def ask_near_trials(run: Run) -> tuple[near_questions.NearQuestions, Float, Floa
 
     Every shadow model is asked them as well, so that their answers together stay within ``MOST_ANSWERS``.
     """
-    rows = np.flatnonzero(run.compute(of_run).trial)
+    rows = np.flatnonzero(run.compute(of_attacks).trial)
     each = max(1, run.limits.shadow_models * len(rows) * run.subject.width)
     return near_questions.keep_answered(
         run, near_questions.make_questions(run, rows, near=False, most=max(1, MOST_ANSWERS // each))

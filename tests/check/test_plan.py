@@ -99,7 +99,7 @@ def test_rules_are_added_up_and_what_two_of_them_ask_for_is_trained_once(load_po
     assert made[one].retrains == made[one + other].retrains == 200 + FOLDS
     assert made[one + attack].retrains == made[one].retrains + 64
     assert made[one + attack].seconds == 2.0 * made[one + attack].retrains
-    assert "shadow models on random halves of the pool: at most 64 trainings (rules: attack_accuracy)" in said
+    assert "shadow models on random halves of the trials: at most 64 trainings (rules: attack_accuracy)" in said
     assert first == made[one + attack].retrains
 
 
@@ -125,7 +125,7 @@ def test_a_stronger_rule_costs_what_it_says_and_controls_are_counted_beside():
         planned = costs(Policy.load("attacks-1"), subject, fleet=own, limits=Budget(shadow_models=40, full=True))
         run = beforehand.foresee_seeds(prepare(Policy.load("attacks-1"), subject, fleet=own, limits=Budget()))
         assert planned.most == 40 + beforehand.count_trainings(run)
-    said = "shadow models on random halves of the pool: 32 trainings, at most 40"
+    said = "shadow models on random halves of the trials: 32 trainings, at most 40"
     assert any(said in line for line in planned.said)
 
 

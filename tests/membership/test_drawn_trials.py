@@ -1,4 +1,7 @@
-"""Of very many people attacks are tried on a random part: the same models, whom nobody chose, and said."""
+"""Attacks are tried on as many members as candidates, of very many on a random part: nobody chose them, and it is said.
+
+Shadow models are trained on all other members, so that they are as large as the model under attack.
+"""
 
 import numpy as np
 import pytest
@@ -33,12 +36,29 @@ def people(seed=0, groups=None):
     return TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), groups=groups, one_record_each=groups is None)
 
 
-def attacked(data=None, fleet=None, trials=MOST):
+def attacked(data=None, fleet=None, trials=MOST, each_record=True):
     judged = Subject.local(Recipe(DecisionTreeClassifier(random_state=0)), data or people())
-    return Run(judged, fleet or InProcess(), Budget(shadow_models=16), seeds=(None,), trials=trials)
+    limits = Budget(shadow_models=16)
+    return Run(judged, fleet or InProcess(), limits, seeds=(None,), trials=trials, each_record=each_record)
 
 
-def test_so_many_people_of_either_side_are_trials_and_shadow_models_see_everybody():
+@pytest.mark.parametrize(
+    ("trials", "each_record", "most"), [(MOST, True, MOST), (MOST, False, MOST), (N, False, OUTSIDE)]
+)
+def test_shadow_models_are_as_large_as_the_model_and_see_half_of_the_trials(trials, each_record, most):
+    run = attacked(trials=trials, each_record=each_record)
+    pool, (masks, _) = run.compute(pools.of_attacks), pools._drawn(run)
+
+    assert [int((pool.trial & side).sum()) for side in (pool.members, ~pool.members)] == [most, most]
+    others = pool.members & ~pool.trial
+    assert masks[:, others].all()
+    assert not masks[:, ~pool.members & ~pool.trial].any()
+    assert (masks.sum(axis=1) == N).all()
+    assert (masks[::2, pool.trial] != masks[1::2, pool.trial]).all()
+    assert (attacked(trials=N).compute(pools.of_attacks).trial).all()
+
+
+def test_so_many_people_of_either_side_are_trials():
     run, whole = attacked(), attacked(trials=N)
     pool, everybody = run.compute(pools.of_run), whole.compute(pools.of_run)
 
@@ -51,8 +71,6 @@ def test_so_many_people_of_either_side_are_trials_and_shadow_models_see_everybod
     place = np.searchsorted(all_.rows, some.rows)
     for name in ("target", "labels", "members", "features"):
         assert (getattr(all_.signals, name)[place] == getattr(some.signals, name)).all()
-    assert (all_.signals.shadow[:, place] == some.signals.shadow).all()
-    assert (all_.signals.shadow_members[:, place] == some.signals.shadow_members).all()
 
 
 @pytest.mark.usefixtures("light_attacks")
@@ -134,7 +152,7 @@ def test_no_page_says_that_all_were_tried_where_a_part_was_drawn(monkeypatch):
         said.append(next(t.text for t in page_one.tiles(document) if t.question == "membership"))
 
     assert f"tried on {MOST} members, {MOST} others, drawn at random" in said[0]
-    assert f"tried on {N} members, {OUTSIDE} others;" in said[1]
+    assert f"tried on {OUTSIDE} members, {OUTSIDE} others, drawn at random" in said[1]
 
 
 def test_who_is_a_trial_follows_from_the_secret_of_the_ledger_alone_and_stays():
