@@ -57,6 +57,7 @@ _OF_CLASSES: tuple[tuple[str, tuple[Knob, ...]], ...] = (
     ("GaussianNB", (("var_smoothing", "higher", (1e-6, 1e-3, 0.01, 0.1, 1.0, 10.0)),)),
     ("LinearDiscriminantAnalysis", (("shrinkage", "higher", (0.1, 0.3, 0.5, 0.7, 0.9, 1.0)),)),
     ("KNeighborsClassifier KNeighborsRegressor", (_NEIGHBOURS,)),
+    ("TfidfVectorizer CountVectorizer", (("min_df", "higher", (5, 10, 20, 50, 100, 300)),)),  # texts with a word
     ("DecisionTreeClassifier DecisionTreeRegressor RandomForestClassifier RandomForestRegressor", _FOREST),
     ("ExtraTreesClassifier ExtraTreesRegressor", _FOREST),
     ("GradientBoostingClassifier GradientBoostingRegressor", _BOOSTING),
@@ -65,7 +66,8 @@ _OF_CLASSES: tuple[tuple[str, tuple[Knob, ...]], ...] = (
     ("XGBClassifier XGBRegressor", _XGBOOST),
 )
 KNOBS: Mapping[str, tuple[Knob, ...]] = {name: own for names, own in _OF_CLASSES for name in names.split()}
-#: what a theorem wants beside the knob: the same model, trained to its minimum
+#: what a theorem wants beside the knob: the same model, trained to its minimum; it knows no words of texts, and this
+#: solver takes hours for as many columns
 BESIDE: Mapping[str, Mapping[str, float | str]] = {"LogisticRegression": {"solver": "newton-cholesky", "tol": 1e-8}}
 #: parameters of a training function, by name: what its author calls C or max_depth is taken for that
 BY_NAME: Mapping[str, Knob] = {k[0]: k for k in (_C, _PENALTY, *_BOOSTING, _L2, ("epochs", "lower", (10, 5, 3, 2, 1)))}
@@ -159,7 +161,9 @@ def find_floor(subject: Subject) -> Floor | None:
 
 def find_changes(payload: Mapping[str, Any]) -> Iterator[list[Change]]:
     """Yield for each knob of a recipe its changes, from weak to strong; nothing that the recipe names is imported."""
-    for place, learner, params in _learners(payload):
+    learners = list(_learners(payload))
+    texts = any(name.endswith("Vectorizer") for _, name, _ in learners)
+    for place, learner, params in learners:
         by_name = [BY_NAME[name] for name in params if name in BY_NAME]
         for name, direction, values in by_name if payload["kind"] == "function" else KNOBS.get(learner, ()):
             present = params.get(name)  # boosting libraries leave unset what they decide later
@@ -168,7 +172,7 @@ def find_changes(payload: Mapping[str, Any]) -> Iterator[list[Change]]:
             if present is not None and direction == "lower" and present <= 0:
                 present = None  # as LightGBM has no limit of depth
             stronger = [v for v in values if present is None or (v < present if direction == "lower" else v > present)]
-            settled = {} if payload["kind"] == "function" else BESIDE.get(learner, {})
+            settled = {} if texts or payload["kind"] == "function" else BESIDE.get(learner, {})
             after = [{name: v, **{k: w for k, w in settled.items() if params.get(k) != w}} for v in stronger]
             if after:
                 yield [Change(place, learner, {k: params.get(k) for k in a}, a) for a in after]

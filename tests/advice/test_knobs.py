@@ -65,6 +65,15 @@ def test_only_stronger_values_than_the_present_one_are_tried(params, first):
     assert changes == [] if first is None else changes[0][0] == first
 
 
+def test_rare_words_go_first_and_no_minimum_is_sought_over_thousands_of_words():
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    words, penalty = values_of(Recipe(make_pipeline(TfidfVectorizer(), LogisticRegression()), seed=0))
+    assert (words[0], penalty[0]) == ({"min_df": 5}, {"C": 0.3})
+
+
 def test_a_change_is_made_inside_a_pipeline_and_its_diff_says_it():
     recipe = logistic(C=2.0, solver="newton-cholesky", tol=1e-8)
     [[change, *_]] = find_changes(recipe.payload)
