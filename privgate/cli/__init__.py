@@ -18,11 +18,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a model version by a policy; write and attach the report."),
     "adopt": ("adopt", "Give a version without a recipe one; older versions become a new one of the same bytes."),
     "promote": ("check", "Check a model version and move an alias to it if it is approved."),
-    "report": ("report", "Render a report again, compare two, or list what is in use."),
+    "report": ("report", "Render a report again, or compare two."),
     "advise": ("advise", "Find a change of one parameter of a refused model that is approved."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
-    "policy": ("policy", "Lint, explain and compare policies."),
+    "policy": ("policy", "Lint and explain policies; draft a suite of the data."),
     "dp": ("dp", "Differential privacy: bounds, goals and audits."),
 }
 
@@ -33,7 +33,6 @@ MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
     **{(name,): ("guard", name) for name in ("serve", "sign", "revoke", "doctor", "keys")},
     **{(*guard, "keys", verb): ("guard", "keys") for guard in ((), ("guard",)) for verb in ("init", "rotate", "show")},
     ("keys", "revoke"): ("guard", "revoke"),
-    ("report", "index"): ("report", "--in-use"),
     ("report", "render"): ("report",),
     ("policy", "list"): ("explain", "--list"),
     ("dp", "solve"): ("dp", "bounds"),
@@ -55,7 +54,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
 MOVED_OPTIONS: dict[str, tuple[str, ...]] = {
     "--max-retrains": ("--budget", "{} trainings"),
     "--network never": ("--isolation", "offline"),
-    "--alias": ("--in-use", "{}"),
     **dict.fromkeys(("--network declared", "--mode", "--precision", "--sweep", "--lease", "--settle"), ()),
 }
 

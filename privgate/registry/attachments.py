@@ -9,7 +9,7 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from urllib.parse import quote
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import DigestMismatchError, Outcome, PrivgateError, RegistryError, SubjectError
+from privgate.errors import DigestMismatchError, Outcome, RegistryError, SubjectError
 from privgate.evidence.verdict import SCOPES, Verdict
-from privgate.registry.client import ADDRESSES, answering, connect, list_pages, stored_files
+from privgate.registry.client import ADDRESSES, answering, connect, stored_files
 from privgate.registry.files import OLD_REPORTS, path_part, refuse_files, refuse_written
 from privgate.registry.named import RUN_TAG, find_run, join_folder, locate_reports, named
 from privgate.subject.subject import Subject
@@ -257,20 +257,3 @@ def _locate_readable_reports(client: Any, model_id: str, uri: str) -> str:
                 "count; check it again"
             )
     raise SubjectError(f"no report is attached to {uri}; run privgate check on it first")
-
-
-def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield a row for each registered model with ``alias``: name, version, alias, and the report or a problem."""
-    client = connect(tracking_uri)
-    with answering("listing registered models"):
-        models = list(list_pages(client.search_registered_models))
-    for model in models:
-        if (version := dict(model.aliases or {}).get(alias)) is None:
-            continue
-        row: dict[str, Any] = {"name": model.name, "version": str(version), "alias": alias}
-        try:
-            row["document"] = attached(f"models:/{model.name}/{version}", tracking_uri=tracking_uri)
-        except PrivgateError as exc:  # a version without a check is no problem
-            never = isinstance(exc, SubjectError) and str(exc).startswith("no report")
-            row |= {"document": None} if never else {"problem": str(exc)}
-        yield row

@@ -63,10 +63,6 @@ def pages(tmp_path_factory):
     docs["crowded"] = crowded(docs["attacked"], docs["compared"]["comparison"])
     made = {k: report.render(d, "html") for k, d in docs.items()}
     made["comparison"] = report.render(docs["compared"]["comparison"], "html")
-    rows = [
-        {"document": d, "name": k, "version": "3", "alias": "production", "href": f"{k}.html"} for k, d in docs.items()
-    ]
-    made["index"] = report.index([*rows, {"document": None, "name": "never"}], now="2026-11-21T10:00:00Z")
     for name, html in made.items():
         (folder / f"{name}.html").write_text(html, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in made}

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 REPORTS = ("compared", "refuted", "direct", "attacked", "undecided", "early", "stopped", "private", "crowded")
-PAGES = (*REPORTS, "comparison", "index")
+PAGES = (*REPORTS, "comparison")
 SCREENS = {
     "desktop": {"viewport": {"width": 1280, "height": 900}},
     "phone in the dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},

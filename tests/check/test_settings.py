@@ -226,7 +226,6 @@ OLD = {
     "check U --network never --network declared": ["check", "U", "--isolation", "offline"],
     "compare --html p.html a.json b.json": ["report", "--compare", "a.json", "b.json", "--html", "p.html"],
     "compare --html=p.html a.json b.json": ["report", "--compare", "a.json", "b.json", "--html=p.html"],
-    "report index --alias live --html p": ["report", "--in-use", "--in-use", "live", "--html", "p"],
     "keys revoke 123456 --trust t": ["guard", "revoke", "123456", "--trust", "t"],
 }
 
