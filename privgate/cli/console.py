@@ -46,7 +46,9 @@ GONE: dict[str, str] = {
     "--data": "`privgate policy suite URI --output FILE` writes a suite",
     "--tracking-uri": "set MLFLOW_TRACKING_URI",
     "--candidates": "--model URI counts the candidates",
-    "policy test": "check again by the changed policy: what is remembered trains nothing",
+    **dict.fromkeys(
+        ("policy test", "policy diff"), "check again by the changed policy: what is remembered trains nothing"
+    ),
     "--ids": "a draft names each record by its row",
     **dict.fromkeys(("--tuning", "--confidence"), "--runs fixes the effort, at 99.9 %"),
     "--ledger": "an audit remembers nothing",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from privgate.evidence.telling import (
     SMALL_CELL,
@@ -411,6 +411,7 @@ class AttributeGuesses(EvidenceModel):
 class AttributeResult(EvidenceModel):
     """What was found about one sensitive feature."""
 
+    earlier = frozenset({"by_value"})
     name: str
     values: int = Field(description="Values that were put in.")
     adversaries: tuple[AttributeGuesses, ...]
@@ -419,7 +420,6 @@ class AttributeResult(EvidenceModel):
     influence: Number = Field(description="How far the feature alone moves an answer, mean over people.")
     influence_in: str = Field(description="Its unit.")
     theorem: Number | None = Field(default=None, description="Advantage by Theorem 5; null where it has no sense.")
-    by_value: tuple[AttributeGuesses, ...] = Field(default=(), description="Inversion, by the true value; large cells.")
 
 
 class AttributesPart(EvidenceModel):
@@ -558,19 +558,6 @@ class GuaranteeBound(EvidenceModel):
     assumptions: tuple[str, ...] = ()
 
 
-class TradeoffPoints(EvidenceModel):
-    """Largest true-positive rate of any attack at each false-positive rate."""
-
-    fpr: tuple[Number, ...] = Field(description="Ascending, fractions.")
-    tpr: tuple[Number, ...] = Field(description="One an fpr, fractions.")
-
-    @model_validator(mode="after")
-    def _one_each(self) -> Self:
-        if len(self.fpr) != len(self.tpr):
-            raise ValueError("tpr needs one value an fpr")
-        return self
-
-
 class ManyRuns(EvidenceModel):
     """The audit by many trainings with and without one mislabelled record."""
 
@@ -619,9 +606,8 @@ class DeletionRow(EvidenceModel):
 class ClaimsPart(EvidenceModel):
     """The claim against what was observed, and what follows from the guarantee."""
 
-    earlier = frozenset({"deletion_by_prior", "points", "audit"})
+    earlier = frozenset({"deletion_by_prior", "points", "audit", "curve"})
     observation: Observation | None = Field(default=None, description="What a rerun did; null where none was needed.")
     facts: tuple[ClaimFact, ...] = ()
     bounds: tuple[GuaranteeBound, ...] = Field(default=(), description="Empty where no finite guarantee holds.")
-    curve: TradeoffPoints | None = Field(default=None, description="null where no finite guarantee holds.")
     deletion: tuple[DeletionRow, ...] = Field(default=(), description="At the prior that the policy states.")

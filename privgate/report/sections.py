@@ -76,8 +76,7 @@ def attacks(doc: ReportDocument) -> Told:
         "how": [(title(a), a.threat_model, _tested(a.self_test), a.source) for a, _ in ranked],
         "failed": [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures],
         "attributes": features and [
-            {"found": f, "guesses": _guesses((*f.adversaries, f.without_model)), "by_value": _guesses(f.by_value)}
-            for f in features.attributes
+            {"found": f, "guesses": _guesses((*f.adversaries, f.without_model))} for f in features.attributes
         ],
         "robust": robust and {"how": robust.how, "rows": [
             (a.title, "" if a.radius is None else a.radius, percent(a.inside), percent(a.outside),
@@ -171,7 +170,6 @@ def dp(doc: ReportDocument) -> Told:
         "facts": [(f.name, f.value) for f in part.facts],
         "bounds": [_bound(b) for b in part.bounds],
         "broken": [plain(b.name, 60) for b in part.bounds if b.measured and (b.measured.value or 0) > b.bound],
-        **_tradeoff(doc, part),
     }
 
 
@@ -180,19 +178,6 @@ def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
     prior = "any" if b.prior is None else percent(b.prior)
     measured = _estimate(b.measured, show)
     return b.name, b.epsilon, b.delta, prior, show(b.bound), measured, "; ".join(b.assumptions)
-
-
-def _tradeoff(doc: ReportDocument, part: evidence.ClaimsPart) -> Told:
-    """Return what any attack can reach under the guarantee, with what attacks did reach."""
-    if part.curve is None:
-        return {"over": [], "curves": []}
-    limit: Curve = [*zip(part.curve.fpr, part.curve.tpr, strict=True)]
-    curves = [(title(a), f.roc) for a, f in rank_attacks(doc.attacks) if f.roc]
-    # a point is held against the bound at the next larger rate for which that was computed
-    over = [name for name, curve in curves
-            if any(tpr > min((t for f, t in limit if f >= fpr), default=1.0) for fpr, tpr in curve)]  # fmt: skip
-    drawn = [("no attack can exceed this", limit), *curves]
-    return {"over": over, "curves": [_points(name, curve) for name, curve in drawn]}
 
 
 def deletion(doc: ReportDocument) -> Sequence[evidence.DeletionRow]:
