@@ -27,10 +27,7 @@ STATED = ("purpose", "owner", "data_name", "data_source")
 #: people asked at most to say how often the model is right
 _MOST_QUESTIONS = 5000
 #: the page's colours, for a drawing that stands alone
-_COLORS = (
-    "--paper:#fff;--ink:#16191d;--chart-a:#1b6ca8;--chart-b:#b3541e;"
-    "--chart-limit:#9b1216;--chart-grid:#dfe3e8;--chart-soft:#5b646e"
-)
+_COLORS = "--paper:#fff;--ink:#16191d;--chart-a:#1b6ca8;--chart-limit:#9b1216;--chart-soft:#5b646e"
 
 
 def load_hash_key(file: str | os.PathLike[str] | None = None) -> bytes:

@@ -19,12 +19,8 @@ from privgate.run.needs import Need
 
 #: what the template is told of a section
 Told = Mapping[str, Any]
-#: points (rate of false accusations, share of members found), ascending
-Curve = Sequence[tuple[float, ...]]
 #: an attack that ran, with what it achieved
 Ran = tuple[evidence.AttackResult, evidence.AttackFigures]
-#: rates of false accusations at which a table tells points of curves, fractions
-_RATES = (0.001, 0.01, 0.1, 0.5)
 
 
 def findings(doc: ReportDocument) -> Told:
@@ -71,7 +67,6 @@ def attacks(doc: ReportDocument) -> Told:
     return {
         **achieve(ranked),
         "best": find_best(ranked),
-        "curves": [_points(title(a), f.roc) for a, f in ranked if f.roc],
         "cells": accuracy_by_cell(ranked),
         "how": [(title(a), a.threat_model, _tested(a.self_test), a.source) for a, _ in ranked],
         "failed": [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures],
@@ -144,12 +139,6 @@ def find_best(ranked: Sequence[Ran]) -> Told | None:
                 if r.value is not None and not r.problem]  # fmt: skip
     fpr, _, name, share = min(resolved, default=(None, None, "", ""))
     return {"fpr": fpr, "name": name, "share": share} if resolved else None
-
-
-def _points(label: str, curve: Curve) -> tuple[str, ...]:
-    finest = min((p[0] for p in curve if p[0] > 0), default=1.0)
-    return label, *("too fine for the sample" if rate < finest else percent(max(p[1] for p in curve if p[0] <= rate))
-                    for rate in _RATES)  # fmt: skip
 
 
 def accuracy_by_cell(ranked: Sequence[Ran]) -> list[tuple[str, ...]]:

@@ -17,7 +17,7 @@ from privgate.errors import PrivgateWarning
 from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.evidence.verdict import Outcome
 from privgate.policy.rules import DpEpsilonLowerBound
-from privgate.report import assertions, charts, page_one, schema, sentences
+from privgate.report import assertions, charts, page_one, sentences
 from privgate.report.schema import read
 from privgate.report.text import plain
 
@@ -61,14 +61,6 @@ def test_every_section_of_the_mathematics_that_a_report_cites_exists(runs):
     assert cited <= known
     html = report.render(runs.document("certified"), "html")
     assert f"that page in the sources of privgate {runs.document('certified')['privgate']}" in html
-
-
-def test_a_range_of_one_figure_is_drawn_all_the_same():
-    figures = dict.fromkeys(("pdtp", "dtp_lower", "dtp_upper", "error"), 0.5)
-    row = schema.WorstUnit(unit="a", **figures, noise_floor=0.0, seeds=1, engine="e", status="")
-
-    svg = charts.intervals("t", rows=[row], limit=1.0, top=2.0)
-    assert "stroke-width: 5; stroke-linecap: square" in svg
 
 
 CONTEXT = {

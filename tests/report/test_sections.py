@@ -1,4 +1,4 @@
-"""What the sections of the evidence draw and say: the strongest attack, priors, exceptions, and what was not drawn."""
+"""What the sections of the evidence say: the strongest attack, priors, exceptions."""
 
 import math
 
@@ -28,8 +28,6 @@ def test_the_attack_that_finds_most_is_named_and_not_the_best_by_auc(runs):
     best = sections.find_best(ranked(doc))
 
     assert (best["name"], best["share"]) == (ran[1]["title"], "30 %, no interval")
-    found = ["too fine for the sample", "30 %", "30 %", "30 %"]
-    assert [*sections.attacks(read(doc))["curves"][-1]] == [ran[1]["title"], *found]
 
 
 def test_labels_and_groups_carry_the_names_that_were_recorded(runs):
