@@ -32,13 +32,11 @@ LARGEST_NATS = 1000.0
 _DESCRIPTION = 5000
 
 
-def attach(
-    subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: str | None = None, include_records: bool = False
-) -> str:
+def attach(subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: str | None = None) -> str:
     """Attach a verdict's files, metrics and tags, and return their folder within the artifacts of the model's run.
 
     Attaching twice equals attaching it one time. ``out_dir`` holds the written report and is only read.
-    ``include_records`` attaches the per-person table too, which is personal data about the training set.
+    The per-person table, which is personal data about the training set, stays there.
 
     ``RegistryError``: the subject has no registry, or the registry refused or broke off; then attach again.
     """
@@ -48,11 +46,9 @@ def attach(
     client = _connect(subject, tracking_uri)
     policy = str(verdict.policy.get("name", "policy"))
     place = join_folder(model_id, policy)
-    suites = [p.name for p in out_dir.glob("validation-*.json")]
     with answering(f"attaching the report to {subject.uri}; it stays in {out_dir}"), tempfile.TemporaryDirectory() as t:
-        for name in (*_FILES, *suites, *(["records.parquet"] if include_records else [])):
-            if (out_dir / name).is_file():
-                shutil.copy(out_dir / name, t)
+        for path in (p for name in _FILES if (p := out_dir / name).is_file()):
+            shutil.copy(path, t)
         run_id = copy_to_run(client, model_id, Path(t), place)
         if own_run := client.get_logged_model(model_id).source_run_id:
             log_metrics(client, own_run, subject, verdict)

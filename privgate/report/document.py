@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import cases
-from privgate.controls.suites import VALIDATION
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, Count, encode
 from privgate.evidence.verdict import Verdict
@@ -100,11 +98,11 @@ def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_positions(detail: Any) -> Any:
-    """Return a precondition's detail without lists of whole numbers, which are rows of the data, and without files."""
+    """Return a precondition's detail without lists of whole numbers, which are rows of the data."""
     if not isinstance(detail, Mapping):
         return detail
     rows = {k for k, v in detail.items() if isinstance(v, list) and any(type(i) is int for i in v)}
-    return {k: _without_positions(v) for k, v in detail.items() if k != VALIDATION and k not in rows}
+    return {k: _without_positions(v) for k, v in detail.items() if k not in rows}
 
 
 def _evidence(values: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
@@ -159,8 +157,6 @@ DOCUMENT = "report.json"
 RECORDS = "records.parquet"
 #: files of a report that are personal data: whoever sends a folder on leaves them out
 PERSONAL = (RECORDS, cases.FILE)
-#: Great Expectations' validation results
-VALIDATIONS = "validation-*.json"
 
 
 def write(
@@ -182,8 +178,7 @@ def write(
     Returns
     -------
     list of Path
-        ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, one file a format, then Great
-        Expectations' validation result of each suite that the policy names.
+        ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, and one file a format.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -195,7 +190,7 @@ def write(
     people["unit"] = Pseudonyms(hash_key).column(people["unit"])
     with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as scratch:
         new = Path(scratch)
-        texts = {name: render(doc, format_) for format_, (_, name) in FORMATS.items() if name} | validations(verdict)
+        texts = {name: render(doc, format_) for format_, (_, name) in FORMATS.items() if name}
         for name, text in {DOCUMENT: render(doc, "json"), **texts}.items():
             (new / name).write_text(text, encoding="utf-8", newline="\n")
         parquet.write_table(pa.Table.from_arrays([*map(_make_column, people.values())], [*people]), new / RECORDS)
@@ -204,8 +199,8 @@ def write(
             cases.write(new / cases.FILE, verdict.evidence.cases)
         order = [DOCUMENT, RECORDS, *kept, *texts]
         done = [(new / name).replace(folder / name) for name in order]
-    for old in {*folder.glob(VALIDATIONS), *folder.glob(cases.FILE)} - set(done):
-        old.unlink()  # of an earlier report, whose policy named other suites, or whose limits rest on other cases
+    if not kept:  # of an earlier report, whose limits rest on cases
+        (folder / cases.FILE).unlink(missing_ok=True)
     return done
 
 
@@ -219,13 +214,3 @@ def _make_column(values: NDArray[Any]) -> Any:
     texts = [str(v).encode() for v in values.tolist()]
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     return pa.Array.from_buffers(pa.large_string(), len(texts), [None, *map(pa.py_buffer, (ends, b"".join(texts)))])
-
-
-def validations(verdict: Verdict) -> dict[str, str]:
-    """Return ``file name -> text`` of what Great Expectations says of each suite, values and counts left out."""
-    every = [(p.name.partition(":")[2], p.detail.get(VALIDATION)) for p in verdict.evidence.preconditions]
-    results = [(Path(name).stem, result) for name, result in every if result is not None]
-    return {
-        f"validation-{i}-{re.sub(r'[^A-Za-z0-9_-]', '-', stem)[:60]}.json": json.dumps(result, indent=2) + "\n"
-        for i, (stem, result) in enumerate(results, start=1)
-    }
