@@ -54,6 +54,8 @@ GONE: dict[str, str] = {
     "--ledger": "an audit remembers nothing",
     "--inclusion": "it follows from --adjacency",
     "--keep": "a pool's epsilon is ln(1 + s(e^epsilon - 1)) where a share s of it is kept; pass that",
+    **dict.fromkeys(("--noise-multiplier", "--records"), "state --epsilon; a goal prints the noise that achieves it"),
+    "--rho": "a table of five is printed",
     "--loss-bound": "the gap is that of a loss within [0, 1]; multiply it by yours",
     **dict.fromkeys(("--capacity", "--ppv"), "a goal is --max-accuracy; --deletions says how many a guarantee covers"),
 }
