@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from privgate.claims.bounds import check_delta, check_epsilon, check_prior
-from privgate.claims.guarantee_basis import GuaranteeBasis, find_basis, make_bound, start_notes
+from privgate.claims.guarantee_basis import GuaranteeBasis, find_basis, make_bound
 from privgate.errors import MeasurementError, UsageError
-from privgate.evidence import BehindClaim, DeletionRow, Measurement, Request
+from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.kernel.sample import upper_limit
 from privgate.run.run import Run
 
-#: values of ρ in the report's table for the data-protection officer
+#: values of ρ in the table that ``privgate dp bounds --deletions`` prints
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
 #: with δ > 0: probability, over the training's randomness, with which Thudi's statement may not hold
 FAILURE = 0.001
@@ -115,12 +115,7 @@ def count_deletions(run: Run, request: Request) -> Measurement:
     else:
         rho, prior = float(request.option("rho")), float(request.option("prior"))
         _check_drawing(basis, prior)
-        rhos = sorted({*RHOS, rho})
-        capacities = {r: _choose_largest(deletion_capacity(e, prior, r, delta=d) for e, d in guarantees) for r in rhos}
-        run.compute(start_notes).deletion = tuple(
-            DeletionRow(rho=r, prior=prior, capacity=c.people, failure=c.failure) for r, c in capacities.items()
-        )
-        capacity = capacities[rho]
+        capacity = _choose_largest(deletion_capacity(e, prior, rho, delta=d) for e, d in guarantees)
         probability = f"each with probability at most {prior:g}, as the policy states"
         words = [
             f"people enter the training set independently, {probability}",

@@ -16,7 +16,6 @@ from privgate.evidence import (
     BehindClaim,
     ClaimFact,
     ClaimsPart,
-    DeletionRow,
     Estimate,
     GuaranteeBound,
     Measurement,
@@ -296,7 +295,6 @@ class GuaranteeNotes:
 
     facts: dict[str, str] = field(default_factory=dict)
     bounds: list[GuaranteeBound] = field(default_factory=list)
-    deletion: tuple[DeletionRow, ...] = ()
 
 
 def start_notes(_run: Run) -> GuaranteeNotes:
@@ -319,7 +317,6 @@ def make_claims_part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPa
         observation=run.compute(observe_rerun) if run.has_computed(observe_rerun) else None,
         facts=tuple(ClaimFact(name=name, value=value) for name, value in notes.facts.items()),
         bounds=tuple(bounds),
-        deletion=notes.deletion,
     )
 
 

@@ -593,21 +593,10 @@ class AuditRuns(EvidenceModel):
         return max(self.many_runs.epsilon, 0.0 if self.one_run is None else self.one_run.epsilon)
 
 
-class DeletionRow(EvidenceModel):
-    """How many people may be erased at one confidence."""
-
-    earlier = frozenset({"sentence"})
-    rho: Number = Field(description="Chance that every erased person stays hidden is at least this, fraction.")
-    prior: Number = Field(description="Probability that a person was used at all, at most.")
-    capacity: Number = Field(description="People; larger is better.")
-    failure: Number = Field(default=0.0, description="Probability over the training with which it may not hold.")
-
-
 class ClaimsPart(EvidenceModel):
     """The claim against what was observed, and what follows from the guarantee."""
 
-    earlier = frozenset({"deletion_by_prior", "points", "audit", "curve"})
+    earlier = frozenset({"deletion", "deletion_by_prior", "points", "audit", "curve"})
     observation: Observation | None = Field(default=None, description="What a rerun did; null where none was needed.")
     facts: tuple[ClaimFact, ...] = ()
     bounds: tuple[GuaranteeBound, ...] = Field(default=(), description="Empty where no finite guarantee holds.")
-    deletion: tuple[DeletionRow, ...] = Field(default=(), description="At the prior that the policy states.")

@@ -66,7 +66,6 @@ def attacks(doc: ReportDocument) -> Told:
     ranked, tested, robust = rank_attacks(part.attacks), page_one.kinds_tested(doc), doc.evidence.robust
     return {
         **achieve(ranked),
-        "best": find_best(ranked),
         "cells": accuracy_by_cell(ranked),
         "how": [(title(a), a.threat_model, _tested(a.self_test), a.source) for a, _ in ranked],
         "failed": [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures],
@@ -133,14 +132,6 @@ def _tested(test: evidence.SelfTest) -> str:
     return f"AUC on a planted leak {', '.join(areas)}; {number(test.blind)} on none"
 
 
-def find_best(ranked: Sequence[Ran]) -> Told | None:
-    """Return which attack finds most at the smallest rate that any resolves: the best by AUC need not be it."""
-    resolved = [(r.fpr, -r.value, title(a), _estimate(r)) for a, f in ranked for r in f.tpr_at_fpr
-                if r.value is not None and not r.problem]  # fmt: skip
-    fpr, _, name, share = min(resolved, default=(None, None, "", ""))
-    return {"fpr": fpr, "name": name, "share": share} if resolved else None
-
-
 def accuracy_by_cell(ranked: Sequence[Ran]) -> list[tuple[str, ...]]:
     """Return the attacks' accuracy for each label and group; a column that has only a number is called one."""
     return [(title(a), re.sub(r"^(\d+) = ", r"column \1 = ", c.name), *map(percent, (c.value, c.low, c.high)))
@@ -167,11 +158,6 @@ def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
     prior = "any" if b.prior is None else percent(b.prior)
     measured = _estimate(b.measured, show)
     return b.name, b.epsilon, b.delta, prior, show(b.bound), measured, "; ".join(b.assumptions)
-
-
-def deletion(doc: ReportDocument) -> Sequence[evidence.DeletionRow]:
-    """Return the capacity at each required probability."""
-    return sorted(doc.evidence.claims.deletion if doc.evidence.claims else (), key=lambda row: row.rho)
 
 
 def methods(doc: ReportDocument) -> Told:
@@ -274,7 +260,6 @@ CATALOGUE: Mapping[str, Callable[[ReportDocument], Any]] = {
     "units": people.section,
     "attacks": attacks,
     "dp": dp,
-    "deletion": deletion,
     "coverage": lambda doc: doc.evidence,
     "comparison": lambda doc: doc.comparison and lay_out(doc.comparison),
     "methods": methods,
