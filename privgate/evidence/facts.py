@@ -194,16 +194,6 @@ class CaseNote(EvidenceModel):
         return cls(digest=kept.digest(), **facts, low=low, high=high)
 
 
-class IndirectQueries(EvidenceModel):
-    """The search for questions that tell more about a person than the person's own features."""
-
-    open_units: OfUnits = Field(description="People whom no certificate decides.")
-    searched: OfUnits = Field(description="Of these, searched; riskiest first.")
-    raised: OfUnits = Field(default=0, description="People whose lower limit the search raised.")
-    queries: int = Field(default=0, description="Questions asked.")
-    best: str = Field(default="", description="Kind of the question that told most; empty if none was asked.")
-
-
 class PublishedBound(EvidenceModel):
     """A published bound beside the corrected one; approves nothing."""
 
@@ -234,14 +224,13 @@ class SensitivityFigures(EvidenceModel):
 class InfluencePart(EvidenceModel):
     """How the per-person table was come by; the table itself is ``Evidence.records``."""
 
-    earlier = frozenset({"registered", "certificates_compared"})
+    earlier = frozenset({"registered", "certificates_compared", "indirect_queries"})
     coverage: UnitCoverage | None = Field(default=None, description="null where nobody was measured.")
     engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
     declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
     recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")
     noise: SeedNoise | None = Field(default=None, description="null where one seed was enough.")
     certificates: tuple[CertificateNote, ...] = Field(default=(), description="Every theorem of the catalogue.")
-    indirect_queries: IndirectQueries | None = Field(default=None, description="null where no rule asks for dtp.")
     as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")
     sensitivity: SensitivityFigures | None = Field(default=None, description="null for classifiers.")
     cases: tuple[CaseNote, ...] = Field(default=(), description="What theorems' limits rest on; empty in old reports.")

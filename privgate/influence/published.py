@@ -143,7 +143,6 @@ def describe_influence(run: Run) -> InfluencePart | None:
         **facts,
         noise=person_table.measure_seed_noise(run),
         certificates=run.compute(person_table.list_notes),
-        indirect_queries=run.compute(person_table.limit_every_question)[2],
         as_published=list_published(run) if Need.EVERY_QUERY in run.needs else (),
     )
 

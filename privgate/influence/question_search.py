@@ -15,7 +15,6 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.evidence import IndirectQueries
 from privgate.run import refit
 from privgate.run.run import Run
 from privgate.statistics import leakage
@@ -45,10 +44,8 @@ def count_trainings(run: Run) -> int:
     return rounds * (min(UNITS, run.n_units) + 1) * len(run.seeds[:SEEDS])
 
 
-def raise_lower(
-    run: Run, units: Index, pdtp: Float, lower: Float, upper: Float, *, seeds: Seeds
-) -> tuple[Float, IndirectQueries]:
-    """Return ``lower`` raised where a search knows a question that tells more, and what the search was.
+def raise_lower(run: Run, units: Index, pdtp: Float, lower: Float, upper: Float, *, seeds: Seeds) -> Float:
+    """Return ``lower`` raised where a search knows a question that tells more.
 
     It takes the ``UNITS`` people of largest PDTP, shape (U,) as are the limits, nats, whom no limit decides. What it
     does not see proves nothing: ``upper`` alone approves.
@@ -59,17 +56,11 @@ def raise_lower(
     chosen = np.flatnonzero(undecided)
     chosen = np.sort(chosen[np.argsort(-pdtp[chosen], kind="stable")[:UNITS]])
     if len(chosen) == 0:
-        return lower, IndirectQueries(open_units=int(undecided.sum()), searched=0)
+        return lower
     best = search(run.subject, units[chosen], run.fleet, run.generator("indirect queries"), seeds=seeds[:SEEDS])
     raised = lower.copy()
     raised[chosen] = np.maximum(lower[chosen], best.lower)
-    return raised, IndirectQueries(
-        open_units=int(undecided.sum()),
-        searched=len(chosen),
-        raised=int((best.lower > lower[chosen]).sum()),
-        queries=best.count,
-        best=str(best.kinds[int(np.argmax(best.lower))]),
-    )
+    return raised
 
 
 def search(
@@ -98,7 +89,7 @@ def search(
 
 
 class BestQuestions:
-    """The best question about each person so far, of ``count`` that were asked.
+    """The best question about each person so far.
 
     ``lower`` (U,) is the largest label change at a question that was really asked, nats; infinite where a person's
     model fails elsewhere than at their own records. ``kinds`` (U,) says how that question was come by: "own", "record",
@@ -108,7 +99,7 @@ class BestQuestions:
     def __init__(self, subject: Subject, units: Index, fleet: Fleet, seeds: Seeds) -> None:
         self.subject, self.units, self.fleet, self.seeds = subject, units, fleet, seeds
         self.lower, self.kinds = np.zeros(len(units)), np.full(len(units), "own", dtype=object)
-        self.numbers, self.count = dense(subject.data.X), 0
+        self.numbers = dense(subject.data.X)
         first = subject.data.units.first[units]
         self.rows: dict[int, Float] = {} if self.numbers is None else dict(enumerate(self.numbers[first]))
         #: direction of ascent of each person, by the answers of the last round
@@ -133,7 +124,6 @@ class BestQuestions:
         mine = [np.concatenate([data.units[int(u)], data.n + rows[k]]) for k, u in enumerate(self.units)]
         queries = np.repeat(np.arange(len(mine)), [len(m) for m in mine]), np.concatenate(mine)
         refits = refit.leave_out(RefitRequest(subject, self.units, self.seeds, self.fleet, queries))
-        self.count += len(queries[1])
         pool, live = subject.data.pool()[0], ~refits.lost[refits.row_unit]
         change = leakage.label_changes(refits.log_with[:, live], refits.log_without[:, live])
         estimate = leakage.mean_changes(change, n_tests=max(1, int(live.sum())))
