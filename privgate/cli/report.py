@@ -23,8 +23,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 def report(*, source: str, page: Path | None, form: str | None, old: str | None, tracking_uri: str | None) -> int:
     """Render the report of a version again; the same JSON gives the same bytes.
 
-    It is a report.json, or what is attached to models:/name/version. With --compare it is the later one of two. Exit 4
-    where a report cannot be read.
+    It is a report.json, or what is attached to models:/name/version. With --compare it is the later one of two,
+    and tells what changed. Exit 4 where a report cannot be read.
     """
     from privgate import report as rendering
     from privgate.cli.console import plain
@@ -40,11 +40,11 @@ def report(*, source: str, page: Path | None, form: str | None, old: str | None,
         form = None  # settings say it for checks
     document = _document(source, tracking_uri)
     if old is not None:
-        document = rendering.compare(_document(old, tracking_uri), document)
-        for line in rendering.render(document, form or "markdown").splitlines():
-            click.echo(plain(unescape(line)))
-    elif form is not None:
+        document["comparison"] = rendering.compare(_document(old, tracking_uri), document)
+    if form is not None:
         click.echo(rendering.render(document, form), nl=False)
+    for line in rendering.differences(document["comparison"]) if old is not None and form is None else ():
+        click.echo(plain(unescape(line)))
     if page is not None:
         page.write_text(rendering.render(document, "html"), encoding="utf-8")
         click.echo(f"wrote {page}", err=form is not None)

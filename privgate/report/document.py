@@ -21,7 +21,7 @@ from privgate.policy.rules import about
 from privgate.report.compare import compare
 from privgate.report.page_one import level
 from privgate.report.people import Pseudonyms, summary
-from privgate.report.schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
+from privgate.report.schema import SCHEMA, ReportDocument, read
 from privgate.version import __version__
 
 
@@ -128,26 +128,20 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "text": ("privgate.report.formats:terminal", ""),
     "json": ("", ""),
 }
-#: what a comparison of two reports can be rendered as
-_COMPARED = ("html", "markdown", "json")
 
 
 def render(document: Any, format: str) -> str:  # noqa: A002  the word of the field
     """Return one format of a report, from its JSON alone; the same document gives the same text.
 
-    ``document`` is what ``document`` or ``compare`` returned, or what ``report.json`` holds; ``SubjectError``: it is
-    broken, or another version of privgate wrote it. ``format`` is html, markdown, junit, text or json, else
-    ``UsageError``.
+    ``document`` is what ``document`` returned, or what ``report.json`` holds; ``SubjectError``: it is broken, or
+    another version of privgate wrote it. ``format`` is html, markdown, junit, text or json, else ``UsageError``.
     """
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}; known: {', '.join(FORMATS)}")
-    compared = isinstance(document, Mapping) and document.get("schema") == COMPARISON
-    if compared and format not in _COMPARED:
-        raise UsageError(f"a comparison has no {format} form; known: {', '.join(_COMPARED)}")
-    checked = read_comparison(document) if compared else read(document)
+    checked = read(document)
     if format == "json":  # ASCII, because a terminal obeys what it is shown
         return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-    renderer: Callable[[ReportDocument | Comparison], str] = resolve_name(FORMATS[format][0])
+    renderer: Callable[[ReportDocument], str] = resolve_name(FORMATS[format][0])
     return renderer(checked)
 
 

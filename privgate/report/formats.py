@@ -1,7 +1,8 @@
 """The report in every format, from its typed document alone: a page, a terminal's text, Markdown, and JUnit XML."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from privgate.evidence.verdict import Outcome
@@ -14,10 +15,8 @@ from privgate.report.sentences import say
 from privgate.report.text import item, markdown, plain, prose
 
 
-def page(doc: ReportDocument | Comparison) -> str:
-    """Return the report, or the comparison of two, as a self-contained HTML page."""
-    if isinstance(doc, Comparison):
-        return fill("comparison.html", title=name_both(doc), parts=lay_out(doc))
+def page(doc: ReportDocument) -> str:
+    """Return the report as a self-contained HTML page."""
     return fill("report.html", front=page_one.view(doc), sections=sections(doc))
 
 
@@ -45,13 +44,17 @@ def lines(doc: ReportDocument) -> Iterator[str]:
     yield f"  {say('next.one')}: {page_one.steps(doc, 300)[0]}"
 
 
-def summary(doc: ReportDocument | Comparison) -> str:
-    """Return page one, or the comparison of two reports, as Markdown; no line begins with foreign text."""
-    if isinstance(doc, Comparison):
-        blocks = lay_out(doc)
-        head = [f"## {markdown(name_both(doc))}", "", f"**{markdown(blocks['summary'])}**", ""]
-        every = (_table(t.columns, t.rows, "|" + " --- |" * len(t.columns)) for t in blocks["tables"])
-        return "\n".join([*head, *(line for lines in every for line in lines)])
+def differences(comparison: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what ``compare`` returned as lines of Markdown."""
+    read = Comparison.model_validate(comparison)
+    blocks = lay_out(read)
+    yield from (f"## {markdown(name_both(read))}", "", f"**{markdown(blocks['summary'])}**", "")
+    for t in blocks["tables"]:
+        yield from _table(t.columns, t.rows, "|" + " --- |" * len(t.columns))
+
+
+def summary(doc: ReportDocument) -> str:
+    """Return page one as Markdown; no line begins with foreign text."""
     front = page_one.view(doc)
     tiles = [(t.title, f"{_SIGNS[t.tone]} {t.state}", t.value, t.text) for t in front["tiles"]]
     judged = page_one.judged(doc)

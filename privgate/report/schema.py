@@ -1,7 +1,7 @@
 """The report document: what ``report.json`` holds, typed; its JSON Schema is generated from these models."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -305,7 +305,6 @@ class Comparison(EvidenceModel):
     causes: tuple[Cause, ...]
 
 
-T = TypeVar("T", bound=EvidenceModel)
 SCHEMA: Literal["privgate/report/v2"] = "privgate/report/v2"
 
 
@@ -369,7 +368,21 @@ def read(document: Any) -> ReportDocument:
     ``SubjectError``: it is no report, another version of privgate wrote it, a value is missing or of the wrong kind, or
     it tells a number that may not be told.
     """
-    report = _check(ReportDocument, document, SCHEMA, "a report")
+    version = str(document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}")
+    wrote = "pass the report.json that privgate wrote"
+    if version != SCHEMA and version.startswith(SCHEMA.rpartition("/")[0]):
+        raise SubjectError(
+            f"another version of privgate wrote this: its schema is {version[:60]!r}, this version reads {SCHEMA!r}; "
+            "render it with the version that wrote it, or check the model again"
+        )
+    if version != SCHEMA:
+        raise SubjectError(f"not a report of privgate (schema {version[:60]!r}); {wrote}")
+    try:
+        report = ReportDocument.model_validate(document)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False)[0]
+        place = ".".join(str(p) for p in first["loc"])[:120]
+        raise SubjectError(f"the report is broken: {place}: {first['msg'][:200]}; {wrote}") from exc
     with strict_json.reading("the report is broken", SubjectError):
         again = Verdict(document["policy"], report.findings, Evidence.from_payload(document["evidence"])).shown_values()
         place = next(_untold({k: document[k] for k in again}, again), "")
@@ -392,26 +405,3 @@ def _untold(given: Any, values: Any, place: str = "") -> Iterator[str]:
             yield from _untold(one, other, f"{place}.{i}")
     elif values is None and given is not None:
         yield place
-
-
-def read_comparison(document: Any) -> Comparison:
-    """Return a comparison that was read from JSON; raises as ``read`` does."""
-    return _check(Comparison, document, COMPARISON, "a comparison")
-
-
-def _check(model: type[T], document: Any, schema: str, what: str) -> T:
-    version = str(document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}")
-    wrote = "pass the report.json that privgate wrote"
-    if version != schema and version.startswith(schema.rpartition("/")[0]):
-        raise SubjectError(
-            f"another version of privgate wrote this: its schema is {version[:60]!r}, this version reads {schema!r}; "
-            "render it with the version that wrote it, or check the model again"
-        )
-    if version != schema:
-        raise SubjectError(f"not {what} of privgate (schema {version[:60]!r}); {wrote}")
-    try:
-        return model.model_validate(document)
-    except ValidationError as exc:
-        first = exc.errors(include_url=False)[0]
-        place = ".".join(str(p) for p in first["loc"])[:120]
-        raise SubjectError(f"the report is broken: {place}: {first['msg'][:200]}; {wrote}") from exc

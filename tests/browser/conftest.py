@@ -62,7 +62,6 @@ def pages(tmp_path_factory):
     docs = {k: real_runs.document(k) for k in SHOWN} | {"compared": real_runs.compared()}
     docs["crowded"] = crowded(docs["attacked"], docs["compared"]["comparison"])
     made = {k: report.render(d, "html") for k, d in docs.items()}
-    made["comparison"] = report.render(docs["compared"]["comparison"], "html")
     for name, html in made.items():
         (folder / f"{name}.html").write_text(html, encoding="utf-8")
     return {name: folder / f"{name}.html" for name in made}
