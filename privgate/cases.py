@@ -310,14 +310,9 @@ def recompute(
     """Return a sentence for each rule that passes again by the cases of a folder.
 
     The report need not have been compared with a statement. ``compared`` says what each case claims, of whoever has the
-    data, and may refuse one.
-
-    Raises
-    ------
-    DigestMismatchError
-        A case is not the one that the report names, or the kernel says otherwise of it.
-    SubjectError
-        The file cannot be read, rests on a theorem that went, or no rule of the report approved by a certificate.
+    data, and may refuse one. ``DigestMismatchError``: a case is not the one that the report names, or the kernel says
+    otherwise of it. ``SubjectError``: the file cannot be read, rests on a theorem that went, or no rule of the report
+    approved by a certificate.
     """
     noted = (document["evidence"]["influence"] or {}).get("cases") or []
     if not noted:

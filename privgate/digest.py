@@ -77,17 +77,8 @@ def of_files(
 ) -> dict[str, str]:
     """Return ``relative path -> digest`` for all files below ``root``, sorted by path.
 
-    Parameters
-    ----------
-    root : Path
-        Folder to walk. Links are refused: their target is not what is being named.
-    mapped : callable
-        How ``of_file`` is mapped; a thread pool's ``map`` reads several files at once.
-
-    Raises
-    ------
-    DocumentError
-        A link, a pipe, a device, or a name that is not UTF-8.
+    ``mapped`` maps ``of_file``: a thread pool's ``map`` reads several at once. ``DocumentError``: a link, whose target
+    is not what is being named, a pipe, a device, or a name that is not UTF-8.
     """
     named: dict[str, Path] = {}
     for path in below(root):

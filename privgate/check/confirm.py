@@ -50,14 +50,9 @@ def confirm_findings(
 ) -> tuple[Any, ...]:
     """Return the findings; whatever passed by theorems and does not come out again is inconclusive.
 
-    Parameters
-    ----------
-    findings : sequence of Finding
-        Of preconditions, and then one a rule of the resolved ``policy``, in its order.
-    evidence : Evidence
-        What was measured, and the cases that limits rest on.
-    order : callable, optional
-        All people in the order in which they are drawn, by a secret; without it no person can be a sample.
+    ``findings`` are of preconditions, and then one a rule of the resolved ``policy``, in its order; ``evidence`` has
+    the cases that limits rest on. ``order`` gives all people in the order in which they are drawn, by a secret; without
+    it no person can be a sample.
     """
     rules, problem, kept, confirmed = policy["rules"], None, evidence.cases, list(findings)
     first, measurements = len(confirmed) - len(rules), {request.key: m for request, m in evidence.measurements.items()}

@@ -23,16 +23,8 @@ Spot = tuple[int, int]
 class DocumentError(ValueError):
     """A document cannot be read; a sentence that the caller puts behind the document's name.
 
-    Parameters
-    ----------
-    what : str
-        What is wrong, beginning with a verb: "is larger than 1 MiB".
-    spot : tuple of int
-        Line and column, counted from 1; 0 where none can be named.
-    place : tuple
-        Keys and positions that lead there; empty where none can be named.
-    expected : str
-        What would be right; may be empty.
+    ``what`` is wrong, beginning with a verb: "is larger than 1 MiB"; ``expected`` would be right. ``spot`` is line and
+    column, counted from 1, and ``place`` the keys that lead there; 0 and empty where none can be named.
     """
 
     def __init__(

@@ -36,17 +36,9 @@ class Policy(Document):
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Self:
-        """Return a shipped policy by name, or a policy file.
+        """Return a shipped policy by name, or a policy file: what contains a separator or ends in .yaml or .yml.
 
-        Parameters
-        ----------
-        name_or_path : str or Path
-            ``"dtp-1"``, or a path; what contains a separator or ends in .yaml or .yml is a path.
-
-        Raises
-        ------
-        PolicyError
-            The file cannot be used; the message names line, column, key and what was expected.
+        ``PolicyError``: the file cannot be used; the message names line, column, key and what was expected.
         """
         path = problems.find(name_or_path)
         source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)

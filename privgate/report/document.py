@@ -162,17 +162,9 @@ def write(
 ) -> list[Path]:
     """Write the report of a verdict in every format and return the files' paths.
 
-    Parameters
-    ----------
-    out_dir : path
-        Folder, made if absent; files of an earlier report are replaced, and untouched where ``OSError`` is raised.
-    hash_key, baseline
-        As of ``document``.
-
-    Returns
-    -------
-    list of Path
-        ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, and one file a format.
+    ``out_dir`` is made if absent; files of an earlier report are replaced, and untouched where ``OSError`` is raised.
+    The paths are ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, and one file a
+    format.
     """
     import pyarrow as pa
     from pyarrow import parquet

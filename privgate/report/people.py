@@ -118,15 +118,9 @@ def summary(
 ) -> dict[str, Any] | None:
     """Return what charts and tables need of the per-person table, as ``UnitsSummary`` holds it; None if there is none.
 
-    Parameters
-    ----------
-    records : mapping column -> array of shape (n_units,)
-        ``Evidence.records``; values in nats.
-    limits : iterable of (figure, nats)
-        For each, how many people lie above is counted.
-    everybody : bool
-        Off where some people were only bounded or ranked: their values make no distribution, and only those are listed
-        who were measured closely and certainly matter more than all others.
+    ``records`` are those of ``Evidence``, nats. For each of ``limits``, (figure, nats), how many people lie above is
+    counted. ``everybody`` is off where some people were only bounded or ranked: their values make no distribution, and
+    only those are listed who were measured closely and certainly matter more than all others.
     """
     if not records or len(records["unit"]) == 0 or records.get("pdtp") is None:
         return None  # a regressor's table is in other units, and has a section of its own
