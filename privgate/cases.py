@@ -219,10 +219,7 @@ def write(path: Path, kept: Sequence[Kept]) -> None:
 def read(path: Path) -> tuple[Kept, ...]:
     """Return the cases of a file; what it claims of people is believed only after the kernel ran again.
 
-    Raises
-    ------
-    SubjectError
-        It cannot be read, is no such file, or is larger than what is written.
+    ``SubjectError``: it cannot be read, is no such file, or is larger than what is written.
     """
     garbled = (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, MemoryError, *strict_json.GARBLED)
     try:

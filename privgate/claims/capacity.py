@@ -43,8 +43,6 @@ def group_capacity(epsilon: float, delta: float, *, most_epsilon: float, most_de
     ``epsilon`` and ``delta`` guarantee one person, added or removed; ``most_epsilon`` and ``most_delta`` are ε* and δ*.
     Sekhari et al. (2021); docs/mathematics.md, section 7.3a.
 
-    Examples
-    --------
     >>> group_capacity(1.0, 0.0, most_epsilon=4.0, most_delta=0.0).people
     4
     >>> group_capacity(0.5, 1e-9, most_epsilon=4.0, most_delta=1e-5).people
@@ -71,8 +69,6 @@ def deletion_capacity(epsilon: float, prior: float, rho: float, *, delta: float 
     has Pr[B | record out, the earlier ones out] ≤ e^-ε' δ/(1 - e^(ε-ε')); conditioning on the later ones being out
     divides by at most (1-p)^m ≥ ρ. The sum stays below ``FAILURE`` for ``e^ε' = e^ε + m δ/(ρ · FAILURE)``.
 
-    Examples
-    --------
     >>> deletion_capacity(1.0, 0.001, 0.9).people, deletion_capacity(1.0, 0.001, 0.5).people
     (38, 255)
     """

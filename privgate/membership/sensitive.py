@@ -224,8 +224,6 @@ def theorem_5(influence: float, inside: float, outside: float) -> float:
     ``influence`` is tau, by how much the feature moves the answer; ``inside`` and ``outside`` are standard errors on
     members and on other people in the same unit, above 0.
 
-    Examples
-    --------
     >>> round(theorem_5(2.0, 1.0, 2.0), 4)
     0.1499
     """

@@ -137,8 +137,6 @@ def least_nonmembers(fpr: float, *, alpha: float) -> int:
 
     ``alpha`` is the share of the error that the threshold may spend (half of the limit's).
 
-    Examples
-    --------
     >>> least_nonmembers(0.01, alpha=0.025), least_nonmembers(0.001, alpha=0.025)
     (368, 3688)
     """

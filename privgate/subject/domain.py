@@ -213,8 +213,6 @@ class Domain:
         "yes"]``. None at the end of either says that values may be missing. A list of ranges is the box of an array.
         Nothing is read off data: the ends of private data are single people's.
 
-        Examples
-        --------
         >>> Domain.read([(0.0, 1.0), (-1, 1)]).box
         ((0.0, 1.0), (-1.0, 1.0))
         >>> Domain.read({"age": (17, 90), "work": ["private", "state", None]}).columns[1].values
