@@ -32,10 +32,7 @@ def raw(*parts: bytes | memoryview) -> bytes:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return JSON with sorted keys, no spaces and no NaN, as UTF-8.
-
-    ``ValueError``: the value holds NaN or infinity: write such numbers as strings first.
-    """
+    """Return JSON with sorted keys and no spaces, as UTF-8; ``ValueError``: the value holds NaN or infinity."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -45,10 +42,7 @@ def of_json(value: Any) -> str:
 
 
 def of_array(array: "NDArray[Any]") -> str:
-    """Return the digest of an array: dtype, shape and C-ordered bytes.
-
-    Object arrays are hashed through JSON of their elements' strings.
-    """
+    """Return the digest of an array: dtype, shape and C-ordered bytes; of objects, JSON of their strings."""
     import numpy as np  # a verifier has none
 
     a = np.asarray(array)

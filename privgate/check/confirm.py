@@ -112,9 +112,7 @@ def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records
     """Return what of a rule's yes is a theorem's: "limits" of people, the "table"'s, or nothing.
 
     About any question all of it is, but for a declared list of them. About people's own records limits are where fewer
-    people were trained without than there are, or than the rule's sample asks for, and nothing is concluded from a
-    sample; and where theorems limit in place of an engine that only ranks people.
-    Regressors are not confirmed.
+    people were trained without than all, or than the sample, or an engine only ranks. Regressors are not confirmed.
     """
     domain, metric = subject.accepted, rule["metric"]
     listed = domain is not None and domain.queries is not None

@@ -62,12 +62,8 @@ def deletion_capacity(epsilon: float, prior: float, rho: float, *, delta: float 
 
     Records enter independently, each with a probability of at most ``prior`` = p; ``epsilon`` is for add/remove. The
     number is ``floor(ln(1/ρ) / ln(1 + e^ε' p/(1-p)))`` with ε' = ε for δ = 0. With δ > 0 no statement holds for every
-    model; ``FAILURE`` is the probability of a model for which it may not. Thudi et al. (2022), Corollary 2, prove it;
-    the chain rule corrects their proof, because records are not independent given the model.
-
-    For δ > 0 let B be the models at which some posterior odds exceed e^ε' times the prior odds. Each of the m factors
-    has Pr[B | record out, the earlier ones out] ≤ e^-ε' δ/(1 - e^(ε-ε')); conditioning on the later ones being out
-    divides by at most (1-p)^m ≥ ρ. The sum stays below ``FAILURE`` for ``e^ε' = e^ε + m δ/(ρ · FAILURE)``.
+    model; ``FAILURE`` is the probability of a model for which it may not, and ``e^ε' = e^ε + m δ/(ρ · FAILURE)``. Thudi
+    et al. (2022), Corollary 2, and docs/mathematics.md, section 7.3, which corrects their proof.
 
     >>> deletion_capacity(1.0, 0.001, 0.9).people, deletion_capacity(1.0, 0.001, 0.5).people
     (38, 255)

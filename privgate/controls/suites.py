@@ -1,8 +1,7 @@
 """Great Expectations suites over training data; a result holds counts, never values.
 
-In Great Expectations an empty table meets almost any expectation, NaN meets any, and a missing column looks like a
-violation. So this module adds a least number of rows, and not-null for every named column. An expectation that could
-not be evaluated is an error: neither met nor violated. Great Expectations is imported only where a suite is evaluated.
+There an empty table meets almost any expectation, NaN meets any, and a missing column looks like a violation. So a
+least number of rows is added, and not-null for every named column; what could not be evaluated is an error.
 """
 
 import contextlib

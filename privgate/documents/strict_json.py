@@ -75,10 +75,7 @@ def opened(path: Path) -> BufferedReader:
 
 
 def content(path: Path, limits: DocumentLimits = SMALL) -> bytes:
-    """Return the bytes of a regular file.
-
-    ``DocumentError``: it is no regular file, or too large. ``OSError``: it cannot be opened or read.
-    """
+    """Return the bytes of a regular file; ``DocumentError``: it is none, or too large."""
     with opened(path) as f:
         data = f.read(limits.size + 1)
     if len(data) > limits.size:
@@ -126,18 +123,12 @@ _LARGEST = 1 << 63  # what 64 bits hold
 
 
 def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
-    """Return what a JSON file says.
-
-    ``DocumentError``: it is no regular file, too large, or no strict JSON. ``OSError``: it cannot be opened or read.
-    """
+    """Return what a JSON file says, read as by ``content`` and ``loads``."""
     return loads(content(path, limits), limits)
 
 
 def loads(text: str | bytes, limits: DocumentLimits = SMALL) -> Any:
-    """Return the value that JSON writes, as text or as bytes of UTF-8.
-
-    ``DocumentError``: it is larger or deeper than its limits, or no strict JSON.
-    """
+    """Return the value that JSON writes, as text or bytes of UTF-8; ``DocumentError``: too large, deep or lax."""
     try:
         raw = text.encode() if isinstance(text, str) else bytes(text)
         if len(raw) > limits.size:

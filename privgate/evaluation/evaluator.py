@@ -52,11 +52,7 @@ class PrivacyEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's own cl
         model: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Check the model, log metrics and report to the run, and return both.
-
-        ``MlflowException``: the configuration has an unknown key, or names no model. ``PrivgateError``: no verdict
-        could be reached.
-        """
+        """Check the model, log metrics and report to the run, and return both; ``MlflowException``: an unknown key."""
         del model_type, dataset, kwargs
         config = _own(evaluator_config)
         if unknown := sorted(set(config) - _KNOWN):

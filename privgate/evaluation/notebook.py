@@ -81,8 +81,7 @@ def ran(environ: Mapping[str, str]) -> dict[str, str]:
 def accuracy(subject: Subject, fleet: Fleet) -> tuple[float | None, int]:
     """Return the share of right answers about people outside the data, and how many were asked; None if unknown.
 
-    The registered model answers in a worker process, the most probable label counts, candidates that equal a training
-    record are asked too: this is the model's use, not an attack.
+    The most probable label counts. Candidates that equal a training record are asked too: this is no attack.
     """
     data = subject.data
     if data.candidates is None or not subject.digests.get("model"):
@@ -119,10 +118,7 @@ def report(
     baseline: Mapping[str, Any] | None = None,
     **stated: Any,
 ) -> list[Path]:
-    """Write the report: one page where ``path`` ends in .html, else every format into that folder.
-
-    ``TypeError``: something is stated that page one has no place for.
-    """
+    """Write the report: one page where ``path`` ends in .html, else every format into that folder."""
     if unknown := sorted(set(stated) - set(STATED)):
         raise TypeError(f"page one has no place for {', '.join(unknown)}; known: {', '.join(STATED)}")
     if stated or not verdict.detail.get("context"):

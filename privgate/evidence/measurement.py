@@ -388,10 +388,7 @@ class Evidence:
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Json]) -> Self:
-        """Return evidence without its per-person table.
-
-        ``ValueError``: a key is unknown, missing or of the wrong kind, or an earlier version of privgate wrote it.
-        """
+        """Return evidence without its per-person table; ``ValueError``: values are not what this version writes."""
         if "run" not in payload:
             raise ValueError("an earlier version of privgate wrote this evidence; check the model again")
         try:

@@ -106,10 +106,7 @@ def quantile(
 def share_above(
     value: Float, low: Float, high: Float, population: int, *, threshold: float, looks: Looks | None = None
 ) -> Aggregated:
-    """Return the fraction of people above ``threshold``: exact at full coverage, hypergeometric limits on a sample.
-
-    M_U = max{M : P(Hypergeom(n, M, m) <= k) > a}.
-    """
+    """Return the fraction of people above ``threshold``: exact at full coverage, hypergeometric limits on a sample."""
     m = len(value)
     surely, possibly = int(np.sum(low > threshold)), int(np.sum(high > threshold))
     point = float(np.mean(value > threshold))

@@ -47,8 +47,7 @@ def count_trainings(run: Run) -> int:
 def raise_lower(run: Run, units: Index, pdtp: Float, lower: Float, upper: Float, *, seeds: Seeds) -> Float:
     """Return ``lower`` raised where a search knows a question that tells more.
 
-    It takes the ``UNITS`` people of largest PDTP, shape (U,) as are the limits, nats, whom no limit decides. What it
-    does not see proves nothing: ``upper`` alone approves.
+    It takes the ``UNITS`` people of largest PDTP whom no limit decides; arrays (U,), nats. It approves nobody.
     """
     limit = max(run.thresholds, default=1.0)
     undecided = (lower <= limit) & (upper > limit) & np.isfinite(lower)

@@ -39,10 +39,7 @@ class Accepted:
 
     @classmethod
     def from_case(cls, case: Case, d: int) -> "Accepted":
-        """Return the set of questions that a case declares.
-
-        ``Refused``: the case sets no limit, or one that no question keeps.
-        """
+        """Return the set of questions that a case declares; ``Refused``: no limit, or one that no question keeps."""
         length, norm = (case.setting(k, float) if k in case.settings else np.inf for k in ("length", "norm"))
         block = case.array("blocks", 1, "i") if "blocks" in case.arrays else np.full(d, -1)
         every(

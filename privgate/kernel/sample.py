@@ -85,10 +85,7 @@ class Looks:
     allowed: int
 
     def share(self, surely: int, possibly: int, sampled: int) -> tuple[int, int]:
-        """Return (least, most) people who exceed, where ``surely`` to ``possibly`` of the first ``sampled`` do.
-
-        Of a number that is no planned look nothing follows that approves.
-        """
+        """Return (least, most) people who exceed, where ``surely`` to ``possibly`` of the first ``sampled`` do."""
         n, (first, second) = self.people, self.sizes
         every((0 <= surely <= possibly <= sampled <= n, "more exceed than were looked at"))
         if sampled == n:

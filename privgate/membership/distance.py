@@ -192,10 +192,9 @@ def part(run: Run) -> RobustPart | None:
 def advantage(run: Run, request: Request) -> Measurement:
     """Return the largest advantage of Adversaries 8 and 9 of Yeom et al. (2020), with limits.
 
-    Adversary 8 calls a person a member about whom the model stays right within a radius: its advantage is the robust
-    generalization error where every wrong answer is found (Theorem 8). Adversary 9 weighs the three distances by a
-    logistic regression that was fitted to one shadow model's. ``low`` holds over both, ``high`` is an
-    intersection-union test. ``MeasurementError`` where candidates are too few, or the model has no boundary.
+    Adversary 8 calls a person a member about whom the model stays right within a radius (Theorem 8). Adversary 9 weighs
+    the three distances by a logistic regression that was fitted to one shadow model's. ``low`` holds over both,
+    ``high`` is an intersection-union test. ``MeasurementError``: candidates are too few, or the model has no boundary.
     """
     alpha, radius = 1 - float(request.option("confidence", 0.95)), request.option("radius")
     seen = run.compute(look_near)

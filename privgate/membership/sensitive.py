@@ -66,10 +66,7 @@ class Attribute:
 
 
 def read_attribute(data: TrainingData, column: str | int) -> Attribute:
-    """Return the values of a sensitive feature, as the people outside have them.
-
-    ``MeasurementError`` where it cannot be read, or everybody outside has the same value.
-    """
+    """Return the values of a sensitive feature, as the people outside have them, who must have two at least."""
     import pandas as pd
 
     X = data.pool()[0]

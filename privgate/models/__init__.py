@@ -70,6 +70,9 @@ def shares(counts: Float, alpha: float) -> Float:
 class SmoothedNeighbors(Classifier):
     """k nearest neighbors with additive smoothing; equally distant records count in the order of their own features.
 
+    A record's place depends on itself and the query alone: not on its position, on memory order, or on who else is
+    there.
+
     Parameters
     ----------
     n_neighbors : int
@@ -78,11 +81,6 @@ class SmoothedNeighbors(Classifier):
         Added to each label's count. 0.582 or more keeps DTP at 1 or below.
     classes : sequence, optional
         As in ``ContingencyTable``.
-
-    Notes
-    -----
-    A record's place depends on itself and the query alone: not on its position, on memory order, or on who else is
-    there. Equal records with equal labels vote alike, so which of them comes first does not matter.
     """
 
     n_neighbors: int = 5

@@ -120,10 +120,7 @@ class Tree:
 
 
 def read(path: Path, name: str | None = None) -> Tree:
-    """Return what a file says, which messages call ``name``, or else by its path.
-
-    ``PolicyFileError``: it cannot be read, is not a mapping, or holds what a policy may not hold.
-    """
+    """Return what a file says, which messages call ``name``; ``PolicyFileError``: it is no mapping of plain values."""
     file = name or str(path)
     try:
         return parse(strict_json.content(path).decode("utf-8"), file)

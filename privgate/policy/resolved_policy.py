@@ -126,10 +126,7 @@ class Policy(Document):
         return ""
 
     def check_data(self, data: Data) -> list[Precondition]:
-        """Return what the policy demands of the training data, before anything is trained.
-
-        ``PolicyError``: a suite holds an expectation that does not exist, or with arguments that it does not take.
-        """
+        """Return what the policy demands of the data; ``PolicyError``: an expectation or its arguments are unknown."""
         least = self.data.min_rows
         conditions = []
         if least > 1:

@@ -35,10 +35,8 @@ _DESCRIPTION = 5000
 def attach(subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: str | None = None) -> str:
     """Attach a verdict's files, metrics and tags, and return their folder within the artifacts of the model's run.
 
-    Attaching twice equals attaching it one time. ``out_dir`` holds the written report and is only read.
-    The per-person table, which is personal data about the training set, stays there.
-
-    ``RegistryError``: the subject has no registry, or the registry refused or broke off; then attach again.
+    Twice equals once. The written report in ``out_dir`` is only read, and its per-person table, which is personal data,
+    stays there. ``RegistryError``: the subject has no registry, or that refused or broke off; then attach again.
     """
     model_id = str(subject.detail.get("model_id") or "")
     if not model_id:
@@ -123,12 +121,11 @@ def log_metrics(client: Any, run_id: str, subject: Subject, verdict: Verdict) ->
 def collect_metrics(verdict: Verdict) -> Mapping[str, float]:
     """Return the metrics of a verdict; a dashboard that sorts by any of them puts the worst model last.
 
-    ``privgate/<rule>`` is the measured value, infinity included, as MLflow stores it (a database keeps the largest
-    float). A share or a quantile has a name of its own, as ``privgate/<rule>_share_above``. Rules in nats add
-    ``privgate/<rule>_is_infinite`` (0 or 1: no limit is known) and ``privgate/<rule>_capped``: the end of the interval
-    that the policy's limit is compared with, at most ``LARGEST_NATS``, also for a rule that was not measured.
-    ``privgate/outcome`` is 0 (passed) to 3 (failed). ``privgate/scope`` tells about which questions a verdict speaks: 0
-    all that rules ask, 1 those near people's own records, 2 only people's own records.
+    ``privgate/<rule>`` is the measured value, infinity included; of a share ``privgate/<rule>_share_above``. Rules in
+    nats add ``_is_infinite`` (0 or 1: no limit is known) and ``_capped``: the end of the interval that the policy's
+    limit is compared with, at most ``LARGEST_NATS``, also for a rule that was not measured. ``privgate/outcome`` is 0
+    (passed) to 3 (failed). ``privgate/scope`` is 0 where a verdict speaks about all questions that rules ask, 1 about
+    those near people's own records, 2 about own records only.
     """
     d = verdict.decision
     facts = {"outcome": d.outcome.rank, "scope": SCOPES.index(d.scope), "warnings": d.warnings, "observed": d.observed}

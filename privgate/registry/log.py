@@ -303,10 +303,7 @@ def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:
 
 
 def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) -> None:
-    """Declare beside a registered version whose its records are: "one record each", or "groups <column>" of its data.
-
-    ``SubjectError``: the version has no recipe, or its data no such column.
-    """
+    """Declare beside a registered version whose its records are: "one record each", or "groups <column>"."""
     client = connect(tracking_uri)
     present = named(client, uri)
     with tempfile.TemporaryDirectory() as place, answering(f"declaring whose the records of {uri} are"):
@@ -344,10 +341,10 @@ def adopt(
 ) -> str:
     """Attach recipe and data reference to a registered version, and return the URI of the version that has them.
 
-    With ``serve`` that is a new one, as of ``log_recipe``. Where the version is a logged model of MLflow 3, that is the
-    version itself. The files of any other become a logged model, byte by byte, and that a new version of the same
-    registered model; the old one stays as it is. ``uri`` is
-    ``models:/name/version`` or ``models:/name@alias``; all else, and the errors, are those of ``log_recipe``.
+    ``uri`` is ``models:/name/version`` or ``models:/name@alias``. A logged model of MLflow 3 keeps its version, unless
+    ``serve`` makes another, as in ``log_recipe``. The files of any other become a logged model, byte by byte, and that
+    a new version of the same registered model; the old one stays. All else, and the errors, are those of
+    ``log_recipe``.
     """
     import mlflow
 

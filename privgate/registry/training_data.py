@@ -156,8 +156,7 @@ class Kept:
 def kept(data: TrainingData, *, store: str | Path | None) -> Iterator[Kept]:
     """Yield the data as read back from their store, file or loader: training uses these, not the argument.
 
-    Of data with a source or a loader only a reference and a digest are logged. ``UsageError``: data in memory without
-    ``store``. ``DigestMismatchError``: the file holds other data by now.
+    Of data with a source or a loader only a reference and a digest are logged; data in memory need ``store``.
     """
     if data.loader is not None:
         yield Kept(data, {"kind": "loader", **json.loads(data.loader), "digest": data.digest})

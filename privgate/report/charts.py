@@ -1,8 +1,7 @@
 """The two drawings of page one: everybody's influence beside its limit, and members found at low rates of error.
 
-Inline SVG, the same numbers giving the same bytes. Each draws what it is given and computes nothing about privacy.
-Colours are the page's custom properties, so that one drawing serves light, dark and print; every line differs by its
-dash as well. Text stays text.
+Inline SVG, computing nothing; the same numbers give the same bytes. Colours are the page's custom properties, so that
+one drawing serves light, dark and print; every line differs by its dash as well.
 """
 
 import math

@@ -131,10 +131,9 @@ FORMATS: Mapping[str, tuple[str, str]] = {
 
 
 def render(document: Any, format: str) -> str:  # noqa: A002  the word of the field
-    """Return one format of a report, from its JSON alone; the same document gives the same text.
+    """Return one format of a report (html, markdown, junit, text or json) from its JSON alone, always the same text.
 
-    ``document`` is what ``document`` returned, or what ``report.json`` holds; ``SubjectError``: it is broken, or
-    another version of privgate wrote it. ``format`` is html, markdown, junit, text or json, else ``UsageError``.
+    ``SubjectError``: the document is broken, or another version of privgate wrote it. ``UsageError``: no such format.
     """
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}; known: {', '.join(FORMATS)}")

@@ -1,7 +1,6 @@
 """Page one: the decision, a tile a question, two pictures, what could happen, what stays open, and the signature.
 
-It holds at most 350 words and each number once; what it leaves out stands in the evidence below it, what was judged and
-what a report never shows first.
+It holds at most 350 words and each number once; the rest stands in the evidence below it.
 """
 
 import math

@@ -363,11 +363,7 @@ def badness(finding: Finding) -> int:
 
 
 def read(document: Any) -> ReportDocument:
-    """Return a report that was read from JSON.
-
-    ``SubjectError``: it is no report, another version of privgate wrote it, a value is missing or of the wrong kind, or
-    it tells a number that may not be told.
-    """
+    """Return a report that was read from JSON; ``SubjectError``: none of this version, or it tells too much."""
     version = str(document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}")
     wrote = "pass the report.json that privgate wrote"
     if version != SCHEMA and version.startswith(SCHEMA.rpartition("/")[0]):

@@ -1,8 +1,7 @@
 """Foreign text made harmless, for every format.
 
-Names of models, tags, columns and people are hostile input: markup, control characters, right-to-left marks, ten
-thousand characters, workflow commands of a CI log. ``plain`` is applied to every text that is rendered; the escapes of
-the formats come after it.
+Names of models, tags, columns and people are hostile input: markup, control characters, right-to-left marks, workflow
+commands of a CI log. ``plain`` is applied to every text that is rendered; escapes of the formats come after it.
 """
 
 import re

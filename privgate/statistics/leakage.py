@@ -56,14 +56,11 @@ def mean_changes(change: Float, *, n_tests: int, confidence: float = 0.95) -> Me
     """Return the largest mean change over labels, with limits corrected over labels and ``n_tests`` units.
 
     ``change``, shape (S, R, K), is ``ln p - ln p'`` of S paired seeds; infinities stay infinite. ``confidence`` is the
-    joint coverage of all intervals. ``low`` is Student's limit, for approximately normal changes. ``high`` is Student's
-    limit and ``unseen(S)`` times the largest change of any of the S seeds, and infinite below ``SEEDS_FOR_A_LIMIT``.
-
-    No limit of the mean of unbounded changes holds for every distribution (Bahadur and Savage, 1956). The second part
-    of ``high`` is what skew and jumps cost: the share of trainings that S seeds may all have missed, times the largest
-    change among them. So ``high`` holds where what is rarer than that share changes answers no more than the largest
-    change seen. Sections 9.4 and 15 of docs/mathematics.md have its errors by simulation: at 75 seeds at most .047 of
-    20,000 people are approved at a true mean of 1.01 and a limit of 1; jumps in 3 % of trainings are missed in 10 %.
+    joint coverage of all intervals. ``low`` is Student's limit, for approximately normal changes. ``high`` is that, and
+    ``unseen(S)``, the share of trainings that all S seeds may have missed, times the largest change among them;
+    infinite below ``SEEDS_FOR_A_LIMIT``. No limit of an unbounded mean holds for every distribution (Bahadur and
+    Savage, 1956): ``high`` holds where what is rarer than that share changes answers no more than the largest change
+    seen. Sections 9.4 and 15 of docs/mathematics.md have its errors by simulation.
     """
     seeds, _, labels = change.shape
     with np.errstate(invalid="ignore"):

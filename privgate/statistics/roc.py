@@ -14,10 +14,7 @@ APPROVING = (32, 64)
 
 
 def checked(scores: Float, members: Bool) -> tuple[Float, Bool]:
-    """Return both as arrays.
-
-    ``MeasurementError``: a score is NaN, or one of the two kinds of records is missing.
-    """
+    """Return both as arrays; ``MeasurementError``: a score is NaN, or one of the two kinds of records is missing."""
     s, m = np.asarray(scores, dtype=np.float64), np.asarray(members, dtype=bool)
     if s.shape != m.shape or s.ndim != 1:
         raise MeasurementError(f"scores of shape {s.shape} do not match members of shape {m.shape}")

@@ -16,15 +16,12 @@ class QuestionRefusedError(ValueError):
 
 
 class AcceptedQuestions:
-    """A declared domain, as JSON values of ``privgate.Domain.payload()``.
+    """A declared domain, as ``stated`` in JSON values of ``privgate.Domain.payload()``.
 
-    Parameters
-    ----------
-    stated : dict
-        ``columns`` by name (``ends`` or ``values``, and whether they may be ``missing``), or ``box``, ``categories``,
-        ``max_length``, ``norm`` and ``queries`` of tables of numbers. ``double``: floats of other precision, in which
-        scalers compute otherwise, are refused. ``names``: the columns of the training frame. A frame of others is
-        refused: a step may read columns by place or by name, and what is looked at must be both.
+    ``columns`` are by name (``ends`` or ``values``, and whether they may be ``missing``); ``box``, ``categories``,
+    ``max_length``, ``norm`` and ``queries`` are of tables of numbers. ``double``: floats of other precision, in which
+    scalers compute otherwise, are refused. ``names``: the columns of the training frame. A frame of others is refused:
+    a step may read columns by place or by name, and what is looked at must be both.
     """
 
     def __init__(self, stated: dict[str, Any]) -> None:
@@ -135,14 +132,7 @@ def _fits(column: dict[str, Any], value: Any) -> bool:
 class Refusing:
     """A model that answers accepted questions as it did, and refuses all others; any other attribute is the model's.
 
-    It does not bind a user who has the file: the model itself is ``.model``.
-
-    Parameters
-    ----------
-    model : any
-        A fitted estimator.
-    stated : dict
-        As for ``AcceptedQuestions``.
+    It does not bind a user who has the file: the fitted estimator itself is ``.model``.
     """
 
     def __init__(self, model: Any, stated: dict[str, Any]) -> None:

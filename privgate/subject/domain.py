@@ -19,18 +19,10 @@ _HINT = "give (low, high), (low, high, None) where values may be missing, or a l
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: a range of numbers or a list of values, and whether a value may be missing.
+    """One column: a range of numbers (``ends``) or a list of ``values``, and whether a value may be ``missing``.
 
-    Parameters
-    ----------
-    name : str or int
-        Of the column of a frame, or its position in an array.
-    ends : (low, high), optional
-        Of a numeric column.
-    values : tuple, optional
-        Text, whole numbers or booleans of a categorical column, in the order in which they are encoded.
-    missing : bool
-        Whether None, NaN or NA may stand for a value.
+    ``name`` is that of a frame's column, or the position in an array. Values are text, whole numbers or booleans, in
+    the order in which they are encoded. None, NaN and NA stand for what is missing.
     """
 
     name: str | int

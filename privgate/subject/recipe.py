@@ -208,10 +208,7 @@ class Recipe:
 
     @classmethod
     def read(cls, payload: Mapping[str, Any], root: Path | None) -> Self:
-        """Return a recipe from its JSON form and the folder of its source snapshot; nothing of it is imported here.
-
-        ``SubjectError``: it is of another version, or names a class that only an earlier one knew.
-        """
+        """Return a recipe from its JSON form and the folder of its source snapshot; nothing of it is imported here."""
         if payload.get("schema") != "privgate/recipe/v1":
             raise SubjectError(
                 f"recipe.json has schema {payload.get('schema')!r}; this privgate reads privgate/recipe/v1"

@@ -1,8 +1,7 @@
 """The release: what one query to the deployed model returns, and how far two releases can be told apart.
 
-A release is judged beside exact probabilities, never instead of them: DTP is not monotone under post-processing, so a
-coarser answer can tell more (two probabilities on both sides of a bin's edge) or hide what an exact one tells. For the
-same reason an error of a log-probability is not an error of what is released: next to an edge a hair is a whole step.
+A release is judged beside exact probabilities, never instead of them: DTP is not monotone under post-processing. A
+coarser answer can tell more (two probabilities on both sides of a bin's edge) or hide what an exact one tells.
 """
 
 from collections.abc import Mapping

@@ -77,10 +77,7 @@ def _refuse(theorem: Theorem, subject: Subject) -> str:
 
 
 def _certify(theorem: Theorem, about: Units) -> Certified:
-    """Return a theorem's limits over everything that fixed first steps make of a query.
-
-    The image of the declared domain may hold more than real queries lead to, so nothing it shows counts as seen.
-    """
+    """Return a theorem's limits over everything that fixed first steps make of a query."""
     behind, inner = seen(about.subject), look_behind(theorem, about.subject)
     limits, domain = theorem.certify(replace(about, subject=inner)), inner.accepted
     if theorem.needs_retrained or not (behind.last or (domain is not None and domain.blocks)):

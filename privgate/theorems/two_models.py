@@ -164,10 +164,7 @@ WITH, WITHOUT = "listed_with", "listed_without"
 
 
 def container(subject: Subject) -> Any:
-    """Return the listed questions as the recipe's kind of records; None where none are listed.
-
-    ``SubjectError``: records of this kind cannot hold some question.
-    """
+    """Return the listed questions as the recipe's kind of records, or a ``SubjectError``; None without a list."""
     domain = subject.accepted
     if domain is None or domain.queries is None:
         return None
@@ -216,11 +213,9 @@ def apart(subject: Subject, retrained: Retrained) -> Retrained:
 class ListedQuestions(Theorem):
     """The largest change over a finite list is the largest that is found: exact, for any model and any training.
 
-    A person's own records count as questions too, whether they are listed or not.
-
-    A comparison with refits lets a closed form pass that is off by its tolerance beyond its stated error, on either
-    side of a change. What adds the same numbers in another order errs by a share of them, too: a score of d terms,
-    whose moments are sums over n records, by ``n + d + 8`` roundings of its size on either way.
+    A person's own records count as questions too. Answers of a closed form err by its tolerance beyond its stated
+    error, on either side of a change. What adds the same numbers in another order errs by a share of them, too: a score
+    of d terms, whose moments are sums over n records, by ``n + d + 8`` roundings of its size on either way.
     """
 
     name = "listed_questions"
