@@ -225,7 +225,7 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
         announce=console.note,
     )
     stated = click.get_current_context().default_map or {}  # keys that have no option
-    verdict = with_context(verdict, run.subject, run.fleet, stated)
+    verdict = with_context(verdict, stated)
     approved, place, before = f"models:/{run.subject.name}@production", settings.get("config"), None
     if place or "PRIVGATE_GUARD" in os.environ:  # else nothing was signed, and importing what verifies takes long
         from privgate.guard.verification import approved_report

@@ -97,7 +97,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     budget = Budget(**{k: config[k] for k in _BUDGET if k in config})
     with Fleet(isolate=given.pop("isolation"), **given) as fleet, tempfile.TemporaryDirectory() as scratch:
         verdict = evaluate(policy, subject, fleet=fleet, limits=budget)
-        verdict = with_context(verdict, subject, fleet, config)
+        verdict = with_context(verdict, config)
         folder = Path(scratch, _PLACE)
         report.write(verdict, folder, hash_key=key, baseline=approved_report(f"models:/{subject.name}@production"))
         for name in report.PERSONAL:  # rows and cases of people: they stay with whoever holds the data

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privgate import cases
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
-from privgate.evidence import COLUMNS, Count, encode
+from privgate.evidence import COLUMNS, encode
 from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import about
 from privgate.report.compare import compare
@@ -53,7 +53,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "next_steps": names.scrub(list(detail.get("next_steps") or ())),
         "comparison": None,
         "subject": _subject(evidence.subject),
-        "context": _context(names.scrub(dict(detail.get("context") or {}))),
+        "context": names.scrub(dict(detail.get("context") or {})),
         "policy": encode(verdict.policy),
         "findings": [names.scrub(f, where.get(f["request"], "")) for f in shown["findings"]],
         "evidence": _evidence(shown["evidence"], names),
@@ -65,14 +65,6 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     if baseline is not None:
         doc["comparison"] = _since(baseline, doc)
     return doc
-
-
-def _context(context: dict[str, Any]) -> dict[str, Any]:
-    """Return the context without a share of right answers that tells how few are wrong, or right."""
-    share, n = context.get("accuracy"), int(context.get("accuracy_n") or 0)
-    if not isinstance(share, float) or not n or not (right := Count(round(share * n), n)).hidden:
-        return context
-    return {**context, "accuracy": None, "accuracy_between": [v / n for v in right.ends]}
 
 
 def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any] | None:

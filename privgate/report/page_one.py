@@ -356,8 +356,8 @@ def verify(doc: ReportDocument) -> str:
 
 
 def judged(doc: ReportDocument) -> dict[str, Any]:
-    """Return the first section of the evidence: facts, how often the model is right, which people figures leave out."""
-    return {"facts": facts(doc), "texts": list(dict.fromkeys([accuracy(doc), *_hedges(doc)]))}
+    """Return the first section of the evidence: facts, and which people figures leave out."""
+    return {"facts": facts(doc), "texts": list(dict.fromkeys(_hedges(doc)))}
 
 
 def limits(doc: ReportDocument) -> list[str]:
@@ -464,16 +464,6 @@ def _size(doc: ReportDocument) -> str:
         return ""
     adjacencies = [m.request.option("adjacency") for m in doc.evidence.measurements]
     return say("size.public" if "replace_one" in (claim.adjacency, *adjacencies) else "size.not_looked_at")
-
-
-def accuracy(doc: ReportDocument) -> str:
-    """Return how well the model does its work, beside what it gives away."""
-    c = doc.context
-    ends = (c.accuracy,) if c.accuracy is not None else c.accuracy_between or ()
-    if not ends or not c.accuracy_n:
-        return say("accuracy.none" if doc.subject.n_candidates else "accuracy.nobody")
-    share = " to ".join(map(percent, ends))
-    return say("accuracy.told", share=share, people=number(c.accuracy_n))
 
 
 def short(digest: Any) -> str:

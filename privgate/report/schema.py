@@ -137,19 +137,15 @@ class PolicyFacts(EvidenceModel):
 
 
 class ContextFacts(EvidenceModel):
-    """What whoever ran the check says about it, and how well the model does its work; empty where nobody said."""
+    """What whoever ran the check says about it; empty where nobody said."""
 
+    earlier = frozenset({"accuracy", "accuracy_between", "accuracy_n"})
     data_name: str = Field(default="", description="What the training data are called.")
     data_source: str = Field(default="", description="Where they come from.")
     purpose: str = Field(default="", description="What the model is for.")
     owner: str = Field(default="", description="Who answers for it.")
     run_by: str = Field(default="", description="User who ran the check.")
     run_on: str = Field(default="", description="Host, or the workflow run, that ran it.")
-    accuracy: Number | None = Field(default=None, description="Share of right answers about other people.")
-    accuracy_between: tuple[Number, Number] | None = Field(
-        default=None, description="Its range, where the share would tell how few answers are wrong, or right."
-    )
-    accuracy_n: int = Field(default=0, description="How many other people.")
 
 
 class WaiverRow(EvidenceModel):

@@ -45,8 +45,6 @@ def crowded(doc, comparison):
         "subject": {**doc["subject"], "name": "income-" + "x" * 80, "uri": "models:/" + "y" * 200},
         "context": {
             **dict.fromkeys(("data_name", "data_source", "purpose", "owner", "run_by", "run_on"), long),
-            "accuracy": 0.8125,
-            "accuracy_n": 1000,
         },
         "findings": findings,
         "comparison": {**comparison, "summary": long},
