@@ -155,9 +155,9 @@ def _choose_first(
     if numbers is None or domain is None:
         return others, np.full(count, "record", dtype=object), False
     if domain.categories is not None and np.prod(np.array(domain.categories, dtype=np.float64)) <= EXHAUSTIVE:
-        grid = _inside(np.indices(domain.categories).reshape(len(domain.categories), -1).T.astype(np.float64), domain)
+        grid = np.indices(domain.categories).reshape(len(domain.categories), -1).T.astype(np.float64)
         return make_like(grid, X), np.full(len(grid), "domain", dtype=object), True
-    low, high, whole = _sides(domain, numbers.shape[1], numbers[0])
+    low, high, whole = _sides(domain)
     ends = np.where(rng.random((count, numbers.shape[1])) < 0.5, low, high)
     # between people searched for and anybody else, towards the ends of the domain
     pairs = numbers[rng.choice(own, size=count)], numbers[rng.integers(len(numbers), size=count)]
@@ -165,9 +165,8 @@ def _choose_first(
     between = t * pairs[0] + (1 - t) * pairs[1]
     if whole:
         between = np.where(rng.random(between.shape) < t, pairs[0], pairs[1])
-    parts = [_inside(v, domain) for v in (ends, between)]
-    kinds = np.repeat(["record", "domain", "between"], [count, len(parts[0]), len(parts[1])]).astype(object)
-    return stack(others, make_like(np.concatenate(parts), X)), kinds, False
+    kinds = np.repeat(["record", "domain", "between"], count).astype(object)
+    return stack(others, make_like(np.concatenate([ends, between]), X)), kinds, False
 
 
 def choose_around(
@@ -180,7 +179,7 @@ def choose_around(
     several lengths ``uphill`` (ascent by estimated gradient), and random steps of everything.
     """
     d = len(best)
-    low, high, whole = _sides(domain, d, best)
+    low, high, whole = _sides(domain)
     parts: list[Float] = []
     for j in rng.permutation(d)[: max(1, count // (2 if whole else 8))]:
         values = (
@@ -203,7 +202,7 @@ def choose_around(
     swap = rng.random((rest, d)) < np.minimum(1.0, rng.integers(1, 4, (rest, 1)) / d)
     step = best + (random - best) * (1.0 if whole else rng.random((rest, 1)))
     rows = np.clip(np.concatenate([*parts, np.where(swap, step, best)])[:count], low, high)
-    return _inside(np.floor(rows + 0.5) if whole else rows, domain)
+    return np.asarray(np.floor(rows + 0.5) if whole else rows)
 
 
 def estimate_slope(points: Float, value: Float) -> Float:
@@ -223,22 +222,9 @@ def estimate_slope(points: Float, value: Float) -> Float:
     return np.asarray(np.linalg.solve(A.T @ A + 1e-6 * np.eye(A.shape[1]), A.T @ b))
 
 
-def _sides(domain: Domain, d: int, like: Float) -> tuple[Float, Float, bool]:
+def _sides(domain: Domain) -> tuple[Float, Float, bool]:
     """Return (low, high, whole numbers only) of each feature."""
     if domain.categories is not None:
-        return np.zeros(d), np.array(domain.categories, dtype=np.float64) - 1, True
-    if domain.box is not None:
-        low, high = np.array(domain.box, dtype=np.float64).T
-        return low, high, False
-    top = domain.max_length if domain.max_length is not None else domain.norm
-    return np.zeros(d), np.full(d, float(top or 0.0)), bool((like == np.floor(like)).all()) and domain.norm is None
-
-
-def _inside(rows: Float, domain: Domain) -> Float:
-    """Return the rows shrunk into a declared length or norm."""
-    for limit, size in ((domain.max_length, rows.sum(axis=1)), (domain.norm, np.sqrt((rows**2).sum(axis=1)))):
-        if limit is not None:
-            factor = np.minimum(1.0, limit / np.maximum(size, 1e-300))[:, None]
-            shrunk = np.floor(rows * factor) if limit == domain.max_length else rows * factor
-            rows = np.where(factor < 1, shrunk, rows)
-    return rows
+        return np.zeros(len(domain.categories)), np.array(domain.categories, dtype=np.float64) - 1, True
+    low, high = np.array(domain.box, dtype=np.float64).T
+    return low, high, False

@@ -44,10 +44,9 @@ class ColumnFacts(EvidenceModel):
 class DomainFacts(EvidenceModel):
     """Which questions the endpoint accepts."""
 
+    earlier = frozenset({"max_length", "norm"})
     categories: tuple[int, ...] | None = None
     box: tuple[tuple[Number, Number], ...] | None = Field(default=None, description="null where it is withheld.")
-    max_length: int | None = None
-    norm: Number | None = None
     columns: tuple[ColumnFacts, ...] | None = Field(default=None, description="Columns of a frame by name.")
     blocks: tuple[tuple[int, ...], ...] = Field(default=(), description="Columns of which at most one is not 0.")
     inferred: bool = Field(default=False, description="Read off the training data, which is a guess.")

@@ -18,8 +18,8 @@ class QuestionRefusedError(ValueError):
 class AcceptedQuestions:
     """A declared domain, as ``stated`` in JSON values of ``privgate.Domain.payload()``.
 
-    ``columns`` are by name (``ends`` or ``values``, and whether they may be ``missing``); ``box``, ``categories``,
-    ``max_length``, ``norm`` and ``queries`` are of tables of numbers. ``double``: floats of other precision, in which
+    ``columns`` are by name (``ends`` or ``values``, and whether they may be ``missing``); ``box``, ``categories``
+    and ``queries`` are of tables of numbers. ``double``: floats of other precision, in which
     scalers compute otherwise, are refused. ``names``: the columns of the training frame. A frame of others is refused:
     a step may read columns by place or by name, and what is looked at must be both.
     """
@@ -69,14 +69,6 @@ class AcceptedQuestions:
             good &= (table == np.floor(table)).all(axis=1)
         for block in self.stated.get("blocks", ()):
             good &= (table[:, list(block)] != 0).sum(axis=1) <= 1
-        length, norm = self.stated.get("max_length"), self.stated.get("norm")
-        if length is not None or norm is not None:
-            good &= (table >= 0).all(axis=1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if length is not None:
-                good &= table.sum(axis=1) <= length
-            if norm is not None:
-                good &= np.sqrt((table**2).sum(axis=1)) <= norm * (1 + 1e-9)
         if self.stated.get("queries") is not None:
             listed = {tuple(q) for q in self.stated["queries"]}
             good &= np.array([tuple(row) in listed for row in (table + 0.0).tolist()], dtype=bool)

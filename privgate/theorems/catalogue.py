@@ -13,7 +13,7 @@ from privgate.subject.subject import Subject
 from privgate.theorems import naive_bayes
 from privgate.theorems.closed_form import Engine, Retrained
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
-from privgate.theorems.hypotheses import describe_domain, read_domain
+from privgate.theorems.hypotheses import OUTSIDE
 from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
 from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import seen
@@ -83,10 +83,9 @@ def _certify(theorem: Theorem, about: Units) -> Certified:
     if theorem.needs_retrained or not (behind.last or (domain is not None and domain.blocks)):
         return limits
     said = list(limits.assumptions)
-    reach = read_domain(domain, inner.data.X.shape[1]) if behind.anywhere and domain is not None else ""
-    if not isinstance(reach, str):
+    if behind.anywhere and domain is not None:
         anywhere = "whatever is asked, the first steps map it into fixed ranges"
-        said = [anywhere if s == describe_domain(reach) else s for s in said]
+        said = [anywhere if s == OUTSIDE else s for s in said]
     lower = np.where(np.isinf(limits.lower), np.inf, 0.0)
     return replace(limits, lower=lower, assumptions=(*([behind.words] if behind.steps else []), *said))
 

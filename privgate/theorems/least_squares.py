@@ -260,8 +260,6 @@ def pose(subject: Subject, units: Index) -> kernel.Case:
     weights, offset = moves[:, :d], moves[:, d:].sum(axis=1)
     up = offset + reach.bound_dot(weights) >= reach.bound_dot(-weights) - offset
     question = np.where(up[:, None], hypotheses.attain(reach, weights), hypotheses.attain(reach, -weights))
-    if np.isfinite([reach.length, reach.norm]).any():
-        question = question * (1 - 1e-12)  # for sure inside
     settings, accepted = hypotheses.state_domain(reach)
     settings |= {"intercept": bool(estimator.fit_intercept)}
     return kernel.Case("squares", "any", settings, arrays | accepted | {"question": question})

@@ -46,18 +46,13 @@ def refusal(subject: Subject) -> str:
         return "no domain is declared: pass TrainingData(…, domain=Domain(…)); over all questions DTP is infinite"
     if len(getattr(X, "shape", ())) != 2:
         return "records are no table"
-    within = domain.columns is not None or domain.box is not None or domain.categories is not None
-    if not domain.is_table and not within:
-        return "the domain names no columns"
-    if (domain.max_length or domain.norm) and (within or affine_scores.split_last(estimator)[0] is not None):
-        return "a length or norm is read neither beside ranges nor behind first steps"
     return "" if _count_numbers(subject) <= LARGEST else "the domain has too many values"
 
 
 def list_columns(subject: Subject) -> affine_scores.Columns:
     """Return the choices of each column of the accepted domain."""
     domain = subject.accepted
-    return affine_scores.list_columns({} if domain is None else domain.payload(), int(subject.data.X.shape[1]))
+    return affine_scores.list_columns({} if domain is None else domain.payload())
 
 
 def _count_numbers(subject: Subject) -> int:
@@ -143,8 +138,6 @@ def pose(subject: Subject, tables: tuple[Float, Float], stated: Any) -> Case:
     domain, columns = subject.accepted, list_columns(subject)
     assert domain is not None  # noqa: S101  refusal() said so
     settings = {name: stated[name] for name in ("release", "features", "single")}
-    limits = {"length": domain.max_length, "norm": domain.norm}
-    settings |= {name: float(v) for name, v in limits.items() if v is not None}
     settings |= {"product": False} if domain.blocks else {}
     settings |= {"deviation": float(subject.scale[1])} if subject.task == "regression" else {}
     column = np.repeat(np.arange(len(columns)), [len(c[0]) for c in columns]).astype(np.int64)

@@ -41,7 +41,7 @@ def test_survives_a_round_trip_through_files_with_the_same_digest(kind, tmp_path
         ids=np.arange(12).astype(str),
         groups=np.repeat(np.arange(4), 3),
         candidates=(containers.take(CONTAINERS[kind], np.arange(5)), Y[:5]),
-        domain=Domain(norm=5.0),
+        domain=[(0, 1)] * 3 if kind == "array" else None,
         sensitive=("a",),
     )
 
@@ -119,7 +119,7 @@ def test_a_domain_is_inferred_only_from_plain_numbers():
         assert TrainingData(CONTAINERS[kind], Y).effective_domain is None
 
 
-WRONG = ({}, {"categories": (2, 0)}, {"box": ((1.0, 0.0),)}, {"max_length": -1.0}, {"norm": float("nan")})
+WRONG = ({}, {"categories": (2, 0)}, {"box": ((1.0, 0.0),)})
 
 
 @pytest.mark.parametrize("stated", [*WRONG, {"columns": {"a": (0, 3)}}])
@@ -130,12 +130,10 @@ def test_refuses_an_empty_or_impossible_domain(stated):
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_a_domain_survives_json(sizes):
-    for domain in (
-        Domain(categories=tuple(sizes)),
-        Domain.read([(0, 1)] * len(sizes)),
-        Domain(max_length=3.0, norm=2.0),
-    ):
+    for domain in (Domain(categories=tuple(sizes)), Domain.read([(0, 1)] * len(sizes))):
         assert Domain.from_payload(domain.payload()) == domain
+        with pytest.raises(ValueError, match="declare the range of each column"):
+            Domain.from_payload(domain.payload() | {"max_length": 3.0})
 
 
 def test_a_domain_may_be_declared_in_short_forms():
