@@ -90,10 +90,7 @@ def of_files(
 
 
 def below(root: Path) -> list[Path]:
-    """Return all that lies below a folder, sorted; links are not followed.
-
-    ``DocumentError``: folders lie too deep within one another, or there is too much.
-    """
+    """Return all that lies below a folder, sorted, following no link; ``DocumentError``: too deep, or too much."""
     paths: list[Path] = []
     todo = [(root, 1)]
     while todo:

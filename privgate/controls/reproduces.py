@@ -195,10 +195,7 @@ def _read_reach(subject: Subject) -> Accepted | None:
 
 
 def hold_questions(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_]]:
-    """Return questions as the recipe's kind of records, and which of ``rows`` (Q, d) these are.
-
-    Those that the records' number type cannot hold inside the declared domain are dropped.
-    """
+    """Return questions as the recipe's kind of records, and which of ``rows`` (Q, d) it holds in the domain."""
     like, reach = subject.data.X, _read_reach(subject)
     kind = like.dtype if hasattr(like, "toarray") else np.asarray(like).dtype
     whole, rows = kind.kind in "iub", np.nan_to_num(rows)

@@ -60,10 +60,7 @@ LARGE = DocumentLimits(8 << 20, 200_000, 64)
 
 
 def opened(path: Path) -> BufferedReader:
-    """Return a regular file opened for reading; links are followed, because mounted configuration is made of them.
-
-    ``DocumentError``: a pipe, a device, a folder: reading it might never end. ``OSError``: it cannot be opened.
-    """
+    """Return a regular file opened for reading, behind links, too; ``DocumentError``: a pipe, a device, a folder."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError as exc:
@@ -91,10 +88,7 @@ def too_large(limits: DocumentLimits) -> DocumentError:
 
 @contextmanager
 def reading(sentence: str, error: type[Exception]) -> Iterator[None]:
-    """Turn what values of an unexpected kind raise into one sentence, what cannot be read, and a few words on why.
-
-    It is also a decorator. What is raised on purpose passes unchanged.
-    """
+    """Turn what values of an unexpected kind raise into one sentence with a few words on why; also a decorator."""
     try:
         yield
     except GARBLED as exc:

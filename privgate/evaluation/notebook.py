@@ -1,7 +1,4 @@
-"""What people get of a verdict: what page one says beside it, the report, and what a notebook shows.
-
-The key of the keyed hashes that stand for people is here too: it stays with the controller.
-"""
+"""What people get of a verdict: what page one says beside it, the report, a notebook's table, and keyed hashes."""
 
 import getpass
 import os

@@ -1,7 +1,4 @@
-"""What was found out beside the numbers: of the run, and one part a question.
-
-These models are the JSON of a report: each field says what it holds, each ``payload`` what may be told of it.
-"""
+"""What was found out beside the numbers: models that are the JSON of a report, and what of it may be told."""
 
 import math
 from collections.abc import Mapping, Sequence

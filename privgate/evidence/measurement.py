@@ -36,10 +36,7 @@ from privgate.evidence.telling import (
 
 
 class Behind(EvidenceModel):
-    """What stands behind a measurement, by question: fields that rules read beside value and interval.
-
-    Every field may be absent, and only what was set is written: no absence makes a pass.
-    """
+    """What stands behind a measurement, by question; every field may be absent, and no absence makes a pass."""
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values of what was set; infinities and NaN become text."""

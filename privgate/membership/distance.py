@@ -99,10 +99,7 @@ def along_random_directions(
 
 
 def measure_both(opened: Any, trials: list[int], shadow: list[int], shadow_trials: list[int]) -> dict[str, Any]:
-    """Return JSON values, in a worker: how distances at pool rows were measured, and those of both models, (n, 3) each.
-
-    The second is a shadow model that the adversary trains. Where nothing can be measured, a problem.
-    """
+    """Return JSON values, in a worker: distances at pool rows of both models, (n, 3) each; or a problem."""
     if not isinstance(opened.X, np.ndarray) or opened.X.dtype.kind not in "biuf":
         return {"problem": "records that are no arrays of numbers have no distance from a boundary"}
 

@@ -26,10 +26,7 @@ Confirm = Callable[[Sequence[Finding]], Sequence[Finding]]
 
 
 class Policy(Document):
-    """A policy file, together with everything it extends.
-
-    ``Policy.load`` is the door: a policy is never built from anything but a file.
-    """
+    """A policy file with everything it extends; ``Policy.load`` is the door: it is never built from anything else."""
 
     _path: Path = PrivateAttr(default=Path())
     _source: read.Resolved[Self] = PrivateAttr()

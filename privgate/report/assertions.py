@@ -1,7 +1,4 @@
-"""One assertion a finding: about what, threshold, value, how sure, outcome.
-
-Page one, table, terminal, JUnit and notebooks show these same words.
-"""
+"""One assertion a finding, in the words of page one, table, terminal, JUnit and notebooks alike."""
 
 import math
 from collections.abc import Iterable

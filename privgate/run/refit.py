@@ -214,10 +214,7 @@ class Shadows:
 def train_on_subsets(
     subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet, *, rows: Index | None = None
 ) -> Shadows:
-    """Return models trained on subsets of the pool (N, P), asked about all of it, or about some ``rows``.
-
-    ``seeds`` holds one a model, or one for all models alike.
-    """
+    """Return models trained on subsets of the pool (N, P), asked about ``rows`` or all of it; ``seeds``: one or N."""
     count, questions = len(masks), np.arange(masks.shape[1], dtype=np.int64) if rows is None else rows
     each = seeds * count if len(seeds) == 1 else seeds
     if len(each) != count:

@@ -217,10 +217,7 @@ class TrainingData:
 
     @cached_property
     def order(self) -> str:
-        """Memory order of the records, "C" or "F", if unusual, else "": a frame usually has "F", an array "C".
-
-        The digest does not depend on the memory order; the model that a learner fits may.
-        """
+        """Memory order of the records, "C" or "F", if unusual, else "": a frame usually has "F", an array "C"."""
         order = containers.order_of(self.X)
         return order if order != ("F" if containers.is_frame(self.X) else "C") else ""
 

@@ -120,10 +120,7 @@ class Release:
             raise ValueError("release: a floor is for probabilities that are neither rounded, listed nor noisy")
 
     def resolved(self, classes: Any) -> Self:
-        """Return the release with one floor for each of the sorted labels.
-
-        ``ValueError``: a floor is not above 0, is of no label of the data, or all together are above .1.
-        """
+        """Return the release with a floor for each of the sorted labels; ``ValueError``: not above 0, or too much."""
         if not self.floor:
             return self
         labels, usual = np.asarray(classes).tolist(), min(0.01, 1 / (20 * len(classes)))

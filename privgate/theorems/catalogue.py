@@ -45,10 +45,7 @@ def find_closed_form(subject: Subject) -> tuple[Engine | None, dict[str, str]]:
 
 
 def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Theorem], list[str]]:
-    """Return the theorems that apply, and a sentence for each that does not.
-
-    Those that leave attacks as they were apply only where a rule judges attacks (``attacked``).
-    """
+    """Return the theorems that apply, some only beside rules on attacks, and a sentence for each that does not."""
     if subject.task != "classification":
         return [], []  # theorems of the catalogue are about probabilities
     good, notes = [], []

@@ -41,10 +41,7 @@ def estimator_of(subject: Subject, name: str) -> Any:
 
 
 def refusal(subject: Subject, name: str, *, unsmoothed: str = "", classes: bool = False) -> str:
-    """Return why a theorem about exact probabilities of class ``name`` says nothing here; empty if it may.
-
-    ``unsmoothed`` is said where a smoothing is needed and there is none; ``classes`` must be declared where asked.
-    """
+    """Return why a theorem about exact probabilities of class ``name`` says nothing here; empty if it may."""
     from privgate import models
 
     estimator, X, release, K = estimator_of(subject, name), subject.data.X, subject.release, len(subject.classes)

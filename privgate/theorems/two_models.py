@@ -177,10 +177,7 @@ def container(subject: Subject) -> Any:
 def with_questions(
     subject: Subject, units: Index, rows: tuple[Index, Index]
 ) -> tuple[Subject, tuple[Index, Index]] | None:
-    """Return the subject with the listed questions as further candidates, and the rows with all of them for each unit.
-
-    Each unit's own rows come first. None where none are listed.
-    """
+    """Return the subject with listed questions as candidates, and the rows with all of them for each unit."""
     records = container(subject)
     if records is None:
         return None
