@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "adopt": ("adopt", "Give a version without a recipe one; older versions become a new one of the same bytes."),
     "promote": ("check", "Check a model version and move an alias to it if it is approved."),
     "report": ("report", "Render a report again, or compare two."),
-    "advise": ("advise", "Find a change of one parameter of a refused model that is approved."),
+    "advise": ("check", "Find a change of one parameter of a refused model that is approved."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
     "policy": ("policy", "Lint and explain policies; draft a suite of the data."),
