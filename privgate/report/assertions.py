@@ -8,8 +8,7 @@ from privgate.evidence import BehindClaim, Measurement, figures
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import about
 from privgate.report.schema import ReportDocument, RuleChange, RuleFigures, is_condition
-from privgate.report.sentences import known, say
-from privgate.report.text import capital, plain, prose
+from privgate.report.text import capital, known, plain, prose, say
 
 
 class Assertion(NamedTuple):

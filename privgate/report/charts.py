@@ -15,8 +15,7 @@ from privgate.evidence import AttackFigures
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
 from privgate.report.schema import FigureName, ReportDocument, UnitsSummary
-from privgate.report.sentences import say
-from privgate.report.text import plain
+from privgate.report.text import plain, say
 
 # the page's custom properties
 SOFT, LIMIT, SERIES = "chart-soft", "chart-limit", "chart-a"

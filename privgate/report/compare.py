@@ -21,8 +21,7 @@ from privgate.report.schema import (
     RuleFigures,
     read,
 )
-from privgate.report.sentences import say
-from privgate.report.text import plain
+from privgate.report.text import plain, say
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from privgate.report.compare import lay_out, name_both
 from privgate.report.page import fill
 from privgate.report.schema import Comparison, ReportDocument
 from privgate.report.sections import sections
-from privgate.report.sentences import say
-from privgate.report.text import item, markdown, plain, prose
+from privgate.report.text import item, markdown, plain, prose, say
 
 
 def page(doc: ReportDocument) -> str:

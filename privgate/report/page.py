@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from privgate.evidence.figures import fold, number, percent
-from privgate.report.sentences import say
-from privgate.report.text import LONGEST, plain, prose, shown
+from privgate.report.text import LONGEST, plain, prose, say, shown
 
 _FOLDER = Path(__file__).parent / "templates"
 #: how a cell that is set flush right begins

@@ -20,8 +20,7 @@ from privgate.policy.rules.rule_base import WAY_OUT
 from privgate.report import assertions, charts
 from privgate.report.assertions import Assertion
 from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts
-from privgate.report.sentences import say
-from privgate.report.text import capital, moment, plain, prose, stop, whole
+from privgate.report.text import capital, moment, plain, prose, say, stop, whole
 from privgate.run.needs import Need
 
 #: outcome -> tone; each has a symbol of its own shape, because colour alone tells nothing in print

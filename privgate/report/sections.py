@@ -13,8 +13,7 @@ from privgate.report import assertions, page_one, people
 from privgate.report.compare import lay_out
 from privgate.report.page import Section, fill_section
 from privgate.report.schema import ReportDocument
-from privgate.report.sentences import say
-from privgate.report.text import capital, moment, plain, prose, shown
+from privgate.report.text import capital, moment, plain, prose, say, shown
 from privgate.run.needs import Need
 
 #: what the template is told of a section

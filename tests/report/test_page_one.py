@@ -17,9 +17,9 @@ from privgate.errors import PrivgateWarning
 from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.evidence.verdict import Outcome
 from privgate.policy.rules import DpEpsilonLowerBound
-from privgate.report import assertions, charts, page_one, sentences
+from privgate.report import assertions, charts, page_one
 from privgate.report.schema import read
-from privgate.report.text import plain
+from privgate.report.text import known, plain
 
 KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
          "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
@@ -254,4 +254,4 @@ def test_every_condition_that_may_not_hold_has_a_title_that_says_what_should_be_
     names = set(re.findall(r'Precondition\(\s*"(\w+)", (?!"passed")', code)) - {"attacked"}  # never a finding
 
     assert {"coins", "dp_claim", "recipe"} <= names
-    assert not [n for n in names if not sentences.known(f"condition.{n}") and not n.startswith("certificate_")]
+    assert not [n for n in names if not known(f"condition.{n}") and not n.startswith("certificate_")]
