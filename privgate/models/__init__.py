@@ -123,8 +123,8 @@ class RandomTrees(Classifier):
         Every tree is complete: ``2 ** depth`` leaves.
     alpha : float
         Added to each label's count in a leaf.
-    average : {"geometric", "arithmetic"}
-        How trees are combined; the geometric mean is normalised again.
+    average : {"geometric"}
+        How trees are combined; the mean is normalised again.
     random_state : int
         Draws the splits.
     classes : sequence, optional
@@ -137,7 +137,7 @@ class RandomTrees(Classifier):
     n_trees: int = 10
     depth: int = 3
     alpha: float = 1.0
-    average: Literal["geometric", "arithmetic"] = "geometric"
+    average: Literal["geometric"] = "geometric"
     random_state: int = 0
     classes: Any = None
 
@@ -172,11 +172,9 @@ class RandomTrees(Classifier):
 
     def predict_proba(self, X: Any) -> Float:
         """Return the average over trees."""
-        if self.average not in ("geometric", "arithmetic"):
-            raise ValueError(f"average must be 'geometric' or 'arithmetic', not {self.average!r}")
+        if self.average != "geometric":
+            raise ValueError(f"average must be 'geometric', not {self.average!r}")
         each = shares(self.counts_, self.alpha)[np.arange(self.n_trees), self.leaves(X)]
-        if self.average == "arithmetic":
-            return np.asarray(each.mean(axis=1))
         with np.errstate(divide="ignore"):
             log = np.log(each).mean(axis=1)
         top = log.max(axis=1, keepdims=True)

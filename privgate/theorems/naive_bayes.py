@@ -188,5 +188,5 @@ ALL = (
     DataTheorem("bernoulli_nb", f"{_COUNTS} 3.1 (V_j = 2)", _refuse_bernoulli, _pose_bernoulli, lost=_NEGATED),
     DataTheorem("gaussian_nb", _MOMENTS, _refuse_gaussian, _pose_gaussian, lost=_FAR),
     DataTheorem("contingency_table", f"{_COUNTS} 1, Theorem 1", _refuse_table, _pose_table, _limit_table),
-    DataTheorem("random_trees", f"{_COUNTS}s 4.2 and 4.3", _refuse_trees, _pose_trees, _limit_trees),
+    DataTheorem("random_trees", f"{_COUNTS} 4.2", _refuse_trees, _pose_trees, _limit_trees),
 )

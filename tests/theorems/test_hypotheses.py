@@ -125,7 +125,7 @@ LABELS = ["a", "b", "c", "d"]
 OWN = {
     "contingency_table": ContingencyTable(alpha=0.5, classes=LABELS),
     "smoothed_neighbors": SmoothedNeighbors(n_neighbors=3, alpha=0.5, classes=LABELS),
-    "random_trees": RandomTrees(n_features=3, alpha=0.5, classes=LABELS, average="arithmetic"),
+    "random_trees": RandomTrees(n_features=3, alpha=0.5, classes=LABELS),
 }
 
 
