@@ -154,10 +154,7 @@ class Yes:
         return ""
 
     def aggregated(self, upper: NDArray[np.float64], questions: int) -> float:
-        """Return the number of all limits that the rule is about; infinite where it is about none.
-
-        Whoever was drawn, and of whom no case claims a limit, counts as beyond all of them.
-        """
+        """Return the number of all limits that the rule is about; who was drawn and has none is beyond all of them."""
         how, n, questions = self.options.get("aggregate", "max"), len(upper), max(questions, self.drawn)
         upper = upper / self.scale + self.apart
         if how == "share_above":
@@ -217,13 +214,7 @@ def write(path: Path, kept: Sequence[Kept]) -> None:
 
 
 def read(path: Path) -> tuple[Kept, ...]:
-    """Return the cases of a file; what it claims of people is believed only after the kernel ran again.
-
-    Raises
-    ------
-    SubjectError
-        It cannot be read, is no such file, or is larger than what is written.
-    """
+    """Return the cases of a file; what it claims of people is believed only after the kernel ran again."""
     garbled = (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, MemoryError, *strict_json.GARBLED)
     try:
         with strict_json.opened(path) as f, zipfile.ZipFile(f) as archive:
@@ -309,15 +300,9 @@ def recompute(
 ) -> list[str]:
     """Return a sentence for each rule that passes again by the cases of a folder.
 
-    The report need not have been compared with a statement. ``compared`` says what each case claims, of whoever has the
-    data, and may refuse one.
-
-    Raises
-    ------
-    DigestMismatchError
-        A case is not the one that the report names, or the kernel says otherwise of it.
-    SubjectError
-        The file cannot be read, rests on a theorem that went, or no rule of the report approved by a certificate.
+    ``compared`` says what each case claims, of whoever has the data, and may refuse one. ``DigestMismatchError``: a
+    case is not the one that the report names, or the kernel says otherwise of it. ``SubjectError``: the file cannot be
+    read, rests on a theorem that went, or no rule of the report approved by a certificate.
     """
     noted = (document["evidence"]["influence"] or {}).get("cases") or []
     if not noted:

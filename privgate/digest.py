@@ -32,10 +32,7 @@ def raw(*parts: bytes | memoryview) -> bytes:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return JSON with sorted keys, no spaces and no NaN, as UTF-8.
-
-    ``ValueError``: the value holds NaN or infinity: write such numbers as strings first.
-    """
+    """Return JSON with sorted keys and no spaces, as UTF-8; ``ValueError``: the value holds NaN or infinity."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -45,10 +42,7 @@ def of_json(value: Any) -> str:
 
 
 def of_array(array: "NDArray[Any]") -> str:
-    """Return the digest of an array: dtype, shape and C-ordered bytes.
-
-    Object arrays are hashed through JSON of their elements' strings.
-    """
+    """Return the digest of an array: dtype, shape and C-ordered bytes; of objects, JSON of their strings."""
     import numpy as np  # a verifier has none
 
     a = np.asarray(array)
@@ -77,17 +71,8 @@ def of_files(
 ) -> dict[str, str]:
     """Return ``relative path -> digest`` for all files below ``root``, sorted by path.
 
-    Parameters
-    ----------
-    root : Path
-        Folder to walk. Links are refused: their target is not what is being named.
-    mapped : callable
-        How ``of_file`` is mapped; a thread pool's ``map`` reads several files at once.
-
-    Raises
-    ------
-    DocumentError
-        A link, a pipe, a device, or a name that is not UTF-8.
+    ``mapped`` maps ``of_file``: a thread pool's ``map`` reads several at once. ``DocumentError``: a link, whose target
+    is not what is being named, a pipe, a device, or a name that is not UTF-8.
     """
     named: dict[str, Path] = {}
     for path in below(root):
@@ -105,10 +90,7 @@ def of_files(
 
 
 def below(root: Path) -> list[Path]:
-    """Return all that lies below a folder, sorted; links are not followed.
-
-    ``DocumentError``: folders lie too deep within one another, or there is too much.
-    """
+    """Return all that lies below a folder, sorted, following no link; ``DocumentError``: too deep, or too much."""
     paths: list[Path] = []
     todo = [(root, 1)]
     while todo:

@@ -82,10 +82,7 @@ def together(findings: Iterable[Any]) -> Outcome:
 
 
 def settled(findings: Iterable[Any], groups: Mapping[str, str]) -> list[Any]:
-    """Return the findings; in a group of rules that ask one question, one that is met is enough.
-
-    ``groups`` names the group of each rule that belongs to one. A group of which none was asked is inconclusive.
-    """
+    """Return the findings; of a group of rules that ask one question one must be asked, and one met is enough."""
     listed = list(findings)
     for group in dict.fromkeys(groups.values()):
         mine = [k for k, f in enumerate(listed) if groups.get(f.rule) == group]

@@ -60,10 +60,7 @@ class WorkflowStep:
 
 
 def check_step(environ: Mapping[str, str]) -> WorkflowStep:
-    """Return what ``privgate check`` (or ``promote``) is to be called with.
-
-    ``UsageError``: an input is missing, looks like an option, or a signing key is present.
-    """
+    """Return what ``privgate check`` (or ``promote``) is to be called with; no signing key may be present."""
     if environ.get(KEY_VARIABLE):
         raise UsageError(f"{KEY_VARIABLE} is set where training code runs; sign in another job")
     model, policy = _input(environ, "model", required=True), _input(environ, "policy", required=True)
@@ -81,10 +78,7 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
 
 
 def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
-    """Return what ``privgate guard sign`` is to be called with; it runs on a host that ran no training code.
-
-    ``UsageError``: an input is missing or looks like an option.
-    """
+    """Return what ``privgate guard sign`` is to be called with; it runs on a host that ran no training code."""
     # what the workflow was called with, not what the report says of itself
     names = ("report-dir", "policy", "registry-id", "model", "target")
     report, policy, registry, model, target = (_input(environ, name, required=True) for name in names)

@@ -14,12 +14,8 @@ from numpy.typing import NDArray
 def softmax_scores(model: Any, X: Any) -> NDArray[np.float64]:
     """Return probabilities (n, K) from a linear model's scores.
 
-    Parameters
-    ----------
-    model : fitted scikit-learn model
-        With ``decision_function``: its scores are logits (one for two classes, else one a class). Without: ``predict``
-        of a regression on the labels 0 and 1 is the logit of label 1 around one half.
-    X : container of n records
+    ``decision_function`` gives logits, one for two classes, else one a class. Without it, ``predict`` of a regression
+    on the labels 0 and 1 is the logit of label 1 around one half.
     """
     if hasattr(model, "decision_function"):
         scores = np.asarray(model.decision_function(X), dtype=np.float64)

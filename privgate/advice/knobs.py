@@ -1,7 +1,4 @@
-"""Which parameters of common learners make a model lean less on single records, and a recipe with one turned.
-
-Before any of them stands a floor under the answers, which changes what is released and not the model.
-"""
+"""Which parameters of common learners make a model lean less on single records, and a recipe with one turned."""
 
 import copy
 from collections.abc import Iterator, Mapping

@@ -124,18 +124,9 @@ def advise(
 ) -> Advice:
     """Return the most useful change of one parameter that passes the policy, confirmed by a whole check.
 
-    Parameters
-    ----------
-    fleet : Fleet
-        Where training runs and is remembered: an interrupted search goes on where it was.
-    limits : Budget, optional
-        Of each check.
-    verdict : Verdict, optional
-        Of the model as it stands; it is checked first where this is absent.
-    seconds : float
-        Wall time after which no other change is begun.
-    tell : callable
-        Is told one sentence a change.
+    ``verdict`` is that of the model as it stands, which is checked first where this is absent; ``limits`` are of each
+    check. After ``seconds`` no other change is begun, and ``tell`` is told one sentence a change. What ``fleet``
+    remembers is not trained again: an interrupted search goes on.
     """
     until, limits = time.monotonic() + seconds, limits or Budget()
     advice = Advice(subject.uri, policy.name)

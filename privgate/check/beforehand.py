@@ -39,10 +39,7 @@ STOPPERS = frozenset(
 def check_untrained(
     run: Run, policy: Policy, tell: Callable[[str], None] = lambda _: None
 ) -> tuple[list[Precondition], list[Precondition]]:
-    """Return what is found before anything is trained, and what of it ends the run: no training takes that back.
-
-    ``policy`` has the rules that are asked of this model. What of the data will stand in the verdict is told.
-    """
+    """Return what is found before anything is trained, and what of it ends the run: no training takes that back."""
     in_file = _look_at_file(run, policy)
     judged = any(Need.LOOKED in r.about.needs and r.mode == "enforce" for r in policy.rules)
     first = [] if in_file is None or judged else [in_file]

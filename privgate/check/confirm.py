@@ -50,14 +50,9 @@ def confirm_findings(
 ) -> tuple[Any, ...]:
     """Return the findings; whatever passed by theorems and does not come out again is inconclusive.
 
-    Parameters
-    ----------
-    findings : sequence of Finding
-        Of preconditions, and then one a rule of the resolved ``policy``, in its order.
-    evidence : Evidence
-        What was measured, and the cases that limits rest on.
-    order : callable, optional
-        All people in the order in which they are drawn, by a secret; without it no person can be a sample.
+    ``findings`` are of preconditions, and then one a rule of the resolved ``policy``, in its order; ``evidence`` has
+    the cases that limits rest on. ``order`` gives all people in the order in which they are drawn, by a secret; without
+    it no person can be a sample.
     """
     rules, problem, kept, confirmed = policy["rules"], None, evidence.cases, list(findings)
     first, measurements = len(confirmed) - len(rules), {request.key: m for request, m in evidence.measurements.items()}
@@ -117,9 +112,7 @@ def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records
     """Return what of a rule's yes is a theorem's: "limits" of people, the "table"'s, or nothing.
 
     About any question all of it is, but for a declared list of them. About people's own records limits are where fewer
-    people were trained without than there are, or than the rule's sample asks for, and nothing is concluded from a
-    sample; and where theorems limit in place of an engine that only ranks people.
-    Regressors are not confirmed.
+    people were trained without than all, or than the sample, or an engine only ranks. Regressors are not confirmed.
     """
     domain, metric = subject.accepted, rule["metric"]
     listed = domain is not None and domain.queries is not None

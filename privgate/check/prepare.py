@@ -108,10 +108,7 @@ def find_share(policy: Policy) -> float | None:
 def prepare(
     policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | None, known: Mapping[str, Any] | None = None
 ) -> Run:
-    """Return a run that knows what the policy asks for and what it can never conclude for this model.
-
-    ``known`` are the subject's ``facts`` where several policies are compared.
-    """
+    """Return a run that knows what the policy asks for and what it can never conclude for this model."""
     if subject.uri and (why := policy.refusal(subject.name)):
         raise UsageError(why)
     if why := policy.powerless({"n_units": len(subject.data.units), "n_records": subject.data.n}):

@@ -151,10 +151,9 @@ def _is_no_option_advice(record: logging.LogRecord) -> bool:
 def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     """Return ε at ``delta`` in (0, 1) for the mechanism, with its trade-off curve.
 
-    ``MeasurementError``: no theorem covers the combination, or dp-accounting is not installed.
-
-    Doroshenko et al. (2022) for Poisson batches; Balle and Wang (2018), Theorem 8, where nothing is amplified; Wang,
-    Balle and Kasiviswanathan (2019) for batches of fixed size.
+    ``MeasurementError``: no theorem covers the combination, or dp-accounting is not installed. Doroshenko et al. (2022)
+    for Poisson batches; Balle and Wang (2018), Theorem 8, where nothing is amplified; Wang et al. (2019) for fixed
+    size.
     """
     if not check_delta(delta) > 0:
         raise UsageError("Gaussian noise has no finite epsilon at delta 0; pass a delta above 0")

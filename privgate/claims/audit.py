@@ -1,10 +1,8 @@
 """Empirical lower bounds on ε: what attacks on real runs prove a mechanism to leak at least.
 
 A lower bound above the claimed ε breaks the claim. A small one proves nothing: even a test without an error in 100 runs
-of each kind gives 3.28 at 95 %.
-
-Jagielski et al. (2020), "Auditing differentially private machine learning"; Nasr et al. (2021); Steinke, Nasr,
-Jagielski (2023), "Privacy auditing with one (1) training run", Theorem 5.2.
+of each kind gives 3.28 at 95 %. Jagielski et al. (2020), "Auditing differentially private machine learning"; Nasr et
+al. (2021); Steinke, Nasr, Jagielski (2023), "Privacy auditing with one (1) training run", Theorem 5.2.
 """
 
 import math

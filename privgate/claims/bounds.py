@@ -1,16 +1,15 @@
 """What a guarantee lets any attack achieve: trade-off curves, every bound that follows, the largest ε for a goal.
 
-Setting of all bounds: records enter the training set independently. The adversary holds the attacked record to be a
-member with prior probability p. The guarantee is for add/remove adjacency; ``convert_to_inclusion`` covers training
-sets of fixed size. The adversary computes any function of the released model, with any knowledge of the other records.
-If he knows that k records are members together or not at all, the bounds need k·ε. Accuracies are fractions.
+Records enter the training set independently, and the adversary holds the attacked one to be a member with prior
+probability p; he computes any function of the released model and knows the other records. If k records are members
+together or not at all, the bounds need k·ε. The guarantee is for add/remove adjacency; ``convert_to_inclusion`` covers
+training sets of fixed size. Accuracies are fractions.
 
-A trade-off curve is known by its hockey-stick divergence ``H(x) = sup over tests of TPR - e^x FPR`` for every real x.
-``H`` is the larger of both directions (member/non-member and the reverse), so that every bound holds for either guess.
+A trade-off curve is known by its hockey-stick divergence ``H(x) = sup over tests of TPR - e^x FPR`` for every real x,
+the larger of both directions, so that every bound holds for either guess.
 
-Thudi et al. (2022), "Bounding Membership Inference"; Yeom et al. (2020); Erlingsson et al. (2019); Sablayrolles et al.
-(2019). Kairouz, Oh, Viswanath (2015), section II; Dong, Roth, Su (2022), "Gaussian Differential Privacy", Propositions
-2.5, 2.12 and Corollary 2.13.
+Thudi et al. (2022); Yeom et al. (2020); Erlingsson et al. (2019); Sablayrolles et al. (2019); Kairouz, Oh, Viswanath
+(2015), section II; Dong, Roth, Su (2022), Propositions 2.5, 2.12 and Corollary 2.13.
 """
 
 import math
@@ -209,10 +208,7 @@ def erlingsson_accuracy(epsilon: float, delta: float = 0.0) -> float:
 
 
 def sablayrolles_positive_accuracy(epsilon: float, prior: float) -> float:
-    """Return Sablayrolles et al.'s bound p + ε/4, at most 1.
-
-    They assume a form of the weight distribution; Theorem 1 implies the bound without it, because σ' ≤ ¼.
-    """
+    """Return Sablayrolles et al.'s bound p + ε/4, at most 1; Theorem 1 implies it, because σ' ≤ ¼."""
     return min(1.0, check_prior(prior) + check_epsilon(epsilon) / 4)
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from privgate.claims.bounds import check_delta, check_epsilon, check_prior
-from privgate.claims.guarantee_basis import GuaranteeBasis, find_basis, make_bound, start_notes
+from privgate.claims.guarantee_basis import GuaranteeBasis, find_basis, make_bound
 from privgate.errors import MeasurementError, UsageError
-from privgate.evidence import BehindClaim, DeletionRow, Measurement, Request
+from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.kernel.sample import upper_limit
 from privgate.run.run import Run
 
-#: values of ρ in the report's table for the data-protection officer
+#: values of ρ in the table that ``privgate dp bounds --deletions`` prints
 RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
 #: with δ > 0: probability, over the training's randomness, with which Thudi's statement may not hold
 FAILURE = 0.001
@@ -43,8 +43,6 @@ def group_capacity(epsilon: float, delta: float, *, most_epsilon: float, most_de
     ``epsilon`` and ``delta`` guarantee one person, added or removed; ``most_epsilon`` and ``most_delta`` are ε* and δ*.
     Sekhari et al. (2021); docs/mathematics.md, section 7.3a.
 
-    Examples
-    --------
     >>> group_capacity(1.0, 0.0, most_epsilon=4.0, most_delta=0.0).people
     4
     >>> group_capacity(0.5, 1e-9, most_epsilon=4.0, most_delta=1e-5).people
@@ -64,15 +62,9 @@ def deletion_capacity(epsilon: float, prior: float, rho: float, *, delta: float 
 
     Records enter independently, each with a probability of at most ``prior`` = p; ``epsilon`` is for add/remove. The
     number is ``floor(ln(1/ρ) / ln(1 + e^ε' p/(1-p)))`` with ε' = ε for δ = 0. With δ > 0 no statement holds for every
-    model; ``FAILURE`` is the probability of a model for which it may not. Thudi et al. (2022), Corollary 2, prove it;
-    the chain rule corrects their proof, because records are not independent given the model.
+    model; ``FAILURE`` is the probability of a model for which it may not, and ``e^ε' = e^ε + m δ/(ρ · FAILURE)``. Thudi
+    et al. (2022), Corollary 2, and docs/mathematics.md, section 7.3, which corrects their proof.
 
-    For δ > 0 let B be the models at which some posterior odds exceed e^ε' times the prior odds. Each of the m factors
-    has Pr[B | record out, the earlier ones out] ≤ e^-ε' δ/(1 - e^(ε-ε')); conditioning on the later ones being out
-    divides by at most (1-p)^m ≥ ρ. The sum stays below ``FAILURE`` for ``e^ε' = e^ε + m δ/(ρ · FAILURE)``.
-
-    Examples
-    --------
     >>> deletion_capacity(1.0, 0.001, 0.9).people, deletion_capacity(1.0, 0.001, 0.5).people
     (38, 255)
     """
@@ -115,12 +107,7 @@ def count_deletions(run: Run, request: Request) -> Measurement:
     else:
         rho, prior = float(request.option("rho")), float(request.option("prior"))
         _check_drawing(basis, prior)
-        rhos = sorted({*RHOS, rho})
-        capacities = {r: _choose_largest(deletion_capacity(e, prior, r, delta=d) for e, d in guarantees) for r in rhos}
-        run.compute(start_notes).deletion = tuple(
-            DeletionRow(rho=r, prior=prior, capacity=c.people, failure=c.failure) for r, c in capacities.items()
-        )
-        capacity = capacities[rho]
+        capacity = _choose_largest(deletion_capacity(e, prior, rho, delta=d) for e, d in guarantees)
         probability = f"each with probability at most {prior:g}, as the policy states"
         words = [
             f"people enter the training set independently, {probability}",

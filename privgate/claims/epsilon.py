@@ -3,12 +3,10 @@
 import math
 from dataclasses import replace
 
-import numpy as np
-
 from privgate.claims.accounting import Guarantee
 from privgate.claims.bounds import INCLUSION, EpsilonDelta, list_bounds
 from privgate.claims.guarantee_basis import GuaranteeBasis, describe_missing_noise, find_basis, make_bound, start_notes
-from privgate.evidence import BehindClaim, Measurement, Observation, Request, TradeoffPoints
+from privgate.evidence import BehindClaim, Measurement, Observation, Request
 from privgate.run.run import Run
 
 #: false-positive rates of the report's table
@@ -95,7 +93,7 @@ def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:
 
 
 def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -> None:
-    """Add the bounds at this prior to the report's table, and the curve to its chart."""
+    """Add the bounds at this prior to the report's table."""
     notes, curve = run.compute(start_notes), guarantee.curve
     if curve is None or any(row.prior == prior for row in notes.bounds):
         return
@@ -105,6 +103,3 @@ def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -
     rows = list_bounds(epsilon, delta, prior, adjacency=adjacency, inclusion=inclusion, fprs=FPRS, curve=own_curve)
     names = {row.name for row in notes.bounds}  # bounds for any prior are already there at a second prior
     notes.bounds += [row for row in rows if row.prior is not None or row.name not in names]
-    if notes.curve is None:
-        fprs = np.geomspace(1e-4, 1, 60)
-        notes.curve = TradeoffPoints(fpr=tuple(fprs.tolist()), tpr=tuple(curve.tpr(f) for f in fprs))

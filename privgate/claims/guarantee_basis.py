@@ -16,14 +16,12 @@ from privgate.evidence import (
     BehindClaim,
     ClaimFact,
     ClaimsPart,
-    DeletionRow,
     Estimate,
     GuaranteeBound,
     Measurement,
     Observation,
     Precondition,
     Request,
-    TradeoffPoints,
 )
 from privgate.run.run import Noted, Run
 from privgate.subject.claim import Claim
@@ -297,8 +295,6 @@ class GuaranteeNotes:
 
     facts: dict[str, str] = field(default_factory=dict)
     bounds: list[GuaranteeBound] = field(default_factory=list)
-    curve: TradeoffPoints | None = None
-    deletion: tuple[DeletionRow, ...] = ()
 
 
 def start_notes(_run: Run) -> GuaranteeNotes:
@@ -321,8 +317,6 @@ def make_claims_part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPa
         observation=run.compute(observe_rerun) if run.has_computed(observe_rerun) else None,
         facts=tuple(ClaimFact(name=name, value=value) for name, value in notes.facts.items()),
         bounds=tuple(bounds),
-        curve=notes.curve,
-        deletion=notes.deletion,
     )
 
 

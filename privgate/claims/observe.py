@@ -1,7 +1,4 @@
-"""Run a recipe in a worker under ``Watch``, and return what its library of differential privacy really does.
-
-The wrappers of ``Watch`` find mistakes. Only the audit may find a broken training that its author disguises.
-"""
+"""Run a recipe in a worker under ``Watch``, and return what its library of differential privacy really does."""
 
 import inspect
 import json

@@ -18,11 +18,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a model version by a policy; write and attach the report."),
     "adopt": ("adopt", "Give a version without a recipe one; older versions become a new one of the same bytes."),
     "promote": ("check", "Check a model version and move an alias to it if it is approved."),
-    "report": ("report", "Render a report again, compare two, or list what is in use."),
-    "advise": ("advise", "Find a change of one parameter of a refused model that is approved."),
+    "report": ("report", "Render a report again, or compare two."),
+    "advise": ("check", "Find a change of one parameter of a refused model that is approved."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
-    "policy": ("policy", "Lint, explain and compare policies."),
+    "policy": ("policy", "Lint and explain policies; draft a suite of the data."),
     "dp": ("dp", "Differential privacy: bounds, goals and audits."),
 }
 
@@ -33,7 +33,6 @@ MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
     **{(name,): ("guard", name) for name in ("serve", "sign", "revoke", "doctor", "keys")},
     **{(*guard, "keys", verb): ("guard", "keys") for guard in ((), ("guard",)) for verb in ("init", "rotate", "show")},
     ("keys", "revoke"): ("guard", "revoke"),
-    ("report", "index"): ("report", "--in-use"),
     ("report", "render"): ("report",),
     ("policy", "list"): ("explain", "--list"),
     ("dp", "solve"): ("dp", "bounds"),
@@ -51,39 +50,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
-#: option of 0.1, with its value where that matters -> the words of today; none where it did nothing
-MOVED_OPTIONS: dict[str, tuple[str, ...]] = {
-    "--max-retrains": ("--budget", "{} trainings"),
-    "--network never": ("--isolation", "offline"),
-    "--alias": ("--in-use", "{}"),
-    **dict.fromkeys(("--network declared", "--mode", "--precision", "--sweep", "--lease", "--settle"), ()),
-}
-
-
-def spell_as_today(args: list[str]) -> tuple[list[str], list[str]]:
-    """Return a command line of 0.1 in the words of today, and a sentence for each thing that changed."""
-    said = []
+def spell_as_today(args: list[str]) -> tuple[list[str], str]:
+    """Return a command line of 0.1 in the words of today, and a sentence about what changed; empty if nothing did."""
     for count in (3, 2, 1):
         if words := MOVED.get(tuple(args[:count])):
-            said = [f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"]
             old = args[count:]
             if words[-1] == "--compare":  # which takes the earlier report: options stood anywhere
                 ends = [not k or not old[k - 1].startswith("--") or "=" in old[k - 1] for k in range(len(old))]
                 k = next((k for k, end in enumerate(ends) if end and not old[k].startswith("-")), 0)
                 old = [*old[k:], *old[:k]]
-            args = [*words, *old]
-            break
-    spelled, rest = list[str](), iter(args)
-    for word in rest:
-        name, given, value = word.partition("=")
-        if name not in {option.partition(" ")[0] for option in MOVED_OPTIONS}:
-            spelled.append(word)
-            continue
-        value = value if given else next(rest, "")
-        words = tuple(w.format(value) for w in MOVED_OPTIONS.get(f"{name} {value}", MOVED_OPTIONS.get(name, ())))
-        spelled += words
-        said.append(f"{name} is now {words[0]} {words[1]!r}" if words else f"{name} does nothing any more")
-    return spelled, said
+            return [*words, *old], f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"
+    return args, ""
 
 
 class _Lazy(click.Group):
@@ -110,8 +87,8 @@ class _Lazy(click.Group):
         from privgate.cli import console
 
         args, moved = spell_as_today(args)
-        for sentence in moved:
-            click.echo(f"note: {sentence}", err=True)
+        if moved:
+            click.echo(f"note: {moved}", err=True)
         if instead := console.GONE.get(gone := " ".join(args[:2])):
             raise click.UsageError(f"`privgate {gone}` went with 0.1.0: {instead}", ctx)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):

@@ -32,7 +32,6 @@ def _keys(rule: Any) -> str:
 def entries() -> Iterator[tuple[str, str, str]]:
     """Yield (kind, name, page) of everything that can be named in a policy or appears in a report."""
     from privgate import vocabulary
-    from privgate.influence import published
     from privgate.membership import attacks, numbers
     from privgate.policy import Policy, rules
     from privgate.policy.problems import shipped
@@ -53,8 +52,6 @@ def entries() -> Iterator[tuple[str, str, str]]:
                 reach = f"\n\nThreat model: {entry.threat_model}.\n\nSource: {entry.source}."
             page = str(inspect.getdoc(type(entry))) if kind == "attack" else _documentation(entry)
             yield kind, str(name), page + reach
-    for proposition in published.ALL:
-        yield "proposition", proposition.name, proposition.page
     for word in (*vocabulary.WORDS, *vocabulary.TERMS, vocabulary.SENSITIVITY):
         avoided = f"\n\nWe do not say: {', '.join(word.instead_of)}." if word.instead_of else ""
         yield "word", word.name, word.meaning + avoided

@@ -1,4 +1,4 @@
-"""``privgate check`` and ``privgate promote``."""
+"""``privgate check``, ``privgate promote``, and ``privgate advise``: the change of one parameter that is approved."""
 
 import contextlib
 import json
@@ -203,7 +203,8 @@ def _refuse_target(policy: Policy, subject: Subject, alias: str) -> None:
 def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | None = None) -> tuple[Verdict, Subject]:
     """Evaluate, write the report, then attach it; return the verdict and the version that was checked."""
     from privgate import registry, report
-    from privgate.advice.search import advise, evaluate
+    from privgate.advice.search import advise as search
+    from privgate.advice.search import evaluate
     from privgate.evaluation.notebook import load_hash_key, with_context
     from privgate.registry.attachments import refuse_unattachable
 
@@ -225,7 +226,7 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
         announce=console.note,
     )
     stated = click.get_current_context().default_map or {}  # keys that have no option
-    verdict = with_context(verdict, run.subject, run.fleet, stated)
+    verdict = with_context(verdict, stated)
     approved, place, before = f"models:/{run.subject.name}@production", settings.get("config"), None
     if place or "PRIVGATE_GUARD" in os.environ:  # else nothing was signed, and importing what verifies takes long
         from privgate.guard.verification import approved_report
@@ -248,7 +249,40 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
     if verdict.exit_code is ExitCode.PASSED and verdict.observed:
         click.echo("observed only: nothing is approved by this run", err=True)
     if settings.get("advises") and not verdict.outcome.releases:
-        advice = advise(run.policy, run.subject, fleet=run.fleet, limits=run.limits, verdict=verdict, tell=console.note)
+        advice = search(run.policy, run.subject, fleet=run.fleet, limits=run.limits, verdict=verdict, tell=console.note)
         for line in advice.lines:
             click.echo(console.plain(line), err=settings["form"] != "text")
     return verdict, run.subject
+
+
+@click.command()
+@options.subject
+@options.policy
+@click.option("--budget", default="30m", show_default=True, metavar="30m", help="Wall time of the search.")
+@shared.jobs
+@shared.ledger
+@click.option("--file-not-downloadable", "file_withheld", is_flag=True, help="As check was told it.")
+@shared.quiet
+@shared.as_json
+def advise(*, uri: str, as_json: bool, **settings: Any) -> int:
+    """Search for a change of one parameter of the model URI that keeps the policy; print it as a diff of the recipe.
+
+    The policy's rules measure each change, with cross-validated usefulness beside it. The most useful one that passes
+    is checked again as a whole, with other randomness. Exit 0 if that approves it, or the model as it stands keeps the
+    policy; else 1. What was trained is remembered: an interrupted search goes on.
+    """
+    from privgate.advice.search import advise as search
+    from privgate.cli import outputs
+
+    seconds = options.duration(settings["budget"])
+    outputs.ledger(settings["ledger"])
+    usual = {"budget": None, "seeds": None, "full": False, "isolation": "auto", "cluster": None, "time_limit": 3600.0}
+    run = options.build(uri, settings | usual, writes=False)
+    tell = (lambda _: None) if settings["quiet"] else console.note
+    with run.fleet:
+        advice = search(run.policy, run.subject, fleet=run.fleet, limits=run.limits, seconds=seconds, tell=tell)
+    if as_json:
+        click.echo(json.dumps(advice.payload(), indent=1))
+    else:
+        click.echo("\n".join(console.plain(line) for line in advice.lines))
+    return 0 if advice.approved else 1

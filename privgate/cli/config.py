@@ -26,7 +26,7 @@ CONFIGURED = ("check", "promote", "advise", "report", "policy", "dp", "demo")
 #: command -> keys without an option: what page one states of the model and its data
 STATED = dict.fromkeys(("check", "promote"), ("purpose", "owner", "data-name", "data-source"))
 #: sections of commands that are called otherwise now
-_MOVED = {"list": "explain", "solve": "bounds", **dict.fromkeys(("compare", "index", "render"), "report")}
+_MOVED = {"list": "explain", "solve": "bounds", **dict.fromkeys(("compare", "render"), "report")}
 FILE = "privgate.yaml"
 #: variables of these names are no options
 _OTHER_MEANING = frozenset({"signing_key", "ledger_key", "key"})

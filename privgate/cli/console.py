@@ -38,7 +38,7 @@ GONE: dict[str, str] = {
     "--sign-timeout": "the signer command has half an hour",
     "--isolation": "a box is made where one can be made",
     **dict.fromkeys(("--markdown", "--junit"), "print it by --format"),
-    "--alias": "name the alias behind --in-use",
+    "report index": "`privgate guard doctor` lists what is released, and whether it verifies",
     **dict.fromkeys(("--trust", "--registry-id"), "name the guard's configuration by --config"),
     **dict.fromkeys(("--accept-advisory", "--accept-unboxed"), "the guard's configuration says what is accepted"),
     "--signer-command": "name the key in a key service by --key and --key-id",
@@ -46,13 +46,16 @@ GONE: dict[str, str] = {
     "--data": "`privgate policy suite URI --output FILE` writes a suite",
     "--tracking-uri": "set MLFLOW_TRACKING_URI",
     "--candidates": "--model URI counts the candidates",
-    "policy test": "`privgate policy diff OLD NEW REPORT` judges past reports by a changed policy",
-    "--exit-code": "the exit code is 1 wherever a past verdict would change",
+    **dict.fromkeys(
+        ("policy test", "policy diff"), "check again by the changed policy: what is remembered trains nothing"
+    ),
     "--ids": "a draft names each record by its row",
     **dict.fromkeys(("--tuning", "--confidence"), "--runs fixes the effort, at 99.9 %"),
     "--ledger": "an audit remembers nothing",
     "--inclusion": "it follows from --adjacency",
     "--keep": "a pool's epsilon is ln(1 + s(e^epsilon - 1)) where a share s of it is kept; pass that",
+    **dict.fromkeys(("--noise-multiplier", "--records"), "state --epsilon; a goal prints the noise that achieves it"),
+    "--rho": "a table of five is printed",
     "--loss-bound": "the gap is that of a loss within [0, 1]; multiply it by yours",
     **dict.fromkeys(("--capacity", "--ppv"), "a goal is --max-accuracy; --deletions says how many a guarantee covers"),
 }

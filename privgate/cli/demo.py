@@ -96,7 +96,7 @@ def _judged(name: str, shown: Any, data: Any, folder: Path, store: str, *, fleet
     subject = registry.load_subject(uri, tracking_uri=store)
     fleet.begin_run()
     verdict = evaluate(Policy.load(shown.policy), subject, fleet=fleet)
-    verdict = with_context(verdict, subject, fleet, STATED)
+    verdict = with_context(verdict, STATED)
     report.write(verdict, place, hash_key=load_hash_key(str(folder / "hash.key")))
     document = json.loads((place / "report.json").read_text(encoding="utf-8"))
     options.print_decision(document, place / "report.html")

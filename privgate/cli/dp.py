@@ -11,17 +11,13 @@ from privgate.documents import DocumentError, strict_json
 from privgate.errors import UsageError
 
 if TYPE_CHECKING:
-    from privgate.claims.accounting import Mechanism
     from privgate.evidence import GuaranteeBound
 
 ADJACENCY = click.Choice(["add_remove", "replace_one"])
 CONFIDENCE = 0.999  # of an audit's bound
 
 
-#: what a mechanism is where no option says so: of a guarantee that is bounded, and of one that is looked for
-BOUNDED: Mapping[str, Any] = {"sample_rate": 1.0, "steps": 1, "sampling": None}
-#: what is printed -> options that do not concern it
-OTHERS = {"goal": ("fpr", "rho"), "deletions": ("fpr",), "bounds": ("rho",)}
+#: the mechanism of a goal where no option says it
 SOLVED: Mapping[str, Any] = {"sample_rate": 0.01, "steps": 1000, "sampling": "poisson", "delta": 1e-5}
 
 
@@ -31,23 +27,20 @@ def dp() -> None:
 
 
 @dp.command()
-@click.option("--epsilon", type=float, help="The guarantee, nats; recomputed from noise and steps if absent.")
+@click.option("--epsilon", type=float, help="The guarantee, nats.")
 @click.option("--delta", type=float, help="0 for a pure guarantee; 1e-5 for a goal if absent.")
 @click.option("--prior", type=float, multiple=True, help="Of membership; .5 for attacks, several for deletions.")
 @click.option("--fpr", type=float, multiple=True, help="False-positive rate for TPR and positive accuracy; repeatable.")
 @click.option("--deletions", is_flag=True, help="Print how many deletion requests the guarantee covers instead.")
-@click.option("--rho", type=float, multiple=True, help="Least probability of not having been used; for deletions.")
 @click.option("--max-accuracy", type=float, help="Goal: largest accuracy of any attack.")
-@click.option("--noise-multiplier", type=float, help="Adds the mechanism's exact trade-off curve.")
-@click.option("--sample-rate", type=float, help="Share of the records in a step; 1, or .01 for a goal.")
-@click.option("--steps", type=int, help="Number of noised steps; 1, or 1000 for a goal.")
+@click.option("--sample-rate", type=float, help="Of a goal: share of the records in a step; .01 if absent.")
+@click.option("--steps", type=int, help="Of a goal: number of noised steps; 1000 if absent.")
 @click.option(
     "--sampling",
-    type=click.Choice(["poisson", "fixed_size", "shuffled", "unknown"]),
-    help="How batches are drawn; needed below rate 1, poisson for a goal.",
+    type=click.Choice(["poisson", "shuffled", "unknown"]),
+    help="Of a goal: how batches are drawn; poisson if absent.",
 )
 @click.option("--adjacency", type=ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
-@click.option("--records", default=0, help="Training size; for fixed-size batches.")
 @shared.as_json
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words.
@@ -56,15 +49,15 @@ def bounds(**o: Any) -> int:
     --max-accuracy, the largest epsilon and the least noise that achieve it.
     """
     goal = o["max_accuracy"] is not None
-    if goal and (o["deletions"] or o["epsilon"] is not None or o["noise_multiplier"] is not None):
+    if goal and (o["deletions"] or o["epsilon"] is not None):
         raise UsageError("pass one guarantee, or the goal --max-accuracy")
-    for name, value in (SOLVED if goal else BOUNDED).items():
-        o[name] = value if o[name] is None else o[name]
-    if o["delta"] is None:
-        raise UsageError("pass --delta, 0 for a pure guarantee")
-    printed = "goal" if goal else "deletions" if o["deletions"] else "bounds"
-    if idle := next((n for n in OTHERS[printed] if o[n]), ""):
-        raise UsageError(f"--{idle} says nothing about {printed} here; leave it out")
+    if idle := next((n for n in SOLVED if not goal and n != "delta" and o[n] is not None), ""):
+        raise UsageError(f"--{idle.replace('_', '-')} is of a goal; it says nothing about a stated guarantee")
+    if o["fpr"] and (goal or o["deletions"]):
+        raise UsageError("--fpr says nothing about a goal or deletions here; leave it out")
+    o |= {name: value for name, value in SOLVED.items() if goal and o[name] is None}
+    if o["delta"] is None or not (goal or o["epsilon"] is not None):
+        raise UsageError("pass --epsilon and --delta, which is 0 for a pure guarantee")
     if o["deletions"]:
         return _print_deletions(o)
     if len(o["prior"]) > 1:
@@ -76,15 +69,15 @@ def bounds(**o: Any) -> int:
 def _print_bounds(o: dict[str, Any]) -> int:
     from privgate.claims.bounds import list_bounds
 
-    epsilon, curve, source = _guarantee(o)
+    epsilon = o["epsilon"]
     inclusion = "independent" if o["adjacency"] == "add_remove" else "fixed_size"
-    given = {"adjacency": o["adjacency"], "inclusion": inclusion, "fprs": o["fpr"], "curve": curve}
+    given = {"adjacency": o["adjacency"], "inclusion": inclusion, "fprs": o["fpr"]}
     rows = list_bounds(epsilon, o["delta"], o["prior"], **given)
     if o["as_json"]:
         table = [row.payload() for row in rows]
-        click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "source": source, "bounds": table}, indent=1))
+        click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "bounds": table}, indent=1))
         return 0
-    click.secho(f"epsilon {epsilon:.4g}, delta {o['delta']:g} ({source})", bold=True)
+    click.secho(f"epsilon {epsilon:.4g}, delta {o['delta']:g}", bold=True)
     _print_table(rows)
     if o["delta"] > 0:
         click.echo(
@@ -92,30 +85,6 @@ def _print_bounds(o: dict[str, Any]) -> int:
             "may be certain; pass --fpr"
         )
     return 0
-
-
-def _guarantee(o: dict[str, Any]) -> tuple[float, Any, str]:
-    """Return (ε, exact curve or None, where ε is from)."""
-    from privgate.claims.accounting import recompute
-
-    if o["noise_multiplier"] is None:
-        if o["epsilon"] is None:
-            raise UsageError("pass --epsilon, or --noise-multiplier with --sample-rate, --steps and --sampling")
-        return o["epsilon"], None, "as stated"
-    if o["epsilon"] is not None:
-        raise UsageError("pass --epsilon or --noise-multiplier, not both: one follows from the other")
-    accounted = recompute(_mechanism(o, o["noise_multiplier"]), o["delta"])
-    if accounted.curve is None:
-        raise UsageError("without noise nothing is bounded; pass a noise multiplier above 0")
-    return accounted.epsilon, accounted.curve, f"recomputed: {accounted.accountant}"
-
-
-def _mechanism(o: dict[str, Any], noise: float) -> "Mechanism":
-    from privgate.claims.accounting import Mechanism
-
-    if o["sample_rate"] < 1 and o["sampling"] is None:
-        raise UsageError("a sample rate below 1 needs --sampling: poisson, fixed_size, shuffled or unknown")
-    return Mechanism(noise, o["sample_rate"], o["steps"], o["sampling"] or "unknown", o["adjacency"], o["records"])
 
 
 def _print_table(rows: Sequence["GuaranteeBound"]) -> None:
@@ -137,13 +106,13 @@ def _print_table(rows: Sequence["GuaranteeBound"]) -> None:
 
 def _print_goal(o: dict[str, Any]) -> int:
     from privgate.claims import bounds
-    from privgate.claims.accounting import find_noise_multiplier
+    from privgate.claims.accounting import Mechanism, find_noise_multiplier
 
     most, prior, delta = o["max_accuracy"], o["prior"], o["delta"]
     epsilon = bounds.epsilon_for_accuracy(most, prior, delta=delta)
     words = f"no attack right in more than {most:g} of cases at prior {prior:g}"
-    noise = find_noise_multiplier(epsilon, delta, _mechanism(o, 1.0)) if delta > 0 else None
     drawn = {k: o[k] for k in ("sample_rate", "steps", "sampling", "adjacency")}
+    noise = find_noise_multiplier(epsilon, delta, Mechanism(1.0, **drawn)) if delta > 0 else None
     if o["as_json"]:
         answer = {"goal": words, "epsilon": epsilon, "delta": delta, "noise_multiplier": noise, **drawn}
         click.echo(json.dumps(answer, indent=1))
@@ -165,9 +134,9 @@ def _print_deletions(o: dict[str, Any]) -> int:
 
     if o["adjacency"] != "add_remove":
         raise UsageError("--deletions counts people who are removed; it needs --adjacency add_remove")
-    epsilon, delta, prior, rho = _guarantee(o)[0], o["delta"], o["prior"], o["rho"]
-    priors, rhos, most_delta = prior or (0.0001, 0.001, 0.01, 0.1), rho or RHOS, 1e-5 if delta else 0.0
-    people_covered = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in rhos for p in priors}
+    epsilon, delta, priors = o["epsilon"], o["delta"], o["prior"] or (0.0001, 0.001, 0.01, 0.1)
+    most_delta = 1e-5 if delta else 0.0
+    people_covered = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in RHOS for p in priors}
     close = {e: group_capacity(epsilon, delta, most_epsilon=e, most_delta=most_delta).people for e in (1, 4)}
     if o["as_json"]:
         rows = [{"rho": r, "prior": p, "capacity": people} for (r, p), people in people_covered.items()]
@@ -180,7 +149,7 @@ def _print_deletions(o: dict[str, Any]) -> int:
         click.echo(f"  {people:,} stay within epsilon {e}{within} of a model that never saw them, whoever was drawn")
     click.echo("or, where the training set is drawn from a pool, as likely as rho never used (Thudi et al.):")
     click.echo(f"  {'rho':<7}" + "".join(f"{f'p = {p:g}':>12}" for p in priors))
-    for r in rhos:
+    for r in RHOS:
         click.echo(f"  {r:<7g}" + "".join(f"{people_covered[r, p]:>12,}" for p in priors))
     click.echo("p is the largest probability with which a person of the pool was used; requests must depend neither on")
     click.echo("membership nor on the model; inclusion is independent and the training size not published")

@@ -1,4 +1,4 @@
-"""``privgate policy``: lint, explain, diff, suite, schema. Nothing is trained here."""
+"""``privgate policy``: lint, explain, suite, schema. Nothing is trained here."""
 
 import json
 from datetime import UTC, date, datetime
@@ -49,34 +49,6 @@ def explain(*, name: str, rule: str | None) -> int:
     for line in tell(Policy.load(name), rule):
         click.echo(plain(line))
     return int(ExitCode.PASSED)
-
-
-@policy.command()
-@click.argument("old", shell_complete=shared.complete_policy)
-@click.argument("new", shell_complete=shared.complete_policy)
-@click.argument("reports", nargs=-1, type=_FILE)
-def diff(*, old: str, new: str, reports: tuple[Path, ...]) -> int:
-    """Say what differs between the policies OLD and NEW, and which past REPORTS (report.json) would end differently.
-
-    Exits 1 if one would.
-    """
-    from privgate.policy import differences
-
-    before, after = Policy.load(old), Policy.load(new)
-    lines = list(differences.settings(before, after))
-    for line in lines or ["the resolved policies ask for the same"]:
-        click.echo(plain(line))
-    changes = list(differences.verdicts(before, after, list(reports), _today()))
-    for change in changes:
-        click.echo(
-            plain(f"{'CHANGED' if change.changed else 'same   '}  {change.report}: {change.old} -> {change.new}")
-        )
-        for why in change.why:
-            click.echo(plain(f"    {why}"))
-    changed = sum(1 for c in changes if c.changed)
-    if reports:
-        click.echo(f"{changed} of {len(changes)} past verdicts would change")
-    return int(ExitCode.FAILED if changed else ExitCode.PASSED)
 
 
 @policy.command()

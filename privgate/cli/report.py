@@ -1,6 +1,5 @@
-"""``privgate report``: render again from JSON alone, compare versions, list what is in use."""
+"""``privgate report``: render again from JSON alone, compare versions."""
 
-import datetime as dt
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from click.core import ParameterSource
 
 from privgate.cli import outputs, shared
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import ExitCode, SubjectError, UsageError
+from privgate.errors import SubjectError, UsageError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -20,72 +19,36 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--html", "page", type=_FILE, help="Write a page.")
 @click.option("--format", "form", type=click.Choice(shared.PRINTED), help="Print it.")
 @click.option("--compare", "old", metavar="FILE|URI", help="Compare with this report of an earlier version.")
-@click.option(
-    "--in-use",
-    "alias",
-    metavar="[ALIAS]",
-    is_flag=False,
-    flag_value="production",
-    help="One page over a registry: every model that has ALIAS, or production; takes --html.",
-)
 @shared.tracking_uri
-def report(
-    *, source: str, page: Path | None, form: str | None, old: str | None, alias: str | None, tracking_uri: str | None
-) -> int:
+def report(*, source: str, page: Path | None, form: str | None, old: str | None, tracking_uri: str | None) -> int:
     """Render the report of a version again; the same JSON gives the same bytes.
 
-    It is a report.json, or what is attached to models:/name/version. With --compare it is the later one of two. Exit 4
-    where a report cannot be read.
+    It is a report.json, or what is attached to models:/name/version. With --compare it is the later one of two,
+    and tells what changed. Exit 4 where a report cannot be read.
     """
     from privgate import report as rendering
     from privgate.cli.console import plain
 
-    if (alias is not None) == bool(source):
-        step = "name the later report behind the earlier one" if old else "name one report, or --in-use"
+    if not source:
+        step = "name the later report behind the earlier one" if old else "name one report"
         raise UsageError(f"{step}: a report.json, or models:/name/version")
-    if alias is not None and (page is None or form or old):
-        raise UsageError("--in-use writes one page, --html FILE, and nothing else")
     if not (page or form or old):
         raise UsageError("say what to write: --html FILE, or --format to print it")
     if page is not None:
         outputs.file(page, "--html")
-    if alias is not None and page is not None:
-        return _write_index(page, alias, tracking_uri)
     if old is not None and click.get_current_context().get_parameter_source("form") is not ParameterSource.COMMANDLINE:
         form = None  # settings say it for checks
     document = _document(source, tracking_uri)
     if old is not None:
-        document = rendering.compare(_document(old, tracking_uri), document)
-        for line in rendering.render(document, form or "markdown").splitlines():
-            click.echo(plain(unescape(line)))
-    elif form is not None:
+        document["comparison"] = rendering.compare(_document(old, tracking_uri), document)
+    if form is not None:
         click.echo(rendering.render(document, form), nl=False)
+    for line in rendering.differences(document["comparison"]) if old is not None and form is None else ():
+        click.echo(plain(unescape(line)))
     if page is not None:
         page.write_text(rendering.render(document, "html"), encoding="utf-8")
         click.echo(f"wrote {page}", err=form is not None)
     return 0
-
-
-def _write_index(html: Path, alias: str, tracking_uri: str | None) -> int:
-    """Write every model in use: its verdict, policy, expiry, worst person, last check."""
-    from privgate import registry
-    from privgate import report as rendering
-    from privgate.cli.console import plain
-    from privgate.report import schema
-
-    rows = list(registry.in_use(alias, tracking_uri=tracking_uri))
-    for row in rows:
-        try:
-            _ = row.get("document") and schema.read(row["document"])
-        except SubjectError as exc:
-            row["problem"] = str(exc)
-    broken = [row for row in rows if "problem" in row]
-    for row in broken:
-        click.echo(f"x models:/{row['name']}/{row['version']}: {plain(row['problem'])}")
-    now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-    html.write_text(rendering.index(rows, now=now), encoding="utf-8")
-    click.echo(f"wrote {html}: {len(rows)} models are @{alias}")
-    return int(ExitCode.SUBJECT if broken else ExitCode.PASSED)
 
 
 def _document(source: str, tracking_uri: str | None) -> dict[str, Any]:

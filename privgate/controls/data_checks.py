@@ -1,7 +1,6 @@
 """Checks of the training data before anything is trained, because such data would make later numbers misleading.
 
-The checks report counts only: no value, no label and no name of a record. A fingerprint is a 64-bit hash of a record:
-equal records have equal fingerprints, so that sorting finds duplicates.
+They report counts only. A fingerprint is a 64-bit hash of a record: sorting finds duplicates.
 """
 
 import re

@@ -120,10 +120,8 @@ def check_depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     """Check that the recipe learns from the data it is given.
 
     A change counts where it moves a prediction ten times as far as repeated trainings differ. A training that fails on
-    relabelled data shows no dependence; one that fails on half may lack records for its validation split.
-    ``detail["moved_by_record"]`` is the largest change of a probability by relabelling, divided by the records.
-
-    A recipe that recognises these very records and answers from a store passes; ``leave_one_out_moves`` shows it.
+    relabelled data shows no dependence; one that fails on half may lack records for its validation split. A recipe that
+    recognises these very records and answers from a store passes; ``person_table.nothing_moves`` shows it.
     """
     if len(subject.classes) < 2:
         return _doubt("the training data has one class only; no label can be exchanged")

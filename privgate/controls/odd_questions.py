@@ -32,10 +32,6 @@ def make_odd_questions(domain: Mapping[str, Any], X: Any, rng: Generator) -> Ite
 def _odd_rows(domain: Mapping[str, Any], rows: Float, rng: Generator) -> Iterator[Float]:
     """Yield questions of which each number is one that is answered, and which a domain rules out as a whole."""
     d = rows.shape[1]
-    for limit, power in ((domain.get("max_length"), 1), (domain.get("norm"), 2)):
-        if limit is not None:  # as many small numbers as it takes, one more, and many more
-            each = np.ceil(limit * 1.01 / d ** (1 / power)) if power == 1 else limit * 1.01 / d**0.5
-            yield from (np.full(d, each), np.full(d, 2 * each), np.where(np.arange(d) < max(2, d // 2), limit, 0.0))
     for block in domain.get("blocks", ()):
         row = rows[0].copy()
         row[list(block)[:2]] = 1.0
@@ -56,8 +52,8 @@ def _odd_rows(domain: Mapping[str, Any], rows: Float, rng: Generator) -> Iterato
 
 def _odd_values(domain: Mapping[str, Any], j: int, name: Any) -> Iterator[tuple[str, Any]]:
     column: Mapping[str, Any] = next((c for c in domain.get("columns") or () if c["name"] == name), {})
-    box, counts, most = domain.get("box"), domain.get("categories"), domain.get("max_length") or domain.get("norm")
-    ends = column.get("ends") if column else box[j] if box else None if most is None else (0.0, most)
+    box, counts = domain.get("box"), domain.get("categories")
+    ends = column.get("ends") if column else box[j] if box else None
     values = column.get("values") or (range(counts[j]) if counts else ())
     yield from (("missing", np.nan), ("infinite", np.inf), ("far below", -1e300), ("far above", 1e300), ("below 0", -1))
     if ends is not None:

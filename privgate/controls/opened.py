@@ -28,10 +28,7 @@ def train_and_list(opened: Any) -> dict[str, Any]:
 
 
 def check_opened_files(subject: Subject, fleet: Fleet) -> Precondition | None:
-    """Check that training opens only files whose paths, or ends of paths, ``Recipe(public=…)`` declares.
-
-    A library's estimator opens no file: the check is absent.
-    """
+    """Check that training opens only what ``Recipe(public=…)`` declares; a library's estimator opens nothing."""
     name = "opened_files"
     if subject.recipe.is_estimator and subject.recipe.library_estimator is not None:
         return None

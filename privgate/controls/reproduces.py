@@ -175,25 +175,14 @@ def _mix_records(subject: Subject, rng: Generator) -> Float:
     reach = _read_reach(subject)
     if reach is None:
         return mixed
-    d, parts = X.shape[1], [mixed]
-    if reach.low is not None and reach.high is not None:
-        low, high = reach.low, reach.high
-        if 2**d <= _CORNERS:
-            parts.append(np.array(list(itertools.product(*zip(low, high, strict=True)))))
-        else:
-            ends = rng.random((_CORNERS, d)) < 0.5
-            ends[:2] = [[False], [True]]
-            parts.append(np.where(ends, high, low))
-        parts.append(low + (high - low) * rng.random((_RANDOM, d)))
-    limit = reach.length if np.isfinite(reach.length) else reach.norm
-    if np.isfinite(limit):
-        parts.append(np.zeros((1, d)))
-        single = np.zeros((min(d, _CORNERS), d))
-        single[np.arange(len(single)), rng.permutation(d)[: len(single)]] = np.floor(limit)
-        parts.append(single)
-        share = rng.dirichlet(np.full(d, 0.3), _RANDOM)
-        parts.append(np.floor(limit * share) if np.isfinite(reach.length) else limit * share)
-    rows = np.concatenate(parts)
+    d, low, high = X.shape[1], reach.low, reach.high
+    if 2**d <= _CORNERS:
+        corners = np.array(list(itertools.product(*zip(low, high, strict=True))))
+    else:
+        ends = rng.random((_CORNERS, d)) < 0.5
+        ends[:2] = [[False], [True]]
+        corners = np.where(ends, high, low)
+    rows = np.concatenate([mixed, corners, low + (high - low) * rng.random((_RANDOM, d))])
     rows = np.floor(rows + 0.5) if reach.whole else rows
     listing = None if subject.accepted is None else subject.accepted.queries
     return rows if listing is None else np.array(listing, dtype=np.float64)  # nothing else is answered
@@ -206,14 +195,11 @@ def _read_reach(subject: Subject) -> Accepted | None:
 
 
 def hold_questions(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_]]:
-    """Return questions as the recipe's kind of records, and which of ``rows`` (Q, d) these are.
-
-    Those that the records' number type cannot hold inside the declared domain are dropped.
-    """
+    """Return questions as the recipe's kind of records, and which of ``rows`` (Q, d) it holds in the domain."""
     like, reach = subject.data.X, _read_reach(subject)
     kind = like.dtype if hasattr(like, "toarray") else np.asarray(like).dtype
     whole, rows = kind.kind in "iub", np.nan_to_num(rows)
-    box = None if reach is None or reach.low is None or reach.high is None else (reach.low, reach.high)
+    box = None if reach is None else (reach.low, reach.high)
     if whole:
         low, high = (0.0, 1.0) if kind.kind == "b" else (float(np.iinfo(kind).min), float(np.iinfo(kind).max))
         rows = np.clip(np.rint(rows), low, min(high, 2.0**53))
@@ -224,7 +210,9 @@ def hold_questions(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_
             rows = np.where(rows < box[0], np.nextafter(rows, kind.type(np.inf)), rows)
             rows = np.where(rows > box[1], np.nextafter(rows, kind.type(-np.inf)), rows)
     rows = rows.astype(np.float64)
-    fine = np.asarray(np.isfinite(rows).all(axis=1)) & (True if reach is None else hypotheses.holds(reach, rows))
+    fine = np.asarray(np.isfinite(rows).all(axis=1)) & (
+        True if reach is None else replace(reach, whole=False).inside(rows)
+    )
     records = make_like(rows[fine], like)
     back = hypotheses.dense(records)
     if back is None or not np.array_equal(back, rows[fine]):

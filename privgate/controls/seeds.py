@@ -82,12 +82,9 @@ def draw_others(subject: Subject, count: int, *, fleet: Fleet | None) -> list[in
 def choose_seeds(subject: Subject, fleet: Fleet, *, count: int | None = None, glance: bool = False) -> Seeds:
     """Return the seeds to judge a subject at, and whether its training depends on them.
 
-    The gate compares two other seeds, and one other order of a function's records. The recipe's own seed is judged
-    either way. A recipe without a seed has runs with and without each person, as many as an upper limit takes.
-
-    ``count`` is another number of runs of a recipe without a seed; it has seeds compared even where no part reads one.
-    ``glance`` compares on all data only, for rules on attacks. Where training on everybody fails,
-    ``MeasurementError`` is raised.
+    The recipe's own seed is judged either way. Two other seeds are compared, and one other order of a function's
+    records. ``count`` is the operator's number of runs of a recipe without a seed; ``glance`` compares on all data
+    only, for rules on attacks. ``MeasurementError``: training on everybody fails.
     """
     own = subject.recipe.seed
     if count is None and reads_no_seed(subject.recipe):

@@ -309,8 +309,7 @@ def ask_served(opened: Any, X: Any, way: str) -> Float:
 def _read_label_values(answer: Any, classes: NDArray[Any], n: int) -> Float:
     """Return what ``predict`` answered about n records as a value for each sorted label, shape (n, K).
 
-    An answer holds for each record a label, which counts as a 1, the probability of the second of two classes, a
-    mapping from labels to values, or one column a class. Columns are named by labels, or sorted like them.
+    That is a label, the probability of the second of two classes, a mapping from labels, or one column a class.
     """
     wanted, names = [str(c) for c in classes.tolist()], [str(c) for c in getattr(answer, "columns", ())]
     if isinstance(answer, list | tuple | np.ndarray) and len(answer) and all(isinstance(r, Mapping) for r in answer):

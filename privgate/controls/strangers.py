@@ -176,9 +176,8 @@ def _rank(values: Any) -> Float:
 def check_candidates(data: TrainingData, shift: Shift | None = None, copies: float = 0.0) -> list[Precondition]:
     """Check whether candidates equal members, nearly equal members, or are of another population; warn at most.
 
-    Rules that need candidates become inconclusive by themselves. ``shift`` is the pool's, None where too few
-    people could be compared. At most a share of ``copies`` of the candidates are members, more than
-    chance explains; 0 without an alarm.
+    ``shift`` is the pool's, None where too few people could be compared. At most a share of ``copies`` of the
+    candidates are members, more than chance explains; 0 without an alarm.
     """
     if data.candidates is None or not len(data.candidates[1]):
         details: tuple[dict[str, Any], ...] = ({"count": 0, "candidates": []}, {"auc": None})
@@ -226,12 +225,10 @@ def _check_population(shift: Shift | None) -> Checked:
 def check_answers(without: Float, with_: Float, members: Float, others: Float) -> tuple[str, dict[str, float]]:
     """Return in words and numbers that members' answers contradict the measured influence; empty if they do not.
 
-    A recipe that knows its data by another way answers well about members whoever is left out. Two tests show it. By
-    ranks, models without a member must answer about that member as about candidates. On average, members' answers may
-    exceed candidates' by at most twice what their own records move.
-
-    The arrays say how right a model is, larger is better. ``without`` and ``with_``, shape (U,), are about left-out
-    members, by models without them and by the full one. ``members`` and ``others`` (candidates) are by the full one.
+    A recipe that knows its data by another way answers well about members whoever is left out. By ranks, models without
+    a member must answer about that member as about candidates. On average, members' answers may exceed candidates' by
+    at most twice what their own records move. The arrays say how right a model is: ``without`` and ``with_``, (U,),
+    about left-out members, ``members`` and ``others`` (candidates) by the full model.
     """
     if min(len(without), len(others), len(members)) < LEAST:
         return "", {}

@@ -1,8 +1,7 @@
 """Great Expectations suites over training data; a result holds counts, never values.
 
-In Great Expectations an empty table meets almost any expectation, NaN meets any, and a missing column looks like a
-violation. So this module adds a least number of rows, and not-null for every named column. An expectation that could
-not be evaluated is an error: neither met nor violated. Great Expectations is imported only where a suite is evaluated.
+There an empty table meets almost any expectation, NaN meets any, and a missing column looks like a violation. So a
+least number of rows is added, and not-null for every named column; what could not be evaluated is an error.
 """
 
 import contextlib
@@ -35,8 +34,6 @@ DRAFT = "privgate_draft"
 _UNREAD = "drafted from data; read every expectation, write in values that are missing, then remove this line"
 #: different values of a column that a draft lists at most
 MOST_VALUES = 50
-#: the key of a precondition's detail that holds Great Expectations' own validation result
-VALIDATION = "validation"
 #: columns that privgate adds where a suite names them: the record's id, or its number; how many people have its label;
 #: and whether it lies outside the declared domain (0 or 1)
 RECORD, WITH_LABEL, OUTSIDE = "privgate.record", "privgate.people_with_label", "privgate.outside_domain"
@@ -195,8 +192,7 @@ def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1)
     frame = frame.assign(**{column: make_column(data) for column, make_column in added.items() if column in named})
     results = evaluate(suite, frame, file=file, min_rows=min_rows)
     broken = [e for _, e in results if not e.met]
-    validation = _write_validation(suite, results, file)
-    detail = {"expectations": [asdict(e) for _, e in results], "rows": len(frame), VALIDATION: validation}
+    detail = {"expectations": [asdict(e) for _, e in results], "rows": len(frame)}
     if not broken:
         return Precondition(name, "passed", f"{file}: all {len(results)} expectations hold", detail)
     ranks = [0 if not e.error and e.severity == "critical" else 1 if e.error else 2 for e in broken]
@@ -228,31 +224,6 @@ def _count_people_with_label(data: Data) -> NDArray[np.int64]:
     label = np.searchsorted(data.classes(), data.y)
     pairs = np.unique(np.column_stack([label, data.units.owner]), axis=0)
     return np.asarray(np.bincount(pairs[:, 0], minlength=len(data.classes()))[label], dtype=np.int64)
-
-
-def _write_validation(
-    suite: Mapping[str, Any], results: list[tuple[dict[str, Any], Expectation]], file: str
-) -> dict[str, Any]:
-    # the format is Great Expectations' own, so that it can read the file; values and counts of records are left out
-    import great_expectations as gx
-
-    rows = []
-    for one, e in results:
-        config = {"type": one["type"], "kwargs": dict(one.get("kwargs", {})), "meta": {"name": e.name}}
-        info = {"raised_exception": bool(e.error), "exception_message": e.error or None, "exception_traceback": None}
-        row = {"success": e.met, "expectation_config": {**config, "severity": e.severity}, "result": {}, "meta": {}}
-        rows.append({**row, "exception_info": info})
-    met, count = sum(e.met for _, e in results), len(results)
-    counts = {"evaluated_expectations": count, "successful_expectations": met, "unsuccessful_expectations": count - met}
-    return {
-        "success": met == count,
-        "statistics": {**counts, "success_percent": 100.0 * met / count},
-        "suite_name": str(suite.get("name", file)),
-        "suite_parameters": {},
-        "id": None,
-        "meta": {"great_expectations_version": str(gx.__version__), "file": file},
-        "results": rows,
-    }
 
 
 def expect(kind: str, *, name: str = "", **kwargs: Any) -> dict[str, Any]:

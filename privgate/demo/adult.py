@@ -1,7 +1,4 @@
-"""The UCI Adult sample as categorical codes with a declared domain.
-
-Becker, B. and Kohavi, R. (1996), Adult, UCI Machine Learning Repository, CC BY 4.0.
-"""
+"""The UCI Adult sample (Becker and Kohavi, 1996, CC BY 4.0) as categorical codes with a declared domain."""
 
 import csv
 import json

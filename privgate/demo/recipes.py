@@ -8,19 +8,7 @@ from privgate.subject.recipe import Recipe
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """One model of the demonstration.
-
-    Parameters
-    ----------
-    what : str
-        What it shows.
-    recipe : Recipe
-        How it is trained.
-    approved : bool
-        Which decision is due; another one is a bug of ours.
-    policy : str
-        The shipped policy that judges it.
-    """
+    """One model of the demonstration: what it shows, how it trains, which decision is due, and by which policy."""
 
     what: str
     recipe: Recipe

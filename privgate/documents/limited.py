@@ -22,8 +22,7 @@ MEMORY, SECONDS = "PRIVGATE_READ_MEMORY", "PRIVGATE_READ_SECONDS"
 def apart(read: Callable[[], T], what: str) -> T:
     """Return what ``read`` gives, called in a fork of this process within the operator's limits.
 
-    ``PrivgateError``: as ``read`` raised it. ``SubjectError``: it raised anything else, needed more than it may, or
-    died.
+    ``SubjectError``: it raised anything but a ``PrivgateError``, needed more than it may, or died.
     """
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     seconds, memory = _limit(SECONDS, 600.0), _limit(MEMORY, 0.75 * whole)

@@ -23,16 +23,8 @@ Spot = tuple[int, int]
 class DocumentError(ValueError):
     """A document cannot be read; a sentence that the caller puts behind the document's name.
 
-    Parameters
-    ----------
-    what : str
-        What is wrong, beginning with a verb: "is larger than 1 MiB".
-    spot : tuple of int
-        Line and column, counted from 1; 0 where none can be named.
-    place : tuple
-        Keys and positions that lead there; empty where none can be named.
-    expected : str
-        What would be right; may be empty.
+    ``what`` is wrong, beginning with a verb: "is larger than 1 MiB"; ``expected`` would be right. ``spot`` is line and
+    column, counted from 1, and ``place`` the keys that lead there; 0 and empty where none can be named.
     """
 
     def __init__(
@@ -68,10 +60,7 @@ LARGE = DocumentLimits(8 << 20, 200_000, 64)
 
 
 def opened(path: Path) -> BufferedReader:
-    """Return a regular file opened for reading; links are followed, because mounted configuration is made of them.
-
-    ``DocumentError``: a pipe, a device, a folder: reading it might never end. ``OSError``: it cannot be opened.
-    """
+    """Return a regular file opened for reading, behind links, too; ``DocumentError``: a pipe, a device, a folder."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except ValueError as exc:
@@ -83,10 +72,7 @@ def opened(path: Path) -> BufferedReader:
 
 
 def content(path: Path, limits: DocumentLimits = SMALL) -> bytes:
-    """Return the bytes of a regular file.
-
-    ``DocumentError``: it is no regular file, or too large. ``OSError``: it cannot be opened or read.
-    """
+    """Return the bytes of a regular file; ``DocumentError``: it is none, or too large."""
     with opened(path) as f:
         data = f.read(limits.size + 1)
     if len(data) > limits.size:
@@ -102,10 +88,7 @@ def too_large(limits: DocumentLimits) -> DocumentError:
 
 @contextmanager
 def reading(sentence: str, error: type[Exception]) -> Iterator[None]:
-    """Turn what values of an unexpected kind raise into one sentence, what cannot be read, and a few words on why.
-
-    It is also a decorator. What is raised on purpose passes unchanged.
-    """
+    """Turn what values of an unexpected kind raise into one sentence with a few words on why; also a decorator."""
     try:
         yield
     except GARBLED as exc:
@@ -134,18 +117,12 @@ _LARGEST = 1 << 63  # what 64 bits hold
 
 
 def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
-    """Return what a JSON file says.
-
-    ``DocumentError``: it is no regular file, too large, or no strict JSON. ``OSError``: it cannot be opened or read.
-    """
+    """Return what a JSON file says, read as by ``content`` and ``loads``."""
     return loads(content(path, limits), limits)
 
 
 def loads(text: str | bytes, limits: DocumentLimits = SMALL) -> Any:
-    """Return the value that JSON writes, as text or as bytes of UTF-8.
-
-    ``DocumentError``: it is larger or deeper than its limits, or no strict JSON.
-    """
+    """Return the value that JSON writes, as text or bytes of UTF-8; ``DocumentError``: too large, deep or lax."""
     try:
         raw = text.encode() if isinstance(text, str) else bytes(text)
         if len(raw) > limits.size:

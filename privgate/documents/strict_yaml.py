@@ -31,20 +31,13 @@ _LONGEST_NUMBER = 100  # characters
 
 
 def parse(text: str, limits: DocumentLimits = SMALL) -> tuple[Any, dict[Place, Spot]]:
-    """Return the value that a YAML text writes, and line and column of every key and list item.
-
-    ``DocumentError``: it is too large, no YAML, or holds what may not be held; names spot and place.
-    """
+    """Return the value that a YAML text writes, and line and column of every key and item; or ``DocumentError``."""
     marks: dict[Place, Spot] = {}
     return _Builder(_events(text, limits), marks).document(), marks
 
 
 def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
-    """Return the value that a YAML file writes.
-
-    ``DocumentError``: it is no regular file, too large, or not what ``parse`` takes. ``OSError``: it cannot be opened
-    or read.
-    """
+    """Return the value that a YAML file writes, read as by ``strict_json.content`` and ``parse``."""
     try:
         return parse(content(path, limits).decode(), limits)[0]
     except UnicodeDecodeError as exc:
@@ -54,8 +47,8 @@ def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
 def as_mlflow_reads(text: str) -> Any:
     """Return what MLflow's own reader, of YAML 1.1, makes of a text, if every reader makes the same of its structure.
 
-    ``DocumentError``: it is too large, no YAML, or uses a tag, a merge key, a key twice, a number of a hundred digits,
-    or aliases that stand for more than the limit.
+    ``DocumentError`` also at a tag, a merge key, a key twice, a number of a hundred digits, or aliases beyond the
+    limit.
     """
     # refuses what ``parse`` refuses, except notations of numbers, and aliases whose expansion is within the limit
     _Builder(_events(text, SMALL), {}, lenient=SMALL).document()

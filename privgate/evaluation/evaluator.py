@@ -52,11 +52,7 @@ class PrivacyEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's own cl
         model: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Check the model, log metrics and report to the run, and return both.
-
-        ``MlflowException``: the configuration has an unknown key, or names no model. ``PrivgateError``: no verdict
-        could be reached.
-        """
+        """Check the model, log metrics and report to the run, and return both; ``MlflowException``: an unknown key."""
         del model_type, dataset, kwargs
         config = _own(evaluator_config)
         if unknown := sorted(set(config) - _KNOWN):
@@ -101,7 +97,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     budget = Budget(**{k: config[k] for k in _BUDGET if k in config})
     with Fleet(isolate=given.pop("isolation"), **given) as fleet, tempfile.TemporaryDirectory() as scratch:
         verdict = evaluate(policy, subject, fleet=fleet, limits=budget)
-        verdict = with_context(verdict, subject, fleet, config)
+        verdict = with_context(verdict, config)
         folder = Path(scratch, _PLACE)
         report.write(verdict, folder, hash_key=key, baseline=approved_report(f"models:/{subject.name}@production"))
         for name in report.PERSONAL:  # rows and cases of people: they stay with whoever holds the data

@@ -1,7 +1,4 @@
-"""What people get of a verdict: what page one says beside it, the report, and what a notebook shows.
-
-The key of the keyed hashes that stand for people is here too: it stays with the controller.
-"""
+"""What people get of a verdict: what page one says beside it, the report, a notebook's table, and keyed hashes."""
 
 import getpass
 import os
@@ -13,24 +10,15 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from privgate import report as reports
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence.verdict import Outcome, Verdict
 from privgate.report import assertions, charts, schema
-from privgate.subject.subject import Subject
-from privgate.training.fleet import Fleet
 
 #: what an operator may state; also the keys of ``privgate.yaml`` and, in capitals after PRIVGATE_, of the environment
 STATED = ("purpose", "owner", "data_name", "data_source")
-#: people asked at most to say how often the model is right
-_MOST_QUESTIONS = 5000
 #: the page's colours, for a drawing that stands alone
-_COLORS = (
-    "--paper:#fff;--ink:#16191d;--chart-a:#1b6ca8;--chart-b:#b3541e;"
-    "--chart-limit:#9b1216;--chart-grid:#dfe3e8;--chart-soft:#5b646e"
-)
+_COLORS = "--paper:#fff;--ink:#16191d;--chart-a:#1b6ca8;--chart-limit:#9b1216;--chart-soft:#5b646e"
 
 
 def load_hash_key(file: str | os.PathLike[str] | None = None) -> bytes:
@@ -55,16 +43,10 @@ def load_hash_key(file: str | os.PathLike[str] | None = None) -> bytes:
     return key
 
 
-def with_context(verdict: Verdict, subject: Subject | None, fleet: Fleet | None, stated: Mapping[str, Any]) -> Verdict:
-    """Return the verdict with what page one says beside it; nothing of it is judged.
-
-    ``fleet`` asks the registered model, in a worker, about people outside its data; accuracy is not measured without.
-    ``stated`` are purpose, owner, name and source of the data, in the operator's words; what is missing is said to be.
-    """
+def with_context(verdict: Verdict, stated: Mapping[str, Any]) -> Verdict:
+    """Return the verdict with what page one says beside it: purpose, owner, name and source of the data, as stated."""
     known = {k: " ".join(str(stated.get(k) or "").split()) for k in STATED}
-    right, count = (None, 0) if fleet is None or subject is None else accuracy(subject, fleet)
-    context = {**known, **ran(os.environ), "accuracy": right, "accuracy_n": count}
-    return replace(verdict, detail={**verdict.detail, "context": context})
+    return replace(verdict, detail={**verdict.detail, "context": known | ran(os.environ)})
 
 
 def ran(environ: Mapping[str, str]) -> dict[str, str]:
@@ -79,24 +61,6 @@ def ran(environ: Mapping[str, str]) -> dict[str, str]:
     except (KeyError, OSError):  # a user without a name, as in many containers
         user = f"user {os.getuid()}"
     return {"run_by": user, "run_on": platform.node()}
-
-
-def accuracy(subject: Subject, fleet: Fleet) -> tuple[float | None, int]:
-    """Return the share of right answers about people outside the data, and how many were asked; None if unknown.
-
-    The registered model answers in a worker process, the most probable label counts, candidates that equal a training
-    record are asked too: this is the model's use, not an attack.
-    """
-    data = subject.data
-    if data.candidates is None or not subject.digests.get("model"):
-        return None, 0
-    outside = np.asarray(data.candidates[1])
-    rows = np.arange(data.n, data.n + min(len(outside), _MOST_QUESTIONS), dtype=np.int64)
-    answer = fleet.registered(subject, rows)
-    if answer.problem or answer.log_p.shape != (len(rows), len(subject.classes)):
-        return None, 0
-    said = np.asarray(subject.classes)[answer.log_p.argmax(axis=1)]
-    return float((said == outside[: len(rows)]).mean()), len(rows)
 
 
 def overview(verdict: Verdict) -> str:
@@ -122,14 +86,11 @@ def report(
     baseline: Mapping[str, Any] | None = None,
     **stated: Any,
 ) -> list[Path]:
-    """Write the report: one page where ``path`` ends in .html, else every format into that folder.
-
-    ``TypeError``: something is stated that page one has no place for.
-    """
+    """Write the report: one page where ``path`` ends in .html, else every format into that folder."""
     if unknown := sorted(set(stated) - set(STATED)):
         raise TypeError(f"page one has no place for {', '.join(unknown)}; known: {', '.join(STATED)}")
     if stated or not verdict.detail.get("context"):
-        verdict = with_context(verdict, None, None, stated)
+        verdict = with_context(verdict, stated)
     place, key = Path(path), load_hash_key() if hash_key is None else hash_key
     if place.suffix != ".html":
         return reports.write(verdict, place, hash_key=key, baseline=baseline)

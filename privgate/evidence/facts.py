@@ -1,7 +1,4 @@
-"""What was found out beside the numbers: of the run, and one part a question.
-
-These models are the JSON of a report: each field says what it holds, each ``payload`` what may be told of it.
-"""
+"""What was found out beside the numbers: models that are the JSON of a report, and what of it may be told."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from privgate.evidence.telling import (
     SMALL_CELL,
@@ -194,16 +191,6 @@ class CaseNote(EvidenceModel):
         return cls(digest=kept.digest(), **facts, low=low, high=high)
 
 
-class IndirectQueries(EvidenceModel):
-    """The search for questions that tell more about a person than the person's own features."""
-
-    open_units: OfUnits = Field(description="People whom no certificate decides.")
-    searched: OfUnits = Field(description="Of these, searched; riskiest first.")
-    raised: OfUnits = Field(default=0, description="People whose lower limit the search raised.")
-    queries: int = Field(default=0, description="Questions asked.")
-    best: str = Field(default="", description="Kind of the question that told most; empty if none was asked.")
-
-
 class PublishedBound(EvidenceModel):
     """A published bound beside the corrected one; approves nothing."""
 
@@ -234,14 +221,13 @@ class SensitivityFigures(EvidenceModel):
 class InfluencePart(EvidenceModel):
     """How the per-person table was come by; the table itself is ``Evidence.records``."""
 
-    earlier = frozenset({"registered", "certificates_compared"})
+    earlier = frozenset({"registered", "certificates_compared", "indirect_queries"})
     coverage: UnitCoverage | None = Field(default=None, description="null where nobody was measured.")
     engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
     declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
     recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")
     noise: SeedNoise | None = Field(default=None, description="null where one seed was enough.")
     certificates: tuple[CertificateNote, ...] = Field(default=(), description="Every theorem of the catalogue.")
-    indirect_queries: IndirectQueries | None = Field(default=None, description="null where no rule asks for dtp.")
     as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")
     sensitivity: SensitivityFigures | None = Field(default=None, description="null for classifiers.")
     cases: tuple[CaseNote, ...] = Field(default=(), description="What theorems' limits rest on; empty in old reports.")
@@ -411,6 +397,7 @@ class AttributeGuesses(EvidenceModel):
 class AttributeResult(EvidenceModel):
     """What was found about one sensitive feature."""
 
+    earlier = frozenset({"by_value"})
     name: str
     values: int = Field(description="Values that were put in.")
     adversaries: tuple[AttributeGuesses, ...]
@@ -419,7 +406,6 @@ class AttributeResult(EvidenceModel):
     influence: Number = Field(description="How far the feature alone moves an answer, mean over people.")
     influence_in: str = Field(description="Its unit.")
     theorem: Number | None = Field(default=None, description="Advantage by Theorem 5; null where it has no sense.")
-    by_value: tuple[AttributeGuesses, ...] = Field(default=(), description="Inversion, by the true value; large cells.")
 
 
 class AttributesPart(EvidenceModel):
@@ -558,19 +544,6 @@ class GuaranteeBound(EvidenceModel):
     assumptions: tuple[str, ...] = ()
 
 
-class TradeoffPoints(EvidenceModel):
-    """Largest true-positive rate of any attack at each false-positive rate."""
-
-    fpr: tuple[Number, ...] = Field(description="Ascending, fractions.")
-    tpr: tuple[Number, ...] = Field(description="One an fpr, fractions.")
-
-    @model_validator(mode="after")
-    def _one_each(self) -> Self:
-        if len(self.fpr) != len(self.tpr):
-            raise ValueError("tpr needs one value an fpr")
-        return self
-
-
 class ManyRuns(EvidenceModel):
     """The audit by many trainings with and without one mislabelled record."""
 
@@ -606,22 +579,10 @@ class AuditRuns(EvidenceModel):
         return max(self.many_runs.epsilon, 0.0 if self.one_run is None else self.one_run.epsilon)
 
 
-class DeletionRow(EvidenceModel):
-    """How many people may be erased at one confidence."""
-
-    earlier = frozenset({"sentence"})
-    rho: Number = Field(description="Chance that every erased person stays hidden is at least this, fraction.")
-    prior: Number = Field(description="Probability that a person was used at all, at most.")
-    capacity: Number = Field(description="People; larger is better.")
-    failure: Number = Field(default=0.0, description="Probability over the training with which it may not hold.")
-
-
 class ClaimsPart(EvidenceModel):
     """The claim against what was observed, and what follows from the guarantee."""
 
-    earlier = frozenset({"deletion_by_prior", "points", "audit"})
+    earlier = frozenset({"deletion", "deletion_by_prior", "points", "audit", "curve"})
     observation: Observation | None = Field(default=None, description="What a rerun did; null where none was needed.")
     facts: tuple[ClaimFact, ...] = ()
     bounds: tuple[GuaranteeBound, ...] = Field(default=(), description="Empty where no finite guarantee holds.")
-    curve: TradeoffPoints | None = Field(default=None, description="null where no finite guarantee holds.")
-    deletion: tuple[DeletionRow, ...] = Field(default=(), description="At the prior that the policy states.")

@@ -36,10 +36,7 @@ from privgate.evidence.telling import (
 
 
 class Behind(EvidenceModel):
-    """What stands behind a measurement, by question: fields that rules read beside value and interval.
-
-    Every field may be absent, and only what was set is written: no absence makes a pass.
-    """
+    """What stands behind a measurement, by question; every field may be absent, and no absence makes a pass."""
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values of what was set; infinities and NaN become text."""
@@ -388,10 +385,7 @@ class Evidence:
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Json]) -> Self:
-        """Return evidence without its per-person table.
-
-        ``ValueError``: a key is unknown, missing or of the wrong kind, or an earlier version of privgate wrote it.
-        """
+        """Return evidence without its per-person table; ``ValueError``: values are not what this version writes."""
         if "run" not in payload:
             raise ValueError("an earlier version of privgate wrote this evidence; check the model again")
         try:

@@ -134,10 +134,7 @@ class Verdict:
         return written
 
     def plot(self) -> Any:
-        """Return a drawing of how much each person's record matters; a notebook shows it, ``save(path)`` keeps it.
-
-        ``MeasurementError``: no rule needed the per-person table, so there is nothing to draw.
-        """
+        """Return a drawing of how much each person's record matters; ``MeasurementError``: nobody was measured."""
         return self._door("plot")(self)
 
     def _door(self, name: str) -> Callable[..., Any]:

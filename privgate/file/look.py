@@ -303,10 +303,7 @@ _BASE64 = re.compile(r"(?=.*\d)(?=(?:.{4})+$)[A-Za-z0-9+/_-]{6,86}={1,2}")
 
 
 def find_keys(contents: Contents, X: Any, y: NDArray[Any], records: Records, recipe: Any) -> list[str]:
-    """Return a sentence for each place with keys of many records; numbers and texts that are given are no keys.
-
-    Given are the values of ``X``, whose numbers are in ``records``, the labels, and parameters of the recipe.
-    """
+    """Return a sentence for each place with keys of many records; values that are given are no keys."""
     others, given = _list_others(X), list(_split_values(recipe.payload))
     numbers = [float(v) for v in (*others, *y.tolist(), *given) if isinstance(v, int | float | np.number)]
     flat = np.append(records.table.ravel(), numbers)

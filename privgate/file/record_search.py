@@ -50,10 +50,7 @@ _Form = Callable[[Float, Any], Float]
 
 
 class Records:
-    """Training records, as numbers and as texts, to be found again.
-
-    ``table``, float64 of shape (n, d), has the columns of numbers; ``texts`` the columns of texts, n each.
-    """
+    """Training records to be found again: the columns of numbers, ``table`` (n, d), and of texts, ``texts``, n each."""
 
     def __init__(self, table: Float, texts: list[list[str]]) -> None:
         self.table, self.texts = table, texts

@@ -28,8 +28,7 @@ _TAIL = 256 << 10  # more than any line
 class AuditLog:
     """A file of events that any number of processes of a host append to, one line of JSON each, never changed.
 
-    Each line names the digest of the line before it, so that a line that was changed or taken out of the middle shows.
-    That the end was cut off shows only to who kept a later digest: keep the log where no user may write.
+    Each line names the digest of the one before. A cut end shows only to who kept a later digest.
     """
 
     #: the file; made if absent, for its owner and group only. Moving it away begins a new one

@@ -64,7 +64,7 @@ def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str |
 def check_terms(claims: Claims, terms: Terms | None, now: datetime) -> None:
     """Raise ``StatementError`` unless what a statement says counts now: asked by who signs, and by the guard.
 
-    Without terms, as for a refusal, it must not be of a time that has not come, and nothing else.
+    Without terms, as for a refusal, its time must have come, and nothing else is asked.
     """
     _refuse(_ahead(claims, now) if terms is None else _still(claims, terms, now))
 
@@ -150,7 +150,6 @@ def check_original(claims: Claims, original: tuple[Row, str] | None, trust: Trus
     """Refuse a copy of a version that was refused after its signature, or whose row is gone.
 
     ``original`` is the row that the statement is about and the statement that it carries now; None where there is none.
-    ``StatementError``: it was refused, or is gone.
     """
     signed = f"models:/{claims.name}/{claims.version}"
     if original is None or (original[0].created, original[0].storage) != (claims.created, claims.storage):

@@ -331,8 +331,6 @@ def _lower(patterns: Iterable[str]) -> list[str]:
 def intersect(one: str, other: str) -> bool:
     """Whether some name fits both patterns of ``fnmatch``.
 
-    Examples
-    --------
     >>> intersect("credit-*", "*-eu"), intersect("credit-*", "fraud-*"), intersect("a?", "a")
     (True, False, False)
     """

@@ -169,11 +169,10 @@ def sign(
 ) -> Signed:
     """Return signed statements about the report in ``out_dir``, the folder that ``check`` wrote.
 
-    The report must have been judged by ``policy``, the signer's own copy; ``registry`` is the configured id.
-    ``targets`` are (model, alias or stage) where the version may be released; ``production`` of its own model if empty.
-    ``checked_elsewhere`` is the operator's word that another container or host ran the check, although its files belong
-    to this user. ``request`` is what whoever started the check wants signed; anything checked by hand if absent.
-    ``guard`` is the one that will read it, where it is known: nothing is approved for a target that it would refuse.
+    The report must have been judged by ``policy``, the signer's own copy. ``targets`` are (model, alias or stage) where
+    the version may be released; ``production`` of its own model if empty. ``checked_elsewhere`` is the operator's word
+    that another container or host ran the check. ``request`` is what whoever started the check wants signed; anything
+    checked by hand if absent. Nothing is approved for a target that ``guard``, where it is known, would refuse.
 
     ``StatementError``: the report cannot be signed: observed only, another policy, not what its own numbers give.
     ``DigestMismatchError``: the version's files are not those that were checked.

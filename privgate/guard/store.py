@@ -1,7 +1,4 @@
-"""The guarded registry store: MLflow's own store, whose promoting writes ask for a valid statement first.
-
-The guard never evaluates: it refuses by the row and its statement, and whatever it cannot find out. Reads are MLflow's.
-"""
+"""The guarded store: MLflow's own, whose promoting writes ask for a valid statement first, and evaluate nothing."""
 
 import functools
 import importlib

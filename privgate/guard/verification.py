@@ -45,12 +45,11 @@ def verify(
 ) -> Verified:
     """Verify that the version behind ``uri`` (``models:/name@alias`` or ``models:/name/version``) may serve, now.
 
-    ``target`` is the alias or stage to serve as: the URI's alias if absent, and any allowed target without one.
-    ``terms`` take the place of the guard's, for a policy given by hand. ``to`` is a folder that is made only if every
-    byte is the one that was signed: what is loaded from it is what was verified, without a second download.
-
-    ``StatementError``: the statement is absent, forged, expired, about something else, or its evidence is gone.
-    ``DigestMismatchError``: a file is not the one that was signed. ``RegistryError``: the registry does not answer.
+    ``target`` is the alias or stage to serve as: the URI's alias if absent, and any allowed one without. ``terms`` take
+    the place of the guard's, for a policy given by hand. ``to`` is a folder that is made only if every byte is the one
+    that was signed, so that it can be loaded without a second download. ``StatementError``: the statement is absent,
+    forged, expired, about something else, or its evidence is gone. ``DigestMismatchError``: a file is not the one that
+    was signed.
     """
     client = reader(tracking_uri)
     present = named(client, uri)
@@ -139,9 +138,8 @@ def _compare(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, uri
 def recomputed(claims: Claims, folder: Path) -> list[str]:
     """Return what comes out again of the decision that was signed, by the kept cases of the check's folder.
 
-    ``UsageError``: numpy is not installed. ``StatementError``: the folder's report is not the one that was signed.
-    ``SubjectError``: a case cannot be read, is not the one that was judged, or the kernel's limits do not give the
-    decision.
+    ``StatementError``: its report is not the one that was signed. ``SubjectError``: a case cannot be read, is not the
+    one that was judged, or its limits do not give the decision. ``UsageError``: numpy is not installed.
     """
     try:
         from privgate.cases import recompute
@@ -188,11 +186,9 @@ def verify_folder(
 ) -> tuple[Claims, int]:
     """Verify that the files in a folder may serve, now, and return what their statement says and how many they are.
 
-    What only a registry knows is not asked: whether the alias still names this version, and whether the row was deleted
-    since. To withdraw a release, revoke its statement in the trust store.
-
     The folder holds all files of the version and nothing else; the statement is the verdict's envelope. ``model`` is
-    the registered model to serve as, the one that was signed if absent. Errors are those of `verify`.
+    the registered model to serve as, the one that was signed if absent. Where its alias points is not asked: to
+    withdraw a release, revoke its statement in the trust store. Errors are those of `verify`.
     """
     try:
         text = strict_json.content(statement_file).decode()

@@ -40,21 +40,10 @@ def summarize(
 ) -> Aggregated:
     """Return the aggregate that a rule asks for; see ``maximum``, ``quantile`` and ``share_above``.
 
-    Parameters
-    ----------
-    value, low, high : float64 arrays of shape (m,)
-        Of the people who were measured, all or the first of those drawn; the truth of each lies in [low, high].
-    population : int
-        People there are.
-    looks : Looks, optional
-        How many were planned to be drawn, where a sample is judged.
-    unsure : int
-        Of how many people at most a closed form may be wrong that refits of 59 people did not contradict.
-
-    Raises
-    ------
-    MeasurementError
-        The aggregate is unknown.
+    ``value``, ``low`` and ``high``, shape (m,), are of those measured of a ``population``, all or the first of those
+    drawn; the truth of each lies in [low, high]. ``looks``: how many were planned to be drawn, where a sample is
+    judged. ``unsure``: of how many people at most a closed form may be wrong that refits of 59 did not contradict.
+    ``MeasurementError``: the aggregate is unknown.
     """
     how = request.option("aggregate", "max")
     if how == "max":
@@ -117,10 +106,7 @@ def quantile(
 def share_above(
     value: Float, low: Float, high: Float, population: int, *, threshold: float, looks: Looks | None = None
 ) -> Aggregated:
-    """Return the fraction of people above ``threshold``: exact at full coverage, hypergeometric limits on a sample.
-
-    M_U = max{M : P(Hypergeom(n, M, m) <= k) > a}.
-    """
+    """Return the fraction of people above ``threshold``: exact at full coverage, hypergeometric limits on a sample."""
     m = len(value)
     surely, possibly = int(np.sum(low > threshold)), int(np.sum(high > threshold))
     point = float(np.mean(value > threshold))

@@ -44,10 +44,7 @@ def measure_pdtp(run: Run, request: Request) -> Measurement:
 
 
 def measure_sensitivity(run: Run, request: Request) -> Measurement:
-    """Return the aggregate over people of how far each moves answers, in residual deviations; larger is worse.
-
-    ``MeasurementError``: the model has no residuals to measure in, or an aggregate is unknown.
-    """
+    """Return the aggregate over people of how far each moves answers, in residual deviations; larger is worse."""
     records, over = run.compute(regressors.list_people), run.compute(regressors.limit_domain)
     value, low, high = (records[name] for name in ("moved", "moved_low", "moved_high"))
     everywhere = request.option("over", "own") == "domain"

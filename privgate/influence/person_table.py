@@ -10,7 +10,7 @@ from privgate.arrays import Float, Index
 from privgate.cases import Kept, needed
 from privgate.controls import strangers
 from privgate.errors import MeasurementError
-from privgate.evidence import CertificateNote, Count, IndirectQueries, Precondition, SeedNoise
+from privgate.evidence import CertificateNote, Count, Precondition, SeedNoise
 from privgate.influence import left_out, per_person, question_search
 from privgate.run import pool as pools
 from privgate.run import refit
@@ -35,7 +35,7 @@ def list_people(run: Run) -> Mapping[str, NDArray[Any]]:
     seeds show; without a recorded seed the confidence limits of the mean over runs, corrected over labels and units).
     """
     refits, direct = run.compute(left_out.retrained), run.compute(measure_direct)
-    lower, upper, _ = run.compute(limit_every_question)
+    lower, upper = run.compute(limit_every_question)
     return {
         "unit": run.subject.data.person_names[refits.units],
         "label": list_labels(run, refits.units),
@@ -75,8 +75,8 @@ def measure_seed_noise(run: Run) -> SeedNoise | None:
 # Every question: what theorems limit, and what a search can show.
 
 
-def limit_every_question(run: Run) -> tuple[Float, Float, IndirectQueries | None]:
-    """Return DTP of each person at the worst question asked and at most, shape (U,), nats, and the search behind it."""
+def limit_every_question(run: Run) -> tuple[Float, Float]:
+    """Return DTP of each person at the worst question asked and at most, shape (U,), nats."""
     refits, direct, bound = run.compute(left_out.retrained), run.compute(measure_direct), run.compute(certify)[0]
     # a few people who break a rule are no sign of a store
     decided = run.compute(left_out.leave_out).decided_by
@@ -86,11 +86,11 @@ def limit_every_question(run: Run) -> tuple[Float, Float, IndirectQueries | None
     # certificates speak about exact probabilities; what is released instead is bounded by nothing here
     upper = np.where(refits.lost | (not _limits_release(run)), np.inf, np.maximum(bound.upper, 0.0))
     if Need.EVERY_QUERY not in run.needs or decided:
-        return lower, upper, None
+        return lower, upper
     seeds = refits.seeds
-    raised, searched = question_search.raise_lower(run, refits.units, direct["pdtp"], lower, upper, seeds=seeds)
+    raised = question_search.raise_lower(run, refits.units, direct["pdtp"], lower, upper, seeds=seeds)
     # what one pair of trainings answers elsewhere may be the noise of the seed, and no other was tried
-    return lower if run.at_seed else raised, upper, searched
+    return lower if run.at_seed else raised, upper
 
 
 def _limits_release(run: Run) -> bool:

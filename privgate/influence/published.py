@@ -1,6 +1,5 @@
 """What the first question tells beside its numbers, the paper's propositions as published among it; none approves."""
 
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -10,81 +9,6 @@ from privgate.evidence import CaseNote, InfluencePart, PublishedBound, RecheckRo
 from privgate.influence import left_out, person_table, regressors
 from privgate.run.needs import Need
 from privgate.run.run import Run
-
-
-@dataclass(frozen=True, slots=True)
-class Proposition:
-    """One published stability proposition: what the paper says, what is true, the smallest data that show it, and more.
-
-    Long et al. (2017) bound DTP by PDTP and a stability constant. Checked by enumeration, five of the propositions are
-    false for the probabilities that a library releases; ``instead`` is what privgate uses.
-    """
-
-    name: str
-    claim: str
-    verdict: str
-    counterexample: str
-    instead: str
-
-    @property
-    def page(self) -> str:
-        """The text of ``privgate explain``."""
-        return (
-            f"{self.name}: {self.verdict}, reported as published, never used to approve.\n\n"
-            f"Claim: {self.claim}\n\nCounterexample: {self.counterexample}\n\nInstead: {self.instead}"
-        )
-
-
-ALL: tuple[Proposition, ...] = (
-    Proposition(
-        "proposition-6.3",
-        "a contingency table is 4/3-training-stable, so DTP <= max(PDTP, ln 4/3)",
-        "false",
-        "three records with the same features, labels 0, 0, 1: without one of the zeros the other label's probability "
-        "grows from 1/3 to 1/2, a ratio of 3/2",
-        "certificate contingency_table: DTP equals PDTP, exactly; 3/2 is the stability constant without smoothing",
-    ),
-    Proposition(
-        "proposition-6.4",
-        "naive Bayes without smoothing is stable with (n_min / (n_min - 1))^(m-1) n / (n-1)",
-        "true for unnormalised joint scores, false for posteriors, which are what a library releases",
-        "n = 9, two binary features: class 0 four times (0,0), class 1 (0,0), (0,1) and three times (1,1), without "
-        "(0,1): PDTP 0, claim ln 3/2 = 0.4055, DTP = ln 17/11 = 0.4353 at (0,0)",
-        "certificates categorical_nb and bernoulli_nb: exact or nearly so, over the whole domain",
-    ),
-    Proposition(
-        "proposition-6.5",
-        "naive Bayes with Laplace smoothing is stable with ((n_min + v) / n_min)^(m-1) n / (n-1)",
-        "true for unnormalised joint scores, false for posteriors, also for ever larger data",
-        "n = 8, two binary features: class 0 four times (0,0), class 1 (0,1) and three times (1,1), without (0,1): "
-        "PDTP 0.4759, claim 0.5390, DTP = ln 1304/729 = 0.5815 at (0,0); with n = 1000 a claim of 0.693 stands against "
-        "a DTP of 1.376, so the claim approves what DTP-1 blocks",
-        "certificates categorical_nb and bernoulli_nb; in general DTP <= max(2 PDTP, ln delta) and 2 is sharp",
-    ),
-    Proposition(
-        "proposition-6.7",
-        "log-frequency models are stable with (4/3)^|X|",
-        "false for raw scores and for posteriors",
-        "six records, five binary features: (1,1,1,1,1) twice and (0,0,0,0,0) in class 1, (0,0,0,0,0) three times in "
-        "class 0, without one (1,1,1,1,1): ratio 6.075 > (4/3)^6 = 5.619",
-        "no certificate for learnt structures; refits give a lower bound",
-    ),
-    Proposition(
-        "proposition-6.8",
-        "random decision trees by geometric mean are stable with 4/3",
-        "false for raw scores, where 3/2 is right, and for renormalised output",
-        "two stumps, twelve records in cells (1,1), (1,6), (3,0), (0,0): PDTP 0.2669, DTP 0.2927 > ln 4/3 = 0.2877",
-        "certificate random_trees, for structures drawn before the data are seen; library forests have none",
-    ),
-    Proposition(
-        "theorem-6.9",
-        "DTP <= L ||u_T - u_T'|| for a model that is L-Lipschitz in its parameters, if training is deterministic",
-        "true, and loose: 5 to 800 times the worst query found",
-        "none; a stated constant proves nothing, only one derived for the model and the domain",
-        "certificate linear, from both fitted models and the declared domain, without a constant; "
-        "certificate newton, from the minimum and its curvature",
-    ),
-)
 
 
 def naive_bayes_smoothed(n: int, smallest_class: int, n_features: int, n_values: int) -> float:
@@ -143,7 +67,6 @@ def describe_influence(run: Run) -> InfluencePart | None:
         **facts,
         noise=person_table.measure_seed_noise(run),
         certificates=run.compute(person_table.list_notes),
-        indirect_queries=run.compute(person_table.limit_every_question)[2],
         as_published=list_published(run) if Need.EVERY_QUERY in run.needs else (),
     )
 

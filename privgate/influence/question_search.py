@@ -15,7 +15,6 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
-from privgate.evidence import IndirectQueries
 from privgate.run import refit
 from privgate.run.run import Run
 from privgate.statistics import leakage
@@ -45,13 +44,10 @@ def count_trainings(run: Run) -> int:
     return rounds * (min(UNITS, run.n_units) + 1) * len(run.seeds[:SEEDS])
 
 
-def raise_lower(
-    run: Run, units: Index, pdtp: Float, lower: Float, upper: Float, *, seeds: Seeds
-) -> tuple[Float, IndirectQueries]:
-    """Return ``lower`` raised where a search knows a question that tells more, and what the search was.
+def raise_lower(run: Run, units: Index, pdtp: Float, lower: Float, upper: Float, *, seeds: Seeds) -> Float:
+    """Return ``lower`` raised where a search knows a question that tells more.
 
-    It takes the ``UNITS`` people of largest PDTP, shape (U,) as are the limits, nats, whom no limit decides. What it
-    does not see proves nothing: ``upper`` alone approves.
+    It takes the ``UNITS`` people of largest PDTP whom no limit decides; arrays (U,), nats. It approves nobody.
     """
     limit = max(run.thresholds, default=1.0)
     undecided = (lower <= limit) & (upper > limit) & np.isfinite(lower)
@@ -59,17 +55,11 @@ def raise_lower(
     chosen = np.flatnonzero(undecided)
     chosen = np.sort(chosen[np.argsort(-pdtp[chosen], kind="stable")[:UNITS]])
     if len(chosen) == 0:
-        return lower, IndirectQueries(open_units=int(undecided.sum()), searched=0)
+        return lower
     best = search(run.subject, units[chosen], run.fleet, run.generator("indirect queries"), seeds=seeds[:SEEDS])
     raised = lower.copy()
     raised[chosen] = np.maximum(lower[chosen], best.lower)
-    return raised, IndirectQueries(
-        open_units=int(undecided.sum()),
-        searched=len(chosen),
-        raised=int((best.lower > lower[chosen]).sum()),
-        queries=best.count,
-        best=str(best.kinds[int(np.argmax(best.lower))]),
-    )
+    return raised
 
 
 def search(
@@ -98,7 +88,7 @@ def search(
 
 
 class BestQuestions:
-    """The best question about each person so far, of ``count`` that were asked.
+    """The best question about each person so far.
 
     ``lower`` (U,) is the largest label change at a question that was really asked, nats; infinite where a person's
     model fails elsewhere than at their own records. ``kinds`` (U,) says how that question was come by: "own", "record",
@@ -108,7 +98,7 @@ class BestQuestions:
     def __init__(self, subject: Subject, units: Index, fleet: Fleet, seeds: Seeds) -> None:
         self.subject, self.units, self.fleet, self.seeds = subject, units, fleet, seeds
         self.lower, self.kinds = np.zeros(len(units)), np.full(len(units), "own", dtype=object)
-        self.numbers, self.count = dense(subject.data.X), 0
+        self.numbers = dense(subject.data.X)
         first = subject.data.units.first[units]
         self.rows: dict[int, Float] = {} if self.numbers is None else dict(enumerate(self.numbers[first]))
         #: direction of ascent of each person, by the answers of the last round
@@ -133,7 +123,6 @@ class BestQuestions:
         mine = [np.concatenate([data.units[int(u)], data.n + rows[k]]) for k, u in enumerate(self.units)]
         queries = np.repeat(np.arange(len(mine)), [len(m) for m in mine]), np.concatenate(mine)
         refits = refit.leave_out(RefitRequest(subject, self.units, self.seeds, self.fleet, queries))
-        self.count += len(queries[1])
         pool, live = subject.data.pool()[0], ~refits.lost[refits.row_unit]
         change = leakage.label_changes(refits.log_with[:, live], refits.log_without[:, live])
         estimate = leakage.mean_changes(change, n_tests=max(1, int(live.sum())))
@@ -166,9 +155,9 @@ def _choose_first(
     if numbers is None or domain is None:
         return others, np.full(count, "record", dtype=object), False
     if domain.categories is not None and np.prod(np.array(domain.categories, dtype=np.float64)) <= EXHAUSTIVE:
-        grid = _inside(np.indices(domain.categories).reshape(len(domain.categories), -1).T.astype(np.float64), domain)
+        grid = np.indices(domain.categories).reshape(len(domain.categories), -1).T.astype(np.float64)
         return make_like(grid, X), np.full(len(grid), "domain", dtype=object), True
-    low, high, whole = _sides(domain, numbers.shape[1], numbers[0])
+    low, high, whole = _sides(domain)
     ends = np.where(rng.random((count, numbers.shape[1])) < 0.5, low, high)
     # between people searched for and anybody else, towards the ends of the domain
     pairs = numbers[rng.choice(own, size=count)], numbers[rng.integers(len(numbers), size=count)]
@@ -176,9 +165,8 @@ def _choose_first(
     between = t * pairs[0] + (1 - t) * pairs[1]
     if whole:
         between = np.where(rng.random(between.shape) < t, pairs[0], pairs[1])
-    parts = [_inside(v, domain) for v in (ends, between)]
-    kinds = np.repeat(["record", "domain", "between"], [count, len(parts[0]), len(parts[1])]).astype(object)
-    return stack(others, make_like(np.concatenate(parts), X)), kinds, False
+    kinds = np.repeat(["record", "domain", "between"], count).astype(object)
+    return stack(others, make_like(np.concatenate([ends, between]), X)), kinds, False
 
 
 def choose_around(
@@ -191,7 +179,7 @@ def choose_around(
     several lengths ``uphill`` (ascent by estimated gradient), and random steps of everything.
     """
     d = len(best)
-    low, high, whole = _sides(domain, d, best)
+    low, high, whole = _sides(domain)
     parts: list[Float] = []
     for j in rng.permutation(d)[: max(1, count // (2 if whole else 8))]:
         values = (
@@ -214,7 +202,7 @@ def choose_around(
     swap = rng.random((rest, d)) < np.minimum(1.0, rng.integers(1, 4, (rest, 1)) / d)
     step = best + (random - best) * (1.0 if whole else rng.random((rest, 1)))
     rows = np.clip(np.concatenate([*parts, np.where(swap, step, best)])[:count], low, high)
-    return _inside(np.floor(rows + 0.5) if whole else rows, domain)
+    return np.asarray(np.floor(rows + 0.5) if whole else rows)
 
 
 def estimate_slope(points: Float, value: Float) -> Float:
@@ -234,22 +222,9 @@ def estimate_slope(points: Float, value: Float) -> Float:
     return np.asarray(np.linalg.solve(A.T @ A + 1e-6 * np.eye(A.shape[1]), A.T @ b))
 
 
-def _sides(domain: Domain, d: int, like: Float) -> tuple[Float, Float, bool]:
+def _sides(domain: Domain) -> tuple[Float, Float, bool]:
     """Return (low, high, whole numbers only) of each feature."""
     if domain.categories is not None:
-        return np.zeros(d), np.array(domain.categories, dtype=np.float64) - 1, True
-    if domain.box is not None:
-        low, high = np.array(domain.box, dtype=np.float64).T
-        return low, high, False
-    top = domain.max_length if domain.max_length is not None else domain.norm
-    return np.zeros(d), np.full(d, float(top or 0.0)), bool((like == np.floor(like)).all()) and domain.norm is None
-
-
-def _inside(rows: Float, domain: Domain) -> Float:
-    """Return the rows shrunk into a declared length or norm."""
-    for limit, size in ((domain.max_length, rows.sum(axis=1)), (domain.norm, np.sqrt((rows**2).sum(axis=1)))):
-        if limit is not None:
-            factor = np.minimum(1.0, limit / np.maximum(size, 1e-300))[:, None]
-            shrunk = np.floor(rows * factor) if limit == domain.max_length else rows * factor
-            rows = np.where(factor < 1, shrunk, rows)
-    return rows
+        return np.zeros(len(domain.categories)), np.array(domain.categories, dtype=np.float64) - 1, True
+    low, high = np.array(domain.box, dtype=np.float64).T
+    return low, high, False

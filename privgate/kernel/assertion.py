@@ -37,10 +37,7 @@ class Case:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def array(self, name: str, ndim: int, kinds: str = "f") -> NDArray[Any]:
-        """Return an array of the case: float64 or int64, of so many axes, without NaN.
-
-        ``Refused``: it is missing, or something else.
-        """
+        """Return an array of the case, float64 or int64, of so many axes, without NaN; else ``Refused``."""
         array = self.arrays.get(name)
         if not isinstance(array, np.ndarray) or array.ndim != ndim:
             raise Refused(f"the case needs an array {name!r} of {ndim} axes")
@@ -52,20 +49,14 @@ class Case:
         return array
 
     def certificate(self, name: str, shape: tuple[int, ...]) -> Float:
-        """Return a float64 array of this shape that may hold NaN, which spoils one person's limits and nobody else's.
-
-        ``Refused``: it is missing, or something else.
-        """
+        """Return a float64 array of this shape; NaN spoils one person's limits and nobody else's. Else ``Refused``."""
         array = self.arrays.get(name)
         if array is None or array.shape != shape or array.dtype != np.float64:
             raise Refused(f"the case needs an array {name!r} of float64, of shape {shape}")
         return array
 
     def setting(self, name: str, kind: type, default: Any = None) -> Any:
-        """Return a setting of this type.
-
-        ``Refused``: it is missing without a default, of another type, or not finite.
-        """
+        """Return a finite setting of this type; ``Refused``: it is another, or missing without a default."""
         value: Any = self.settings.get(name, default)
         if kind is float and type(value) is int and abs(value) < 2**1000:
             value = float(value)
@@ -74,10 +65,7 @@ class Case:
         return value
 
     def person(self, n: int) -> tuple[Index, int]:
-        """Return whose each of ``n`` records is, int64 from 0, and how many people there are.
-
-        ``Refused``: a person between the first and the last holds no record.
-        """
+        """Return whose each of ``n`` records is, int64 from 0, and how many people there are; each holds a record."""
         if "person" not in self.arrays:
             return np.arange(n, dtype=np.int64), n
         person = self.array("person", 1, "i")

@@ -16,12 +16,9 @@ Why it is enough.
 2. A change of a log-odds is a sum over features, so its maximum is the sum of the features' maxima.
    Where there are few questions, all of them are put, and for two classes those that matter (``_ends``).
 3. Where a class is left without records, or a feature without the category that sets its size, nothing is limited.
-4. The arithmetic mean of shares: p / p' is a ratio of sums of one cell's share a partition; it is at most r if
-   sum_b max over cells of (p_b - r p'_b) <= 0.
-   They are questions, and count for ``low``, only where every choice of accepted cells is one (setting ``every``).
-5. One table: no other cell than a person's own changes. Without smoothing an empty cell answers 1 / K for all labels.
-6. Shares of declared classes (setting ``declared``) stay defined where a class is left without records.
-7. ``scores`` turns changes of scores into those of answers.
+4. One table: no other cell than a person's own changes. Without smoothing an empty cell answers 1 / K for all labels.
+5. Shares of declared classes (setting ``declared``) stay defined where a class is left without records.
+6. ``scores`` turns changes of scores into those of answers.
 
 Axioms.  Training counts, and answers are computed as scikit-learn's ``CategoricalNB`` and ``BernoulliNB``, and
 privgate's ``ContingencyTable`` and ``RandomTrees`` do; the latter computes ln(1 - exp(ln p)) (``_negated``).
@@ -39,8 +36,6 @@ from privgate.kernel.assertion import Case, Float, Index, Limits, every
 from privgate.kernel.rounding import ELEMENTARY, EPS, gamma, of_logarithm
 from privgate.kernel.scores import BLOCK, Block, Scope, at, blocks, fixed_prior, labels, largest, over, settled
 
-#: halvings of the interval in which a ratio is looked for
-_HALVINGS = 40
 #: answers up to which everybody is put every accepted question, and those that are put at the ends otherwise
 _ANSWERS, _ENDS = 1 << 24, 1 << 22
 #: smoothing below which numbers that are divided by it may overflow
@@ -184,12 +179,10 @@ def _negated(model: _Model, person: Index, people: int) -> float:
 def partitions(case: Case) -> Limits:
     """Return limits of partitions that no data moved: cells ``leaf`` (n, B), of ``sizes`` (B,); every cell is asked."""
     leaf, sizes = case.array("leaf", 2, "i"), case.array("sizes", 1, "i")
-    average = case.setting("average", str)
-    every((average in ("geometric", "arithmetic"), f"no average is {average!r}"))
+    average, one = case.setting("average", str), len(sizes) == 1
+    every((one or average == "geometric", f"no limit is known of the {average} mean"))
     model = _Model.from_case(case, leaf, sizes, shares=False)
-    if len(sizes) == 1:
-        return _table(case, model)
-    return _limits(case, model, sizes) if average == "geometric" else _arithmetic(case, model)
+    return _table(case, model) if one else _limits(case, model, sizes)
 
 
 def _limits(case: Case, model: _Model, questions: Index) -> Limits:
@@ -310,35 +303,3 @@ def _table(case: Case, model: _Model) -> Limits:
     most, gone = largest(key // cells, people, change), (model.keep_counts(m) <= 0).any(axis=1)
     low, high = np.maximum(most - _shares_off(model), 0.0), most + _shares_off(model)
     return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
-
-
-def _arithmetic(case: Case, model: _Model) -> Limits:
-    """Return limits of means of shares, by the one ratio that no choice of cells exceeds."""
-    (person, people), K, a = case.person(len(model.label)), len(model.N), model.alpha
-    low, high, off = np.empty(people), np.empty(people), _shares_off(model)
-    p = (model.T + a) / (model.T.sum(axis=1, keepdims=True) + K * a)
-    for block in blocks(person, people, 4 * model.T.size):
-        (some, rows, who, U), cells = block, len(model.T)
-        R, m = np.zeros((U, cells, K)), np.zeros((U, K))
-        np.add.at(R, (who[:, None], model.cells[rows], model.label[rows, None]), 1.0)
-        np.add.at(m, (who, model.label[rows]), 1.0)
-        q = (model.T - R + a) / (model.T - R + a).sum(axis=2, keepdims=True)
-        before, after = p[model.cells[rows]].sum(axis=1), q[who[:, None], model.cells[rows]].sum(axis=1)
-        change = np.abs(np.log(before) - np.log(after)).max(axis=1)
-        below, most = change - off, largest(who, U, change) + off
-        if case.scope == "any":
-            most = np.maximum(_ratio(p[None], q, model.start), _ratio(q, p[None], model.start)) + off
-        low[some], high[some] = settled(block, below, np.zeros(1), most, model.keep_counts(m))
-    return Limits(low, high)
-
-
-def _ratio(p: Float, q: Float, start: Index) -> Float:
-    """Return at most how much larger any label's mean of p is than that of q, nats, (U,), over all choices of cells."""
-    ratio = p / q
-    low, high = np.ones(ratio[:, 0].shape), np.maximum(ratio.max(axis=1), 1.0)
-    for _ in range(_HALVINGS):
-        middle = low / 2 + high / 2
-        gain = np.maximum.reduceat(p - middle[:, None, :] * q, start, axis=1)
-        shown = gain.sum(axis=1) + gamma(len(start) + 8) * (1 + middle) * len(start) <= 0
-        low, high = np.where(shown, low, middle), np.where(shown, middle, high)
-    return np.asarray(np.log(high).max(axis=1))

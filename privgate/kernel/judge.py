@@ -21,10 +21,7 @@ FAMILIES: dict[str, Callable[[Case], Limits]] = {
 
 
 def limits(case: Case) -> Limits:
-    """Return how far each person's absence can move an answer.
-
-    ``Refused``: the family is unknown, the case is not one of its kind, or its certificate shows nothing at all.
-    """
+    """Return how far each person's absence can move an answer; ``Refused``: the case is of no known family or kind."""
     if case.family not in FAMILIES:
         raise Refused(f"no theorem is about {case.family!r}; there are {', '.join(FAMILIES)}")
     if case.scope not in ("own", "any"):

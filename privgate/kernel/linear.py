@@ -30,8 +30,6 @@ DOUBLE = (EPS, 2.0**-1073, DEEPEST, 1e307)
 #: ln(c / (1 - c)) of the weights c that the search tries first, and its steps around the best c
 _FIRST = np.r_[-np.inf, np.linspace(-14, 14, 29), np.inf]
 _AROUND = np.linspace(-1, 1, 9)
-#: slack on the largest accepted sum and norm, which the endpoint compares in float64
-_SUM_SLACK = 1 + 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +37,6 @@ class _Pair:
     """The scores of both models over the accepted questions; S scores a model, C choices of J columns."""
 
     first: Index  # (J,): the first choice of each column
-    ends: tuple[float, float]  # largest accepted sum and norm of a question; infinite without such a limit
     added: Float  # (C + 1, 2S): what each choice adds to the scores with and without the person; last row: intercepts
     refused: Float  # (C,): -inf where both models refuse a choice, else 0
     errors: Float  # (2S,): largest error of a score, the library's and this module's
@@ -51,13 +48,7 @@ class _Pair:
     def largest_sum(self, values: Float) -> Float:
         """Return the largest sum (…) over all questions of one value a column, of (…, C + 1) values a choice."""
         each, rest = values[..., :-1] + self.refused, values[..., -1]
-        if np.isinf(self.ends).all():
-            return np.asarray(np.maximum.reduceat(each, self.first, axis=-1).sum(axis=-1) + rest)
-        zero = each[..., self.first]
-        step = np.maximum(each[..., self.first + 1] - zero, 0.0)
-        both = zip((step.max(axis=-1), np.linalg.norm(step, axis=-1)), self.ends, strict=True)
-        most = np.minimum.reduce([end * _SUM_SLACK * v for v, end in both if end < np.inf])
-        return np.asarray(zero.sum(axis=-1) + rest + most)
+        return np.asarray(np.maximum.reduceat(each, self.first, axis=-1).sum(axis=-1) + rest)
 
     def scores(self, weights: Float) -> Float:
         """Return both models' scores (m, 2S), each row at the question where its linear function is largest."""
@@ -87,24 +78,22 @@ def bound(case: Case) -> Limits:
     column, ranges = case.array("column", 1, "i"), case.array("ranges", 1, "i")
     with_, without, kind = case.array("with", 3), case.array("without", 4), case.setting("release", str)
     features, deviation = case.setting("features", int), case.setting("deviation", float, default=1.0)
-    length, norm = (case.setting(name, float, default=0.0) for name in ("length", "norm"))
     floor = case.array("floor", 1) if "floor" in case.arrays else np.zeros(0)
     (C,), (J,), S, sizes = column.shape, ranges.shape, with_.shape[-1], np.bincount(np.maximum(column, 0))
-    two = bool((sizes == 2).all())
     every(
         (kind in RELEASES and features > 0 and deviation > 0, f"no release is {kind!r} of {features} features"),
         (C > 0 and S > 0 and with_.shape == (3, C + 1, S) == without.shape[1:], "tables of another shape"),
         (len(sizes) == J and bool(((np.diff(column) >= 0) & (np.diff(column) <= 1)).all()), "columns are not 0, 1, …"),
         (column[0] == 0 and bool((sizes > (ranges == 1)).all()), "a range without ends"),
-        (min(length, norm) >= 0 and (max(length, norm) == 0 or two), "counts from 0 to 1 are needed"),
+        (not {"length", "norm"} & set(case.settings), "a length or norm limits nothing any more"),
         (kind == "number" or (S == 1) == (kind == "sigmoid"), "a label without a score"),
         (len(floor) in (0, max(S, 2)) and bool((floor > 0).all()), "'floor' is not one of each label"),
         (bool(floor.sum() <= 0.2) and not (kind == "number" and len(floor)), "floors of too much"),
     )
     release = _Release(kind, features, SINGLE if case.setting("single", bool) else DOUBLE, floor)
-    first, ends = np.searchsorted(column, np.arange(J)), (length or np.inf, norm or np.inf)
+    first = np.searchsorted(column, np.arange(J))
     low, high = np.zeros(len(without)), np.full(len(without), np.inf)
-    empty = _Pair(first, ends, with_[0], np.zeros(C), np.zeros(2 * S))
+    empty = _Pair(first, with_[0], np.zeros(C), np.zeros(2 * S))
     for k, other in enumerate(without):
         if (pair := _read_pair(np.stack([with_, other]), empty, ranges, release)) is not None:
             low[k], high[k] = _bound_change(pair, release)
@@ -145,7 +134,7 @@ def _bound_change(pair: _Pair, release: _Release) -> tuple[float, float]:
         if len(release.floor) > 2:  # the divisor is at least 1 less the floors of all labels but one
             high -= float(np.log1p(release.floor.min() - release.floor.sum()))
         high = min(high + lost, release.deepest)
-    if len(release.floor) or np.isfinite(pair.ends).any() or not np.isfinite(high):
+    if len(release.floor) or not np.isfinite(high):
         return 0.0, high
     z = pair.scores(weights)
     moved = np.abs(_release_scores(z[:, :S], release.kind) - _release_scores(z[:, S:], release.kind)).max()

@@ -51,10 +51,7 @@ from privgate.kernel.softmax_minimum import BLOCK, Metric, Problem, ends, radius
 
 
 def bound(case: Case) -> Limits:
-    """Return the limits of each person; infinite for whom the certificate shows nothing.
-
-    ``Refused``: the case is no such problem, or ``at`` and ``factor`` give no person a limit.
-    """
+    """Return the limits of each person; infinite for whom the certificate shows nothing."""
     pair, person, gone = _compared(case)
     problem, people = pair.M.problem, len(gone)
     low, high = pair.at(problem.X, person)
@@ -234,10 +231,7 @@ class _Pair:
 
 
 def without(M: Metric, person: Index, moves: Float, shown: NDArray[np.bool_], swept: Index) -> Float:
-    """Return how far from ``M.u + moves`` any training without each person ends, in the norm of ``M``; (people,).
-
-    Infinite where no move is ``shown`` (people,).
-    """
+    """Return how far from ``M.u + moves`` trainings without each person end, in the norm of ``M``; (people,)."""
     people, q = len(moves), M.u.size
     records = int(np.bincount(person).max())
     m = moves.reshape(people, q)

@@ -56,8 +56,6 @@ def exceeding_limit(k: int, m: int, n: int, *, alpha: float) -> int:
 
     ``max{M : P(Hypergeometric(n, M, m) <= k) > alpha}``. Nothing is ever said about the largest value.
 
-    Examples
-    --------
     >>> exceeding_limit(0, 59, 1000, alpha=0.05)
     48
     """
@@ -87,10 +85,7 @@ class Looks:
     allowed: int
 
     def share(self, surely: int, possibly: int, sampled: int) -> tuple[int, int]:
-        """Return (least, most) people who exceed, where ``surely`` to ``possibly`` of the first ``sampled`` do.
-
-        Of a number that is no planned look nothing follows that approves.
-        """
+        """Return (least, most) people who exceed, where ``surely`` to ``possibly`` of the first ``sampled`` do."""
         n, (first, second) = self.people, self.sizes
         every((0 <= surely <= possibly <= sampled <= n, "more exceed than were looked at"))
         if sampled == n:
@@ -114,8 +109,6 @@ class Looks:
 def plan_looks(people: int, allowed: int) -> Looks:
     """Return the least two looks by which at most ``allowed`` of so many people exceed.
 
-    Examples
-    --------
     >>> plan_looks(1_000, 10).sizes, plan_looks(20_000, 200).sizes, plan_looks(100, 1).sizes
     ((253, 546), (317, 754), (80, 100))
     """
@@ -178,8 +171,6 @@ def upper_limit(k: Any, n: Any, *, alpha: float) -> Float:
     ``k`` successes of ``n`` independent trials are broadcast together; a limit lies below the truth with probability
     ``alpha`` at most.
 
-    Examples
-    --------
     >>> round(float(upper_limit(0, 59, alpha=0.05)), 3)  # the rule of three, exactly
     0.05
     """
@@ -195,8 +186,6 @@ def upper_limit(k: Any, n: Any, *, alpha: float) -> Float:
 def lower_limit(k: Any, n: Any, *, alpha: float) -> Float:
     """Return one-sided lower Clopper-Pearson limits, those of failures from the other end; 0 without trials.
 
-    Examples
-    --------
     >>> round(float(lower_limit(90, 100, alpha=0.05)), 4)
     0.8363
     """
@@ -206,8 +195,6 @@ def lower_limit(k: Any, n: Any, *, alpha: float) -> Float:
 def difference(counts: tuple[int, int, int, int], *, low_alpha: float, high_alpha: float) -> tuple[float, float, float]:
     """Return ``a / n - b / k`` of counts (a, n, b, k), then its limits: one Clopper-Pearson limit of either share.
 
-    Examples
-    --------
     >>> [round(v, 3) for v in difference((90, 100, 50, 100), low_alpha=0.05, high_alpha=0.05)]
     [0.4, 0.222, 0.553]
     """
@@ -222,8 +209,6 @@ def quantile_rank(m: int, q: float, *, alpha: float) -> int | None:
 
     Smallest j with ``P(Binomial(m, q) <= j - 1) >= 1 - alpha``; docs/mathematics.md, section 9.1.
 
-    Examples
-    --------
     >>> quantile_rank(59, 0.95, alpha=0.05), quantile_rank(300, 0.95, alpha=0.05), quantile_rank(58, 0.95, alpha=0.05)
     (59, 292, None)
     """

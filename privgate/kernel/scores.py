@@ -33,10 +33,7 @@ def log_shares(z: Float) -> Float:
 
 
 def at(z0: Float, z1: Float, off: Float | float) -> tuple[Float, Float]:
-    """Return (low, high), (m,), at questions with these scores (m, K), each off by at most ``off``.
-
-    ``off`` holds what the library loses and what was lost here.
-    """
+    """Return (low, high), (m,), at questions with these scores (m, K), each off by ``off``, there and here."""
     K, change = z0.shape[1], np.abs(log_shares(z0) - log_shares(z1)).max(axis=1)
     lost = sum(2 * of_softmax(np.asarray(off), np.ptp(z, axis=1) + 2 * off, K) for z in (z0, z1))
     return np.maximum(change - lost, 0.0), change + lost
@@ -135,10 +132,7 @@ def settled(block: Block, below: Float, shown: Float, high: Float, rest: Float) 
 
 
 def labels(case: Case, records: tuple[int, ...], *, declared: bool = False) -> tuple[Index, Float]:
-    """Return (label of each record, (n,), records of each class, (K,)) of a case whose records have this shape.
-
-    A class that is ``declared`` may have no record.
-    """
+    """Return (label of each record, records of each class) of a case; a class that is ``declared`` may have none."""
     label, K = case.array("label", 1, "i"), case.setting("classes", int)
     every(
         (min(records) > 0 and label.shape == records[:1], "records and labels differ"),

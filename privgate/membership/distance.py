@@ -99,10 +99,7 @@ def along_random_directions(
 
 
 def measure_both(opened: Any, trials: list[int], shadow: list[int], shadow_trials: list[int]) -> dict[str, Any]:
-    """Return JSON values, in a worker: how distances at pool rows were measured, and those of both models, (n, 3) each.
-
-    The second is a shadow model that the adversary trains. Where nothing can be measured, a problem.
-    """
+    """Return JSON values, in a worker: distances at pool rows of both models, (n, 3) each; or a problem."""
     if not isinstance(opened.X, np.ndarray) or opened.X.dtype.kind not in "biuf":
         return {"problem": "records that are no arrays of numbers have no distance from a boundary"}
 
@@ -192,10 +189,9 @@ def part(run: Run) -> RobustPart | None:
 def advantage(run: Run, request: Request) -> Measurement:
     """Return the largest advantage of Adversaries 8 and 9 of Yeom et al. (2020), with limits.
 
-    Adversary 8 calls a person a member about whom the model stays right within a radius: its advantage is the robust
-    generalization error where every wrong answer is found (Theorem 8). Adversary 9 weighs the three distances by a
-    logistic regression that was fitted to one shadow model's. ``low`` holds over both, ``high`` is an
-    intersection-union test. ``MeasurementError`` where candidates are too few, or the model has no boundary.
+    Adversary 8 calls a person a member about whom the model stays right within a radius (Theorem 8). Adversary 9 weighs
+    the three distances by a logistic regression that was fitted to one shadow model's. ``low`` holds over both,
+    ``high`` is an intersection-union test. ``MeasurementError``: candidates are too few, or the model has no boundary.
     """
     alpha, radius = 1 - float(request.option("confidence", 0.95)), request.option("radius")
     seen = run.compute(look_near)

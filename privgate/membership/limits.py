@@ -1,7 +1,4 @@
-"""Confidence limits of what an attack achieves against one target model; the threshold is fixed before the trials.
-
-Mathematics: docs/mathematics.md, section 9.2.
-"""
+"""Limits of what an attack achieves against one model; its threshold comes first. docs/mathematics.md, section 9.2."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,11 +41,10 @@ def find_worst(intervals: Mapping[Place, Interval]) -> tuple[Place, Interval]:
 
 
 def balanced_accuracy(decisions: Decisions, *, low_alpha: float, high_alpha: float, copies: float = 0.0) -> Interval:
-    """Return (TPR + TNR) / 2, a fraction, with limits from one Clopper-Pearson limit a side.
+    """Return (TPR + TNR) / 2, a fraction, with limits from one Clopper-Pearson limit a side, open without a side.
 
-    The error probability of each limit is shared equally by the two rates. Decisions are independent trials, given the
-    attack: the threshold may not have been chosen on them. Without one side the limits are open there. At most
-    ``copies`` of the non-members are members, whom an attack is right to call so.
+    The two rates share each limit's error. Decisions are independent trials, given the attack: the threshold may not
+    have been chosen on them. At most ``copies`` of the non-members are members, whom an attack is right to call so.
     """
     n1, n0 = decisions.tp + decisions.fn, decisions.fp + decisions.tn
     low = lower_limit([decisions.tp, decisions.tn], [n1, n0], alpha=low_alpha / 2).mean()
@@ -65,9 +61,9 @@ def as_advantage(accuracy: Interval) -> Interval:
 def untied(scores: Float, rng: Generator) -> Float:
     """Return ranks of the scores, 0 for the smallest; equal scores are put in an order drawn by chance.
 
-    An attack with few distinct scores ("right" or "wrong") has no threshold near a small false-positive rate. Its
-    adversary can still accuse at that rate: only some of those with the highest score, chosen by chance. That finds at
-    least as many members as any threshold within the rate (the ROC's chord lies above its corners).
+    An adversary with few distinct scores can still accuse at a small false-positive rate: some of those with the
+    highest score. That finds at least as many members as any threshold within the rate (the ROC's chord lies above its
+    corners).
     """
     if np.isnan(scores).any():
         raise MeasurementError(f"{int(np.isnan(scores).sum())} attack scores are NaN: the attack failed")

@@ -18,10 +18,9 @@ POPULATION = "candidates come from the same population as the training records"
 def measure_gap(run: Run, request: Request) -> Measurement:
     """Return R_gen of the subject's model (Yeom et al., 2020, Definition 3), over all or in the worst class or group.
 
-    The training loss is known exactly (every training record is evaluated); the limits are those of the population's
-    loss, estimated from candidates: Clopper-Pearson for ``zero_one``, Student for ``cross_entropy``. Records that
-    somebody else's equals are left out on both sides, for the reason that ``AttackPool.trial`` gives.
-    ``MeasurementError`` where there are no candidates, or the loss is infinite on both sides.
+    The training loss is known exactly; limits are those of the population's, estimated from candidates: Clopper-Pearson
+    for ``zero_one``, Student for ``cross_entropy``. Records that somebody else's equals are left out on both sides.
+    ``MeasurementError``: there are no candidates, or the loss is infinite on both sides.
     """
     answers, p = boards.target_answers(run), pools.build_pool(run.subject.data)  # everybody, not only trials of attacks
     kind, alpha = str(request.option("loss", "zero_one")), 1 - float(request.option("confidence", 0.95))

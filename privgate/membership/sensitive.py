@@ -66,10 +66,7 @@ class Attribute:
 
 
 def read_attribute(data: TrainingData, column: str | int) -> Attribute:
-    """Return the values of a sensitive feature, as the people outside have them.
-
-    ``MeasurementError`` where it cannot be read, or everybody outside has the same value.
-    """
+    """Return the values of a sensitive feature, as the people outside have them, who must have two at least."""
     import pandas as pd
 
     X = data.pool()[0]
@@ -224,8 +221,6 @@ def theorem_5(influence: float, inside: float, outside: float) -> float:
     ``influence`` is tau, by how much the feature moves the answer; ``inside`` and ``outside`` are standard errors on
     members and on other people in the same unit, above 0.
 
-    Examples
-    --------
     >>> round(theorem_5(2.0, 1.0, 2.0), 4)
     0.1499
     """
@@ -349,12 +344,6 @@ def _infer(run: Run, column: str | int, alpha: float) -> tuple[AttributeResult, 
         counts[a.name] = _count(right, known, members)
         guessed.append(_show({"name": a.name, "title": a.title, "source": a.source}, counts[a.name], sides, alpha))
     without = _count(guess_without_model(seen.known, truth, attribute.prior, learn) == truth, known & ~learn, members)
-    inverted = Inversion().guess(seen, run.generator("by value")) == truth
-    by_value = [
-        _show({"name": name, "title": name}, _count(inverted, known & (truth == k), members), None, alpha)
-        for k, name in enumerate(attribute.names)
-        if min(_count_sides(members[truth == k])) >= SMALL_CELL
-    ]
     prior = float(attribute.prior.max())
     influence, theorem = _compute_influence(seen, truth, members)
     result = AttributeResult(
@@ -362,7 +351,6 @@ def _infer(run: Run, column: str | int, alpha: float) -> tuple[AttributeResult, 
         without_model=_show(WITHOUT_MODEL, without, (sides[0], sides[1] - sides[1] // 2), alpha),
         prior_guess=None if Count(round(prior * sides[1]), sides[1]).hidden else prior, influence=influence,
         influence_in="nats" if seen.residual is None else "residual deviations", theorem=theorem,
-        by_value=_hide_rest(by_value, sides),
     )  # fmt: skip
     return result, counts
 
@@ -389,9 +377,9 @@ def _count(right: Bool, among: Bool, members: Bool) -> Counts:
     return inside, n, outside, others
 
 
-def _show(named: dict[str, str], counts: Counts, totals: Range | None, alpha: float) -> AttributeGuesses:
+def _show(named: dict[str, str], counts: Counts, totals: Range, alpha: float) -> AttributeGuesses:
     """Return one adversary's guesses, of which no small count follows for who knows ``totals``."""
-    sides = _tell_counts(counts, totals or counts[1::2])
+    sides = _tell_counts(counts, totals)
     shares = [right[0] / (n[0] or math.nan) if right[0] == right[1] and n[0] == n[1] else None for right, n in sides]
     value = None if None in shares else difference(counts, low_alpha=alpha, high_alpha=alpha)[0]
     low, high = _tell_limits(sides, low_alpha=alpha, high_alpha=alpha)
@@ -421,13 +409,3 @@ def _tell_limits(sides: list[tuple[Range, Range]], *, low_alpha: float, high_alp
     most = (min(inside[1], members[0]), members[0], outside[0], others[1])
     limits = [difference(c, low_alpha=low_alpha, high_alpha=high_alpha) for c in (least, most)]
     return limits[0][1], limits[1][2]
-
-
-def _hide_rest(by_value: list[AttributeGuesses], totals: Range) -> tuple[AttributeGuesses, ...]:
-    """Hide the smallest value where who has none of the values shown follows from how many have each."""
-    for side, share, total in (("members", "inside", totals[0]), ("others", "outside", totals[1])):
-        given = [getattr(g, side) or 0 for g in by_value]
-        if given and Count(total - sum(given)).hidden:
-            i, nothing = given.index(min(given)), Estimate(value=None)
-            by_value[i] = by_value[i].model_copy(update={side: None, share: None, "advantage": nothing})
-    return tuple(by_value)

@@ -27,10 +27,7 @@ _LEAST_ALONE = 20
 
 
 def find_sets(pool: AttackPool, first: Index) -> dict[str, Bool]:
-    """Return the different sets of people who are looked at, bool of shape (U,) each.
-
-    ``first``, shape (U,), is the pool row that stands for each person.
-    """
+    """Return the different sets of people, bool (U,) each; ``first`` (U,) is the pool row that stands for each."""
     holders, members = pool.holders[first], pool.members[first]
     sets = {EVERYBODY: np.ones(len(first), dtype=bool), RARE: holders <= _bound_rare(holders, members)}
     alone = holders == 1

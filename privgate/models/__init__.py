@@ -70,6 +70,9 @@ def shares(counts: Float, alpha: float) -> Float:
 class SmoothedNeighbors(Classifier):
     """k nearest neighbors with additive smoothing; equally distant records count in the order of their own features.
 
+    A record's place depends on itself and the query alone: not on its position, on memory order, or on who else is
+    there.
+
     Parameters
     ----------
     n_neighbors : int
@@ -78,11 +81,6 @@ class SmoothedNeighbors(Classifier):
         Added to each label's count. 0.582 or more keeps DTP at 1 or below.
     classes : sequence, optional
         As in ``ContingencyTable``.
-
-    Notes
-    -----
-    A record's place depends on itself and the query alone: not on its position, on memory order, or on who else is
-    there. Equal records with equal labels vote alike, so which of them comes first does not matter.
     """
 
     n_neighbors: int = 5
@@ -125,8 +123,8 @@ class RandomTrees(Classifier):
         Every tree is complete: ``2 ** depth`` leaves.
     alpha : float
         Added to each label's count in a leaf.
-    average : {"geometric", "arithmetic"}
-        How trees are combined; the geometric mean is normalised again.
+    average : {"geometric"}
+        How trees are combined; the mean is normalised again.
     random_state : int
         Draws the splits.
     classes : sequence, optional
@@ -139,7 +137,7 @@ class RandomTrees(Classifier):
     n_trees: int = 10
     depth: int = 3
     alpha: float = 1.0
-    average: Literal["geometric", "arithmetic"] = "geometric"
+    average: Literal["geometric"] = "geometric"
     random_state: int = 0
     classes: Any = None
 
@@ -174,11 +172,9 @@ class RandomTrees(Classifier):
 
     def predict_proba(self, X: Any) -> Float:
         """Return the average over trees."""
-        if self.average not in ("geometric", "arithmetic"):
-            raise ValueError(f"average must be 'geometric' or 'arithmetic', not {self.average!r}")
+        if self.average != "geometric":
+            raise ValueError(f"average must be 'geometric', not {self.average!r}")
         each = shares(self.counts_, self.alpha)[np.arange(self.n_trees), self.leaves(X)]
-        if self.average == "arithmetic":
-            return np.asarray(each.mean(axis=1))
         with np.errstate(divide="ignore"):
             log = np.log(each).mean(axis=1)
         top = log.max(axis=1, keepdims=True)

@@ -24,10 +24,7 @@ class Fixed(Settings):
     domain: Any
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find each column of ``X`` in the domain.
-
-        ``ValueError``: a column is not declared, or as something else, or nobody confirmed the domain.
-        """
+        """Find each column of ``X`` in the domain; ``ValueError``: it is not declared, or as something else."""
         del y
         columns, (names, _), framed = list_columns(self.domain), split_columns(X[:0]), hasattr(X, "columns")
         if not framed and len(columns) != len(names):
@@ -49,10 +46,7 @@ class Fixed(Settings):
         return self.fit(X, y).transform(X)
 
     def transform(self, X: Any) -> Float:
-        """Return a table of numbers between 0 and 1, whatever the records hold.
-
-        ``ValueError``: other columns than those of ``fit``, or a value missing that the domain does not allow to be.
-        """
+        """Return numbers between 0 and 1; ``ValueError``: other columns than those of ``fit``, or values missing."""
         names, values = split_columns(X)
         renamed = hasattr(self, "feature_names_in_") and hasattr(X, "columns") and names != [*self.feature_names_in_]
         if len(names) != self.n_features_in_ or renamed:

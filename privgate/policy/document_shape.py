@@ -143,19 +143,13 @@ class Document(Part):
         return {r.name: r.either for r in self.rules if r.either}
 
     def withheld(self, rule: Rule, stated: str = "") -> str:
-        """Return why a rule warns at most here: it is about a file that cannot be downloaded; empty if it can block.
-
-        ``stated`` is what the operator states of this model's file.
-        """
+        """Return why a rule warns at most here: it is about a file that cannot be downloaded; empty if it can block."""
         if Need.LOOKED not in rule.about.needs or WITHHELD not in (self.file, stated):
             return ""
         return f"the {'policy' if self.file == WITHHELD else 'operator'} states that the file is not downloadable"
 
     def powerless(self, facts: Mapping[str, Any]) -> str:
-        """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if something can.
-
-        ``facts`` is what is known of the subject, see ``Rule.vacuous``.
-        """
+        """Return why nothing that this policy enforces can fail, so that it approves nothing; empty if it can."""
         why = {r.name: r.vacuous(facts) or self.withheld(r) for r in self.rules if r.binding}
         if not all(why.values()):
             return ""

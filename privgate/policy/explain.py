@@ -29,10 +29,9 @@ class Remark:
 
 
 def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None) -> list[Remark]:
-    """Return remarks in the order of the file, on waivers as of ``today``.
+    """Return remarks in the order of the file, on waivers as of ``today``; ``PolicyError``: an expectation is unknown.
 
-    ``facts`` is what is known of a model before training, see ``Rule.cannot_conclude``. ``PolicyError``: a suite that
-    the policy names holds an expectation that does not exist.
+    ``facts`` is what is known of a model before training, see ``Rule.cannot_conclude``.
     """
     for name, text in policy.suites.items():
         file = name.partition("@")[0]
@@ -83,10 +82,7 @@ _QUIET, _USUAL = ("metric", "id", "reason", "source"), ("mode", "bound", "requir
 
 
 def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
-    """Yield lines of text about one rule, or about all.
-
-    ``UsageError``: no rule has this id.
-    """
+    """Yield lines of text about one rule, or about all; ``UsageError``: no rule has this id."""
     rules = {r.name: r for r in policy.rules}
     if rule is None:
         yield from _policy(policy)

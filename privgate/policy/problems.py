@@ -23,10 +23,7 @@ class Mark(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One mistake in one place of a policy file: what is wrong, what would be right, the nearest valid name.
-
-    The key is a path, for example ``rules.0.max``.
-    """
+    """One mistake at one key (``rules.0.max``) of a policy: what is wrong, what would be right, the nearest name."""
 
     mark: Mark
     key: str
@@ -78,10 +75,7 @@ def earlier() -> dict[str, Path]:
 
 
 def find(name_or_path: str | Path, folder: Path | None = None) -> Path:
-    """Return the file of a shipped name, of ``name@version`` for one as it was, or of a path.
-
-    A relative path starts from ``folder``; from the working directory if absent.
-    """
+    """Return the file of a shipped name, of ``name@version`` for one as it was, or of a path from ``folder``."""
     text, known = str(name_or_path), shipped()
     if isinstance(name_or_path, Path) or "/" in text or "\\" in text or text.endswith((".yaml", ".yml")):
         path = Path(text) if folder is None else folder / text
@@ -120,10 +114,7 @@ class Tree:
 
 
 def read(path: Path, name: str | None = None) -> Tree:
-    """Return what a file says, which messages call ``name``, or else by its path.
-
-    ``PolicyFileError``: it cannot be read, is not a mapping, or holds what a policy may not hold.
-    """
+    """Return what a file says, which messages call ``name``; ``PolicyFileError``: it is no mapping of plain values."""
     file = name or str(path)
     try:
         return parse(strict_json.content(path).decode("utf-8"), file)

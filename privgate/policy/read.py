@@ -139,10 +139,7 @@ class Resolved(Generic[D]):
 
 
 def resolve(path: Path, name: str, kind: type[D], above: tuple[Path, ...] = ()) -> Resolved[D]:
-    """Return the policy of a file that messages call ``name``, with everything it extends, as a ``kind`` of document.
-
-    Files ``above`` led here by ``extends``. ``PolicyFileError``: with every problem that the file has.
-    """
+    """Return the policy of a file that messages call ``name``, with all that it extends, as a ``kind`` of document."""
     tree = read(path, name)
     suite_texts, suite_files = _read_suites(tree, path.parent)
     parent = _parent(tree, path, above)

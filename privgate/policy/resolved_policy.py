@@ -26,27 +26,16 @@ Confirm = Callable[[Sequence[Finding]], Sequence[Finding]]
 
 
 class Policy(Document):
-    """A policy file, together with everything it extends.
-
-    ``Policy.load`` is the door: a policy is never built from anything but a file.
-    """
+    """A policy file with everything it extends; ``Policy.load`` is the door: it is never built from anything else."""
 
     _path: Path = PrivateAttr(default=Path())
     _source: read.Resolved[Self] = PrivateAttr()
 
     @classmethod
     def load(cls, name_or_path: str | Path) -> Self:
-        """Return a shipped policy by name, or a policy file.
+        """Return a shipped policy by name, or a policy file: what contains a separator or ends in .yaml or .yml.
 
-        Parameters
-        ----------
-        name_or_path : str or Path
-            ``"dtp-1"``, or a path; what contains a separator or ends in .yaml or .yml is a path.
-
-        Raises
-        ------
-        PolicyError
-            The file cannot be used; the message names line, column, key and what was expected.
+        ``PolicyError``: the file cannot be used; the message names line, column, key and what was expected.
         """
         path = problems.find(name_or_path)
         source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)
@@ -134,10 +123,7 @@ class Policy(Document):
         return ""
 
     def check_data(self, data: Data) -> list[Precondition]:
-        """Return what the policy demands of the training data, before anything is trained.
-
-        ``PolicyError``: a suite holds an expectation that does not exist, or with arguments that it does not take.
-        """
+        """Return what the policy demands of the data; ``PolicyError``: an expectation or its arguments are unknown."""
         least = self.data.min_rows
         conditions = []
         if least > 1:

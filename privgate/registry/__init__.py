@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privgate.registry.attachments import attach as attach
     from privgate.registry.attachments import attached as attached
-    from privgate.registry.attachments import in_use as in_use
     from privgate.registry.attachments import promote as promote
     from privgate.registry.client import local_registry as local_registry
     from privgate.registry.load import load_subject as load_subject
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from privgate.registry.log import log_recipe as log_recipe
 
 _HOME = {
-    **dict.fromkeys(("attach", "attached", "in_use", "promote"), "attachments"),
+    **dict.fromkeys(("attach", "attached", "promote"), "attachments"),
     **dict.fromkeys(("adopt", "declare_people", "log_model", "log_recipe"), "log"),
     "load_subject": "load",
     "local_registry": "client",

@@ -9,7 +9,7 @@ import math
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,9 @@ from urllib.parse import quote
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import DigestMismatchError, Outcome, PrivgateError, RegistryError, SubjectError
+from privgate.errors import DigestMismatchError, Outcome, RegistryError, SubjectError
 from privgate.evidence.verdict import SCOPES, Verdict
-from privgate.registry.client import ADDRESSES, answering, connect, list_pages, stored_files
+from privgate.registry.client import ADDRESSES, answering, connect, stored_files
 from privgate.registry.files import OLD_REPORTS, path_part, refuse_files, refuse_written
 from privgate.registry.named import RUN_TAG, find_run, join_folder, locate_reports, named
 from privgate.subject.subject import Subject
@@ -32,15 +32,11 @@ LARGEST_NATS = 1000.0
 _DESCRIPTION = 5000
 
 
-def attach(
-    subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: str | None = None, include_records: bool = False
-) -> str:
+def attach(subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: str | None = None) -> str:
     """Attach a verdict's files, metrics and tags, and return their folder within the artifacts of the model's run.
 
-    Attaching twice equals attaching it one time. ``out_dir`` holds the written report and is only read.
-    ``include_records`` attaches the per-person table too, which is personal data about the training set.
-
-    ``RegistryError``: the subject has no registry, or the registry refused or broke off; then attach again.
+    Twice equals once. The written report in ``out_dir`` is only read, and its per-person table, which is personal data,
+    stays there. ``RegistryError``: the subject has no registry, or that refused or broke off; then attach again.
     """
     model_id = str(subject.detail.get("model_id") or "")
     if not model_id:
@@ -48,11 +44,9 @@ def attach(
     client = _connect(subject, tracking_uri)
     policy = str(verdict.policy.get("name", "policy"))
     place = join_folder(model_id, policy)
-    suites = [p.name for p in out_dir.glob("validation-*.json")]
     with answering(f"attaching the report to {subject.uri}; it stays in {out_dir}"), tempfile.TemporaryDirectory() as t:
-        for name in (*_FILES, *suites, *(["records.parquet"] if include_records else [])):
-            if (out_dir / name).is_file():
-                shutil.copy(out_dir / name, t)
+        for path in (p for name in _FILES if (p := out_dir / name).is_file()):
+            shutil.copy(path, t)
         run_id = copy_to_run(client, model_id, Path(t), place)
         if own_run := client.get_logged_model(model_id).source_run_id:
             log_metrics(client, own_run, subject, verdict)
@@ -127,12 +121,11 @@ def log_metrics(client: Any, run_id: str, subject: Subject, verdict: Verdict) ->
 def collect_metrics(verdict: Verdict) -> Mapping[str, float]:
     """Return the metrics of a verdict; a dashboard that sorts by any of them puts the worst model last.
 
-    ``privgate/<rule>`` is the measured value, infinity included, as MLflow stores it (a database keeps the largest
-    float). A share or a quantile has a name of its own, as ``privgate/<rule>_share_above``. Rules in nats add
-    ``privgate/<rule>_is_infinite`` (0 or 1: no limit is known) and ``privgate/<rule>_capped``: the end of the interval
-    that the policy's limit is compared with, at most ``LARGEST_NATS``, also for a rule that was not measured.
-    ``privgate/outcome`` is 0 (passed) to 3 (failed). ``privgate/scope`` tells about which questions a verdict speaks: 0
-    all that rules ask, 1 those near people's own records, 2 only people's own records.
+    ``privgate/<rule>`` is the measured value, infinity included; of a share ``privgate/<rule>_share_above``. Rules in
+    nats add ``_is_infinite`` (0 or 1: no limit is known) and ``_capped``: the end of the interval that the policy's
+    limit is compared with, at most ``LARGEST_NATS``, also for a rule that was not measured. ``privgate/outcome`` is 0
+    (passed) to 3 (failed). ``privgate/scope`` is 0 where a verdict speaks about all questions that rules ask, 1 about
+    those near people's own records, 2 about own records only.
     """
     d = verdict.decision
     facts = {"outcome": d.outcome.rank, "scope": SCOPES.index(d.scope), "warnings": d.warnings, "observed": d.observed}
@@ -257,20 +250,3 @@ def _locate_readable_reports(client: Any, model_id: str, uri: str) -> str:
                 "count; check it again"
             )
     raise SubjectError(f"no report is attached to {uri}; run privgate check on it first")
-
-
-def in_use(alias: str, *, tracking_uri: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield a row for each registered model with ``alias``: name, version, alias, and the report or a problem."""
-    client = connect(tracking_uri)
-    with answering("listing registered models"):
-        models = list(list_pages(client.search_registered_models))
-    for model in models:
-        if (version := dict(model.aliases or {}).get(alias)) is None:
-            continue
-        row: dict[str, Any] = {"name": model.name, "version": str(version), "alias": alias}
-        try:
-            row["document"] = attached(f"models:/{model.name}/{version}", tracking_uri=tracking_uri)
-        except PrivgateError as exc:  # a version without a check is no problem
-            never = isinstance(exc, SubjectError) and str(exc).startswith("no report")
-            row |= {"document": None} if never else {"problem": str(exc)}
-        yield row

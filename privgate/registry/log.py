@@ -44,7 +44,6 @@ def log_model(
     release: Release | None = None,
     tracking_uri: str | None = None,
     store: str | Path | None = None,
-    data_uri: str | None = None,
     tags: Mapping[str, str] | None = None,
     trained: Callable[[TrainingData], Any] | None = None,
 ) -> Any:
@@ -65,10 +64,8 @@ def log_model(
     tracking_uri : str, optional
         MLflow server or store; the environment's if absent.
     store : str or Path, optional
-        Folder or URI that the gate may read, for data without a source or ``data_uri``. ``"artifacts"`` uploads them
-        with the run: every reader of its experiment's artifacts then reads them in clear.
-    data_uri : str, optional
-        Folder written by ``data.save`` that MLflow can download from; nothing is stored then.
+        Folder or URI that the gate may read, for data without a source. ``"artifacts"`` uploads them with the run:
+        every reader of its experiment's artifacts then reads them in clear.
     tags : mapping, optional
         Tags of the new version.
     trained : callable, optional
@@ -82,7 +79,7 @@ def log_model(
     Raises
     ------
     UsageError, SubjectError, RegistryError
-        No ``store`` or ``data_uri`` for data in memory; recipe, data or model cannot be stored; MLflow refused.
+        No ``store`` for data in memory; recipe, data or model cannot be stored; MLflow refused.
     """
     import mlflow
 
@@ -90,7 +87,7 @@ def log_model(
     subject = Subject(recipe, data, release=release)
     for sentence in (said for foresee in FORESEEING for said in foresee(subject)):
         sys.stderr.write(f"privgate: {sentence}\n")
-    with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
+    with training_data.kept(data, store=store) as kept:
         data = kept.data
         with _as_checked(recipe):
             model = recipe.train(data.X, data.y, seed=recipe.seed) if trained is None else trained(data)
@@ -122,8 +119,6 @@ def log_recipe(
     release: Release | None = None,
     tracking_uri: str | None = None,
     store: str | Path | None = None,
-    data_uri: str | None = None,
-    run_id: str | None = None,
     serve: Serve | None = None,
 ) -> str:
     """Attach recipe and data reference to a model that a script has logged itself, and return the recipe's digest.
@@ -135,10 +130,8 @@ def log_recipe(
     ----------
     info_or_uri : ModelInfo, LoggedModel or str
         What ``mlflow.<flavor>.log_model`` returned, or ``models:/…``.
-    recipe, data, release, tracking_uri, store, data_uri
+    recipe, data, release, tracking_uri, store
         As in ``log_model``, and so are the errors; data that reading back changes are refused, naming the column.
-    run_id : str, optional
-        Run that gets the data; the model's own run if absent, or a new one where it has none.
     serve : {"probabilities"}, optional
         Opens the fitted model here and logs it again, so that MLflow serves what ``release`` declares; most flavors
         serve labels. The version that was logged stays as it is.
@@ -146,16 +139,16 @@ def log_recipe(
     if serve is not None:
         if serve not in get_args(Serve):
             raise UsageError(f"serve={serve!r}: it is one of {', '.join(get_args(Serve))}, or left out")
-        about = {"release": release, "tracking_uri": tracking_uri, "store": store, "data_uri": data_uri}
-        return _serve(info_or_uri, recipe, data, about, run_id)
+        about = {"release": release, "tracking_uri": tracking_uri, "store": store}
+        return _serve(info_or_uri, recipe, data, about)
     release, packages = _judgeable(recipe, data, release)
-    with training_data.kept(data, store=store, uri=data_uri, tracking_uri=tracking_uri) as kept:
+    with training_data.kept(data, store=store) as kept:
         training_data.refuse_changes(data, kept.data)
-        _attach(info_or_uri, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
+        _attach(info_or_uri, recipe, kept, packages, release=release, tracking_uri=tracking_uri)
     return recipe.digest
 
 
-def _serve(info_or_uri: Any, recipe: Recipe, data: TrainingData, about: dict[str, Any], run_id: str | None) -> str:
+def _serve(info_or_uri: Any, recipe: Recipe, data: TrainingData, about: dict[str, Any]) -> str:
     """Log the very model of a version again, by a way of which MLflow serves the declared probabilities."""
     import mlflow
 
@@ -168,7 +161,7 @@ def _serve(info_or_uri: Any, recipe: Recipe, data: TrainingData, about: dict[str
         folder = download(storage, Path(place, "model"), tracking_uri=client.tracking_uri)
         files = tuple(sorted(all_files(folder).items()))
         held = StoredModel(folder, mlmodel.flavor_of(folder), None, files).load()
-        run_id = None if mlflow.active_run() else run_id or own_run
+        run_id = None if mlflow.active_run() else own_run
         before = client.get_run(run_id).info if run_id else None
         try:
             with tracking_at(about["tracking_uri"]), mlflow.start_run(run_id) if run_id else nullcontext():
@@ -205,7 +198,7 @@ def _attach(
     *,
     release: Release,
     tracking_uri: str | None,
-    run_id: str | None,
+    run_id: str | None = None,
 ) -> None:
     client = connect(tracking_uri)
     given = getattr(info_or_uri, "model_id", None)
@@ -310,10 +303,7 @@ def _state_people(document: Mapping[str, Any], declared: str) -> dict[str, Any]:
 
 
 def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) -> None:
-    """Declare beside a registered version whose its records are: "one record each", or "groups <column>" of its data.
-
-    ``SubjectError``: the version has no recipe, or its data no such column.
-    """
+    """Declare beside a registered version whose its records are: "one record each", or "groups <column>"."""
     client = connect(tracking_uri)
     present = named(client, uri)
     with tempfile.TemporaryDirectory() as place, answering(f"declaring whose the records of {uri} are"):
@@ -347,20 +337,19 @@ def adopt(
     release: Release | None = None,
     tracking_uri: str | None = None,
     store: str | Path | None = None,
-    data_uri: str | None = None,
     serve: Serve | None = None,
 ) -> str:
     """Attach recipe and data reference to a registered version, and return the URI of the version that has them.
 
-    With ``serve`` that is a new one, as of ``log_recipe``. Where the version is a logged model of MLflow 3, that is the
-    version itself. The files of any other become a logged model, byte by byte, and that a new version of the same
-    registered model; the old one stays as it is. ``uri`` is
-    ``models:/name/version`` or ``models:/name@alias``; all else, and the errors, are those of ``log_recipe``.
+    ``uri`` is ``models:/name/version`` or ``models:/name@alias``. A logged model of MLflow 3 keeps its version, unless
+    ``serve`` makes another, as in ``log_recipe``. The files of any other become a logged model, byte by byte, and that
+    a new version of the same registered model; the old one stays. All else, and the errors, are those of
+    ``log_recipe``.
     """
     import mlflow
 
     client = connect(tracking_uri)
-    about: dict[str, Any] = {"release": release, "tracking_uri": tracking_uri, "store": store, "data_uri": data_uri}
+    about: dict[str, Any] = {"release": release, "tracking_uri": tracking_uri, "store": store}
     if serve is not None:
         return log_recipe(uri, recipe, data, serve=serve, **about)
     model_id = ""
@@ -369,7 +358,7 @@ def adopt(
     if model_id:
         log_recipe(f"models:/{model_id}", recipe, data, **about)
         return uri
-    training_data.refuse_without_place(data, store, data_uri)  # before anything is made
+    training_data.refuse_without_place(data, store)  # before anything is made
     recipe.digest  # noqa: B018  ditto: collects its sources
     old, storage, name, run_id = _locate(client, uri)
     with tempfile.TemporaryDirectory() as place, answering(f"adopting {uri}"):

@@ -54,11 +54,7 @@ def _find_line(name: str, rows: list[str], part: str, text: str) -> _Line:
 
 
 def check_requirements(folder: Path) -> Precondition:
-    """Return whether all packages come from where everybody's come from, with file and line of the first that does not.
-
-    No file of the folder is run, and nothing is fetched. It fails where an index, a channel, an address, a path or an
-    option is neither usual nor listed in ``PRIVGATE_PACKAGE_SOURCES``, or where a file cannot be read.
-    """
+    """Return whether all packages come from usual or listed places, with file and line of the first that does not."""
     try:
         for line in _list_lines(folder):
             options = _split_options(line.text) if line.text.startswith("-") else None

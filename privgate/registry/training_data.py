@@ -153,31 +153,27 @@ class Kept:
 
 
 @contextmanager
-def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, tracking_uri: str | None) -> Iterator[Kept]:
+def kept(data: TrainingData, *, store: str | Path | None) -> Iterator[Kept]:
     """Yield the data as read back from their store, file or loader: training uses these, not the argument.
 
-    Of data with a source or a loader only a reference and a digest are logged. ``UsageError``: data in memory without
-    ``store`` or ``uri``. ``DigestMismatchError``: the data at ``uri`` differ from ``data``.
+    Of data with a source or a loader only a reference and a digest are logged; data in memory need ``store``.
     """
     if data.loader is not None:
         yield Kept(data, {"kind": "loader", **json.loads(data.loader), "digest": data.digest})
         return
     if data.source is not None:
         again = TrainingData.from_source(data.source)
-        _compare(data, again, f"the file {data.source['uri']!r}", "read it again with TrainingData.from_file")
+        if again.digest != data.digest:
+            why = storing.difference(data.X, again.X)
+            raise DigestMismatchError(
+                f"the file {data.source['uri']!r} is not the data given{': ' if why else ''}{why}; read it again with "
+                "TrainingData.from_file"
+            )
         yield Kept(again, {"kind": "file", "source": dict(data.source), "digest": again.digest})
         return
-    refuse_without_place(data, store, uri)
+    refuse_without_place(data, store)
     with tempfile.TemporaryDirectory() as place:
-        if uri is not None:
-            folder = download(uri, Path(place), tracking_uri=tracking_uri)
-            files = all_files(folder)
-            stored = _read_folder(folder, files)
-            _compare(data, stored, f"the data at {uri!r}", "save that again with data.save")
-            yield Kept(stored, {"kind": "uri", "uri": uri, "files": files, "digest": stored.digest})
-            return
-        folder = Path(place, "data")
-        files = data.save(folder)
+        files = data.save(folder := Path(place, "data"))
         # what is stored is what is retrained on: a file format may change a dtype, and the digest must be of the file
         stored = _read_folder(folder, files)
         reference = {"files": files, "digest": stored.digest}
@@ -187,9 +183,9 @@ def kept(data: TrainingData, *, store: str | Path | None, uri: str | None, track
             yield Kept(stored, {"kind": "uri", "uri": _deposit(folder, str(store), files), **reference})
 
 
-def refuse_without_place(data: TrainingData, store: str | Path | None, uri: str | None) -> None:
-    """Raise ``UsageError`` for data in memory without ``store`` or ``uri``; the message lists the choices."""
-    if data.loader is None and data.source is None and store is None and uri is None:
+def refuse_without_place(data: TrainingData, store: str | Path | None) -> None:
+    """Raise ``UsageError`` for data in memory without ``store``; the message lists the choices."""
+    if data.loader is None and data.source is None and store is None:
         raise UsageError(
             "nobody said where the training data may be kept; give store='a folder or URI that the gate may read'; or "
             "store='artifacts', which uploads them with the run, in clear for whoever may read its artifacts; or data "
@@ -213,12 +209,6 @@ def _deposit(folder: Path, store: str, files: Mapping[str, str]) -> str:
     except OSError as exc:
         raise SubjectError(f"the training data cannot be stored below {store!r}: {exc.strerror or exc}") from exc
     return target.as_uri()
-
-
-def _compare(given: TrainingData, stored: TrainingData, what: str, remedy: str) -> None:
-    if stored.digest != given.digest:
-        why = storing.difference(given.X, stored.X)
-        raise DigestMismatchError(f"{what} is not the data given{': ' if why else ''}{why}; {remedy}")
 
 
 def refuse_changes(given: TrainingData, stored: TrainingData) -> None:

@@ -10,7 +10,7 @@ features and rows are left out, because a query may be a person's own features.
 
 from privgate.report.compare import compare
 from privgate.report.document import PERSONAL, document, render, write
-from privgate.report.formats import index
+from privgate.report.formats import differences
 from privgate.report.schema import SCHEMA
 
-__all__ = ["PERSONAL", "SCHEMA", "compare", "document", "index", "render", "write"]
+__all__ = ["PERSONAL", "SCHEMA", "compare", "differences", "document", "render", "write"]

@@ -1,7 +1,4 @@
-"""One assertion a finding: about what, threshold, value, how sure, outcome.
-
-Page one, table, terminal, JUnit and notebooks show these same words.
-"""
+"""One assertion a finding, in the words of page one, table, terminal, JUnit and notebooks alike."""
 
 import math
 from collections.abc import Iterable
@@ -11,8 +8,7 @@ from privgate.evidence import BehindClaim, Measurement, figures
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import about
 from privgate.report.schema import ReportDocument, RuleChange, RuleFigures, is_condition
-from privgate.report.sentences import known, say
-from privgate.report.text import capital, plain, prose
+from privgate.report.text import capital, known, plain, prose, say
 
 
 class Assertion(NamedTuple):

@@ -1,12 +1,11 @@
-"""The drawings of the report: two of page one, and one of the people whose records matter most.
+"""The two drawings of page one: everybody's influence beside its limit, and members found at low rates of error.
 
-Inline SVG, the same numbers giving the same bytes. Each draws what it is given and computes nothing about privacy.
-Colours are the page's custom properties, so that one drawing serves light, dark and print; every series differs by its
-mark or dash as well. Text stays text.
+Inline SVG, computing nothing; the same numbers give the same bytes. Colours are the page's custom properties, so that
+one drawing serves light, dark and print; every line differs by its dash as well.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -15,176 +14,71 @@ from xml.sax.saxutils import escape
 from privgate.evidence import AttackFigures
 from privgate.evidence.figures import fold, number, percent
 from privgate.policy.rules import about
-from privgate.report.schema import FigureName, ReportDocument, UnitsSummary, WorstUnit
-from privgate.report.sentences import say
-from privgate.report.text import plain
+from privgate.report.schema import FigureName, ReportDocument, UnitsSummary
+from privgate.report.text import plain, say
 
 # the page's custom properties
-INK, SOFT, GRID, LIMIT = "ink", "chart-soft", "chart-grid", "chart-limit"
-SERIES = ("chart-a", "chart-b")
+SOFT, LIMIT, SERIES = "chart-soft", "chart-limit", "chart-a"
 DOTTED, DASHED = "2 3", "11 4"
 
 #: rate of false accusations up to which the second picture looks
 _LOW_RATES = 0.1
 _NAMED_RATE = 0.01
-#: of every drawing, in its own lengths
-_WIDTH = 547.0
+#: of every drawing, and what is left free above and below the axes; letters are shrunk to half a page's width
+_WIDTH, _HEIGHT, _ABOVE, _BELOW, _LETTERS = 547.0, 166.0, 14.0, 136.0, 16.0
 
 Point = tuple[float, float]
 
 
-def _line(points: Iterable[Point], colour: str, width: float = 1.8, dashes: str = "", more: str = "") -> str:
+def _line(points: Iterable[Point], colour: str, width: float = 1.8, dashes: str = "") -> str:
     path = "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
-    more += f"; stroke-dasharray: {dashes}" if dashes else ""
+    more = f"; stroke-dasharray: {dashes}" if dashes else ""
     return f'<path d="M{path}" style="fill: none; stroke: var(--{colour}); stroke-width: {width:g}{more}"/>'
 
 
-def _mark(shape: str, point: Point, colour: str, size: float, opacity: float = 1.0) -> str:
-    """Return a circle (``o``), a square (``s``) or a triangle that points to the right (``>``)."""
-    (x, y), r = point, size / 2
-    style = f'style="fill: var(--{colour}); opacity: {opacity:g}"'
-    if shape == "o":
-        return f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{r:g}" {style}/>'
-    corners = [(-r, -r), (r, -r), (r, r), (-r, r)] if shape == "s" else [(-r, -r), (r, 0.0), (-r, r)]
-    return f'<path d="M{"L".join(f"{x + a:.2f} {y + b:.2f}" for a, b in corners)}z" {style}/>'
-
-
-def _word(text: str, point: Point, anchor: str, size: float, family: str = "inherit") -> str:
-    style = f"font-size: {size:g}px; font-family: {family}; fill: var(--ink)"
+def _word(text: str, point: Point, anchor: str) -> str:
+    style = f"font-size: {_LETTERS:g}px; font-family: inherit; fill: var(--ink)"
     return f'<text x="{point[0]:.2f}" y="{point[1]:.2f}" text-anchor="{anchor}" style="{style}">{escape(text)}</text>'
-
-
-class Frame(NamedTuple):
-    """A drawing's height, what of it is left free above and below the axes, and its letters."""
-
-    height: float = 166.0
-    above: float = 14.0
-    below: float = 30.0
-    #: half the page's width shrinks those of page one
-    letters: float = 16.0
-    #: of the names beside the vertical axis
-    family: str = "inherit"
-
-
-_PICTURE = Frame()
 
 
 class Drawing:
     """Two axes that begin at 0 and end at ``right`` and ``top``, with named places, and what is drawn between them."""
 
-    def __init__(
-        self, right: float, top: float, xs: Mapping[float, str], ys: Mapping[float, str], frame: Frame = _PICTURE
-    ) -> None:
-        self.right, self._top, self._height, letters = right, top, frame.height, frame.letters
-        self._start = 10 + 0.62 * letters * max(map(len, ys.values()), default=0)
-        self._above, self._below = frame.above, frame.height - frame.below
+    def __init__(self, right: float, top: float, xs: Mapping[float, str], ys: Mapping[float, str]) -> None:
+        self._right, self._top = right, top
+        self._start = 10 + 0.62 * _LETTERS * max(map(len, ys.values()))
         self.parts = [_line([self.at(0, top), self.at(0, 0), self.at(right, 0)], SOFT, 0.8)]
         for x, text in xs.items():
             a, b = self.at(x, 0)
-            self.parts += [_line([(a, b), (a, b + 4)], SOFT, 0.8), _word(text, (a, b + letters + 4), "middle", letters)]
+            self.parts += [_line([(a, b), (a, b + 4)], SOFT, 0.8), _word(text, (a, b + _LETTERS + 4), "middle")]
         for y, text in ys.items():
             a, b = self.at(0, y)
-            word = _word(text, (a - 7, b + 0.35 * letters), "end", letters, frame.family)
-            self.parts += [_line([(a - 4, b), (a, b)], SOFT, 0.8), word]
+            self.parts += [_line([(a - 4, b), (a, b)], SOFT, 0.8), _word(text, (a - 7, b + 0.35 * _LETTERS), "end")]
 
     def at(self, x: float, y: float) -> Point:
         """Return where a figure stands; one beyond an axis stands at its end."""
-        across, up = (min(max(v / end, 0.0), 1.0) for v, end in ((x, self.right), (y, self._top)))
-        return self._start + across * (_WIDTH - 28 - self._start), self._below + up * (self._above - self._below)
+        across, up = (min(max(v / end, 0.0), 1.0) for v, end in ((x, self._right), (y, self._top)))
+        return self._start + across * (_WIDTH - 28 - self._start), _BELOW + up * (_ABOVE - _BELOW)
 
-    def line(self, points: Iterable[Point], colour: str, width: float = 1.8, dashes: str = "", more: str = "") -> None:
+    def line(self, points: Iterable[Point], colour: str, dashes: str = "") -> None:
         """Draw a line through figures."""
-        self.parts.append(_line([self.at(*p) for p in points], colour, width, dashes, more))
+        self.parts.append(_line([self.at(*p) for p in points], colour, dashes=dashes))
 
     def fill(self, points: Iterable[Point], colour: str) -> None:
         """Tint what lies within figures."""
         path = "L".join(f"{x:.2f} {y:.2f}" for x, y in (self.at(*p) for p in points))
         self.parts.append(f'<path d="M{path}z" style="fill: var(--{colour}); opacity: 0.15"/>')
 
-    def svg(self, name: str, title: str = "", desc: str = "") -> str:
-        """Return the drawing; ``name`` is the prefix of every id on the page.
-
-        ``title`` and ``desc`` are for screen readers; without them the page's heading and caption say all that is
-        drawn, and it is read once.
-        """
-        read = 'aria-hidden="true"'
-        if title:
-            read = f'role="img" aria-labelledby="{name}-title {name}-desc"'
-            named = f'<title id="{name}-title">{escape(plain(title))}</title>'
-            self.parts.insert(0, f'{named}<desc id="{name}-desc">{escape(plain(desc))}</desc>')
-        box = f'viewBox="0 0 {_WIDTH:g} {self._height:g}"'
-        return f'<svg class="chart" {box} {read}>{"".join(self.parts)}</svg>'
+    def svg(self) -> str:
+        """Return the drawing; screen readers read the page's heading and caption, which say all that is drawn."""
+        box = f'viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}"'
+        return f'<svg class="chart" {box} aria-hidden="true">{"".join(self.parts)}</svg>'
 
 
 def _list_steps(points: Sequence[Point]) -> list[Point]:
     """Return the corners of stairs, each figure lasting until the next."""
     corners = ([(x, y), (then, y)] for (x, y), (then, _) in pairwise(points))
     return [*(corner for pair in corners for corner in pair), points[-1]]
-
-
-def _list_ticks(top: float) -> list[float]:
-    """Return round numbers from 0 to ``top``, eight at most."""
-    power = 10.0 ** math.floor(math.log10(top / 7))
-    step = next(power * k for k in (1, 2, 5, 10) if power * k >= top / 7.001)
-    return [k * step for k in range(int(top / step) + 1)]
-
-
-#: what is drawn of a person, from one point to another or at the first
-_LOOKS: Mapping[str, Callable[[Point, Point], str]] = {
-    "DTP is unlimited": lambda a, _: _mark("s", a, SERIES[0], 13, 0.45),
-    "DTP lies in this range": lambda a, b: _line([a, b], SERIES[0], 5, more="; stroke-linecap: square; opacity: 0.45"),
-    "no upper limit known": lambda a, _: _mark(">", a, SERIES[0], 9),
-    "PDTP, direct queries": lambda a, _: _mark("o", a, INK, 7),
-    "noise floor": lambda a, b: _line([a, b], SERIES[1], 2.5, DOTTED),
-}
-
-
-def intervals(title: str, *, rows: Sequence[WorstUnit], limit: float, top: float) -> str:
-    """Return one horizontal line a person: PDTP, the certain range of DTP, the noise floor, the limit.
-
-    ``top`` is the right end of what is finite, nats; infinite figures have a lane of their own beyond it.
-    """
-    lane, high = 1.05 * top, len(rows) + 0.7  # the lane of what is unlimited lies beyond everything finite
-    endless = any(math.isinf(v) for r in rows for v in (r.pdtp, r.dtp_lower, r.dtp_upper))
-    ticks = [t for t in _list_ticks(top) if not endless or t < 0.97 * top]
-    xs = {t: number(t) for t in ticks} | ({lane: "\u221e"} if endless else {})
-    ys = {float(len(rows) - k): plain(r.unit, 20)[:8] for k, r in enumerate(rows)}
-    frame = Frame(126.0 + 22 * len(rows), above=22, below=94, letters=11, family="monospace")
-    d = Drawing(1.1 * top if endless else top, high, xs, ys, frame)
-    for t in ticks:
-        d.line([(t, 0), (t, high)], GRID, 0.8)
-    named = dict[str, None]()
-
-    def mark(label: str, a: Point, b: Point = (0, 0)) -> None:
-        d.parts.append(_LOOKS[label](d.at(*a), d.at(*b)))
-        named[label] = None
-
-    for y, r in zip(ys, rows, strict=True):
-        low, upper = r.dtp_lower, r.dtp_upper
-        if math.isinf(low):
-            mark("DTP is unlimited", (lane, y))
-        else:
-            mark("DTP lies in this range", (low, y), (min(upper, lane), y))
-            if math.isinf(upper):
-                mark("no upper limit known", (lane, y))
-        mark("PDTP, direct queries", (min(r.pdtp, lane), y))
-        if r.noise_floor > 0:
-            mark("noise floor", (min(r.noise_floor, lane), y - 0.3), (min(r.noise_floor, lane), y + 0.3))
-    if endless:
-        d.line([(top, 0), (top, high)], SOFT, 1.2, DOTTED)
-    if math.isfinite(limit):
-        d.line([(limit, 0), (limit, high)], LIMIT, 2, DASHED)
-        x, y = d.at(limit, high)
-        d.parts.append(_word(f"limit {number(limit)}", (x, y - 6), "end" if limit > top / 2 else "start", 11))
-    middle, y = d.at(d.right / 2, 0)
-    d.parts.append(_word("nats (0 is no change)", (middle, y + 32), "middle", 11))
-    for k, label in enumerate(named):
-        x, y = 90 + 230 * (k % 2), frame.height - 44 + 18 * (k // 2)
-        d.parts += [_LOOKS[label]((x - 6, y), (x + 6, y)), _word(label, (x + 16, y + 4), "start", 11)]
-    return d.svg("worst", title, "Interval plot: one line a person, PDTP as a dot, DTP as a band.")
-
-
-# The two pictures of page one: everybody's influence beside its limit, and members found at low rates of error.
 
 
 class Picture(NamedTuple):
@@ -249,11 +143,11 @@ def draw_influence(doc: ReportDocument) -> Picture:
     named = limit if math.isfinite(limit) else max(finite)
     stairs = _list_steps([(k, min(v, top)) for k, v in steps])
     d = Drawing(stairs[-1][0], top, {}, {0.0: fold(0.0), named: fold(named)})
-    d.fill([(0, 0), *stairs, (stairs[-1][0], 0)], SERIES[0])
-    d.line(stairs, SERIES[0])
+    d.fill([(0, 0), *stairs, (stairs[-1][0], 0)], SERIES)
+    d.line(stairs, SERIES)
     if math.isfinite(limit):
         d.line([(0, limit), (stairs[-1][0], limit)], LIMIT, dashes=DASHED)
-    return Picture(title, d.svg("everybody"), caption)
+    return Picture(title, d.svg(), caption)
 
 
 def _rank(units: UnitsSummary, figure: FigureName) -> list[tuple[float, float]]:
@@ -287,11 +181,12 @@ def _draw_attack(doc: ReportDocument) -> Picture:
     top = min(max(0.2, 1.1 * most), 1.02)
     d = Drawing(_LOW_RATES, top, xs, {most: percent(most)})
     d.line([(0, 0), (min(_LOW_RATES, top), min(_LOW_RATES, top))], SOFT, dashes=DOTTED)
-    d.line(_list_steps(points), SERIES[0])
+    d.line(_list_steps(points), SERIES)
     if any(0 < false <= _NAMED_RATE for false, _ in points):  # finer rates than a sample's would tell few people
         x, y = d.at(_NAMED_RATE, at)
-        d.parts += [_mark("o", (x, y), SERIES[0], 8), _word(percent(at), (x + 8, y - 7), "start", 16)]
-    return Picture(title, d.svg("low-rates"), caption)
+        style = f'style="fill: var(--{SERIES}); opacity: 1"'
+        d.parts += [f'<circle cx="{x:.2f}" cy="{y:.2f}" r="4" {style}/>', _word(percent(at), (x + 8, y - 7), "start")]
+    return Picture(title, d.svg(), caption)
 
 
 def _find_rate(figures: AttackFigures, fpr: float) -> float:

@@ -21,15 +21,13 @@ from privgate.report.schema import (
     RuleFigures,
     read,
 )
-from privgate.report.sentences import say
-from privgate.report.text import plain
+from privgate.report.text import plain, say
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Return what changed from ``old``, the report of the version approved before, to ``new``, as JSON values.
 
-    A change is called better or worse only if the two intervals do not overlap. ``SubjectError``: one of them is no
-    report that this version reads.
+    A change is called better or worse only if the two intervals do not overlap.
     """
     docs = read(old), read(new)
     before, after = ({f.rule: f for f in d.rules} for d in docs)

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import re
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,15 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import cases
-from privgate.controls.suites import VALIDATION
 from privgate.errors import PrivgateWarning, SubjectError, UsageError
-from privgate.evidence import COLUMNS, Count, encode
+from privgate.evidence import COLUMNS, encode
 from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import about
 from privgate.report.compare import compare
 from privgate.report.page_one import level
 from privgate.report.people import Pseudonyms, summary
-from privgate.report.schema import COMPARISON, SCHEMA, Comparison, ReportDocument, read, read_comparison
+from privgate.report.schema import SCHEMA, ReportDocument, read
 from privgate.version import __version__
 
 
@@ -55,7 +53,7 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
         "next_steps": names.scrub(list(detail.get("next_steps") or ())),
         "comparison": None,
         "subject": _subject(evidence.subject),
-        "context": _context(names.scrub(dict(detail.get("context") or {}))),
+        "context": names.scrub(dict(detail.get("context") or {})),
         "policy": encode(verdict.policy),
         "findings": [names.scrub(f, where.get(f["request"], "")) for f in shown["findings"]],
         "evidence": _evidence(shown["evidence"], names),
@@ -67,14 +65,6 @@ def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] |
     if baseline is not None:
         doc["comparison"] = _since(baseline, doc)
     return doc
-
-
-def _context(context: dict[str, Any]) -> dict[str, Any]:
-    """Return the context without a share of right answers that tells how few are wrong, or right."""
-    share, n = context.get("accuracy"), int(context.get("accuracy_n") or 0)
-    if not isinstance(share, float) or not n or not (right := Count(round(share * n), n)).hidden:
-        return context
-    return {**context, "accuracy": None, "accuracy_between": [v / n for v in right.ends]}
 
 
 def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -91,7 +81,8 @@ def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any
 def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
     """Return the subject without listed questions and inferred ends of features: they are values of single people."""
     facts = dict(encode(subject))
-    domain = facts.get("domain") or {}
+    if domain := facts.get("domain") or {}:
+        facts["domain"] = domain = {k: v for k, v in domain.items() if k not in ("max_length", "norm")}  # of 0.1
     if domain.get("queries"):
         facts["domain"] = {**domain, "box": None, "queries": len(domain["queries"])}
     if domain.get("inferred") and domain.get("box"):
@@ -100,11 +91,11 @@ def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_positions(detail: Any) -> Any:
-    """Return a precondition's detail without lists of whole numbers, which are rows of the data, and without files."""
+    """Return a precondition's detail without lists of whole numbers, which are rows of the data."""
     if not isinstance(detail, Mapping):
         return detail
     rows = {k for k, v in detail.items() if isinstance(v, list) and any(type(i) is int for i in v)}
-    return {k: _without_positions(v) for k, v in detail.items() if k != VALIDATION and k not in rows}
+    return {k: _without_positions(v) for k, v in detail.items() if k not in rows}
 
 
 def _evidence(values: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
@@ -130,26 +121,19 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "text": ("privgate.report.formats:terminal", ""),
     "json": ("", ""),
 }
-#: what a comparison of two reports can be rendered as
-_COMPARED = ("html", "markdown", "json")
 
 
 def render(document: Any, format: str) -> str:  # noqa: A002  the word of the field
-    """Return one format of a report, from its JSON alone; the same document gives the same text.
+    """Return one format of a report (html, markdown, junit, text or json) from its JSON alone, always the same text.
 
-    ``document`` is what ``document`` or ``compare`` returned, or what ``report.json`` holds; ``SubjectError``: it is
-    broken, or another version of privgate wrote it. ``format`` is html, markdown, junit, text or json, else
-    ``UsageError``.
+    ``SubjectError``: the document is broken, or another version of privgate wrote it. ``UsageError``: no such format.
     """
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}; known: {', '.join(FORMATS)}")
-    compared = isinstance(document, Mapping) and document.get("schema") == COMPARISON
-    if compared and format not in _COMPARED:
-        raise UsageError(f"a comparison has no {format} form; known: {', '.join(_COMPARED)}")
-    checked = read_comparison(document) if compared else read(document)
+    checked = read(document)
     if format == "json":  # ASCII, because a terminal obeys what it is shown
         return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-    renderer: Callable[[ReportDocument | Comparison], str] = resolve_name(FORMATS[format][0])
+    renderer: Callable[[ReportDocument], str] = resolve_name(FORMATS[format][0])
     return renderer(checked)
 
 
@@ -159,8 +143,6 @@ DOCUMENT = "report.json"
 RECORDS = "records.parquet"
 #: files of a report that are personal data: whoever sends a folder on leaves them out
 PERSONAL = (RECORDS, cases.FILE)
-#: Great Expectations' validation results
-VALIDATIONS = "validation-*.json"
 
 
 def write(
@@ -172,18 +154,9 @@ def write(
 ) -> list[Path]:
     """Write the report of a verdict in every format and return the files' paths.
 
-    Parameters
-    ----------
-    out_dir : path
-        Folder, made if absent; files of an earlier report are replaced, and untouched where ``OSError`` is raised.
-    hash_key, baseline
-        As of ``document``.
-
-    Returns
-    -------
-    list of Path
-        ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, one file a format, then Great
-        Expectations' validation result of each suite that the policy names.
+    ``out_dir`` is made if absent; files of an earlier report are replaced, and untouched where ``OSError`` is raised.
+    The paths are ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, and one file a
+    format.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -195,7 +168,7 @@ def write(
     people["unit"] = Pseudonyms(hash_key).column(people["unit"])
     with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as scratch:
         new = Path(scratch)
-        texts = {name: render(doc, format_) for format_, (_, name) in FORMATS.items() if name} | validations(verdict)
+        texts = {name: render(doc, format_) for format_, (_, name) in FORMATS.items() if name}
         for name, text in {DOCUMENT: render(doc, "json"), **texts}.items():
             (new / name).write_text(text, encoding="utf-8", newline="\n")
         parquet.write_table(pa.Table.from_arrays([*map(_make_column, people.values())], [*people]), new / RECORDS)
@@ -204,8 +177,8 @@ def write(
             cases.write(new / cases.FILE, verdict.evidence.cases)
         order = [DOCUMENT, RECORDS, *kept, *texts]
         done = [(new / name).replace(folder / name) for name in order]
-    for old in {*folder.glob(VALIDATIONS), *folder.glob(cases.FILE)} - set(done):
-        old.unlink()  # of an earlier report, whose policy named other suites, or whose limits rest on other cases
+    if not kept:  # of an earlier report, whose limits rest on cases
+        (folder / cases.FILE).unlink(missing_ok=True)
     return done
 
 
@@ -219,13 +192,3 @@ def _make_column(values: NDArray[Any]) -> Any:
     texts = [str(v).encode() for v in values.tolist()]
     ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     return pa.Array.from_buffers(pa.large_string(), len(texts), [None, *map(pa.py_buffer, (ends, b"".join(texts)))])
-
-
-def validations(verdict: Verdict) -> dict[str, str]:
-    """Return ``file name -> text`` of what Great Expectations says of each suite, values and counts left out."""
-    every = [(p.name.partition(":")[2], p.detail.get(VALIDATION)) for p in verdict.evidence.preconditions]
-    results = [(Path(name).stem, result) for name, result in every if result is not None]
-    return {
-        f"validation-{i}-{re.sub(r'[^A-Za-z0-9_-]', '-', stem)[:60]}.json": json.dumps(result, indent=2) + "\n"
-        for i, (stem, result) in enumerate(results, start=1)
-    }

@@ -1,32 +1,21 @@
-"""The report in every format, from its typed document alone: a page, a terminal's text, Markdown, and JUnit XML.
+"""The report in every format, from its typed document alone: a page, a terminal's text, Markdown, and JUnit XML."""
 
-Beside them stands the overview of every production model, which is a page too.
-"""
-
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from privgate.errors import SubjectError
-from privgate.evidence.figures import fold, number
 from privgate.evidence.verdict import Outcome
 from privgate.report import assertions, page_one
 from privgate.report.compare import lay_out, name_both
 from privgate.report.page import fill
-from privgate.report.schema import Comparison, ReportDocument, SubjectFacts, read
+from privgate.report.schema import Comparison, ReportDocument
 from privgate.report.sections import sections
-from privgate.report.sentences import say
-from privgate.report.text import capital, item, markdown, moment, plain, prose
+from privgate.report.text import item, markdown, plain, prose, say
 
 
-def page(doc: ReportDocument | Comparison) -> str:
-    """Return the report, or the comparison of two, as a self-contained HTML page."""
-    if isinstance(doc, Comparison):
-        return fill("comparison.html", title=name_both(doc), parts=lay_out(doc))
+def page(doc: ReportDocument) -> str:
+    """Return the report as a self-contained HTML page."""
     return fill("report.html", front=page_one.view(doc), sections=sections(doc))
 
 
@@ -54,13 +43,17 @@ def lines(doc: ReportDocument) -> Iterator[str]:
     yield f"  {say('next.one')}: {page_one.steps(doc, 300)[0]}"
 
 
-def summary(doc: ReportDocument | Comparison) -> str:
-    """Return page one, or the comparison of two reports, as Markdown; no line begins with foreign text."""
-    if isinstance(doc, Comparison):
-        blocks = lay_out(doc)
-        head = [f"## {markdown(name_both(doc))}", "", f"**{markdown(blocks['summary'])}**", ""]
-        every = (_table(t.columns, t.rows, "|" + " --- |" * len(t.columns)) for t in blocks["tables"])
-        return "\n".join([*head, *(line for lines in every for line in lines)])
+def differences(comparison: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what ``compare`` returned as lines of Markdown."""
+    read = Comparison.model_validate(comparison)
+    blocks = lay_out(read)
+    yield from (f"## {markdown(name_both(read))}", "", f"**{markdown(blocks['summary'])}**", "")
+    for t in blocks["tables"]:
+        yield from _table(t.columns, t.rows, "|" + " --- |" * len(t.columns))
+
+
+def summary(doc: ReportDocument) -> str:
+    """Return page one as Markdown; no line begins with foreign text."""
     front = page_one.view(doc)
     tiles = [(t.title, f"{_SIGNS[t.tone]} {t.state}", t.value, t.text) for t in front["tiles"]]
     judged = page_one.judged(doc)
@@ -134,74 +127,3 @@ def junit(doc: ReportDocument) -> str:
 def _say(value: str) -> str:
     """Return text without what XML 1.0 forbids and without commands of a CI log."""
     return _COMMAND.sub(lambda m: "\u200a".join(m.group()), plain(value))
-
-
-# The overview of every production model.
-
-
-def index(rows: Iterable[Mapping[str, Any]], *, now: str = "") -> str:
-    """Return one self-contained HTML page over many models, those that need attention first.
-
-    Parameters
-    ----------
-    rows : iterable of mappings
-        One a model version: ``document`` (its report, None without), ``name``, ``version``, ``alias``,
-        ``href`` (relative address of its HTML report), ``problem`` (why its report could not be read, or does
-        not belong to it). A report document by itself is a row too.
-    now : str
-        RFC 3339; what expires before it is marked. Without it nothing is marked and the page says so.
-    """
-    lines = sorted((_line(r, now) for r in rows), key=lambda r: (r["order"], r["model"], sorted(map(str, r.items()))))
-    return fill("index.html", lines=lines, now=moment(now), attention=sum(r["order"] < 2 for r in lines))
-
-
-def _line(row: Mapping[str, Any], now: str) -> dict[str, Any]:
-    alone = "schema" in row
-    given, problem, doc = row if alone else row.get("document"), plain(row.get("problem"), 200), None
-    if given and not problem:
-        try:
-            doc = read(given)
-        except SubjectError as exc:
-            problem = plain(exc, 200)
-    called = {k: str(row[k]) for k in ("name", "version") if row.get(k) and not alone}
-    named = (doc.subject if doc else SubjectFacts()).model_copy(update=called)
-    href = str(row.get("href") or "")  # relative: no scheme, host or way up
-    href = "" if ":" in href or href.startswith(("/", "\\")) or ".." in href.split("/") else quote(href)
-    line = {"model": page_one.subject(named), "alias": plain(row.get("alias"), 40), "href": href, "note": ""}
-    if doc is None:
-        state = "Report unusable" if problem else "Never checked"
-        shown = {"tone": "bad", "verdict": state, "note": problem, "order": 0}
-        return {**line, **shown, **dict.fromkeys(("policy", "expires", "worst", "checked"), "")}
-    late = _late(doc.expires, now)
-    released = doc.approved and not late
-    return {
-        **line,
-        "tone": "bad" if late else page_one.tone(doc),
-        "verdict": capital(doc.decided.text) + (", expired" if late else ""),
-        "order": 1 + released + (released and doc.outcome is Outcome.PASSED),
-        "policy": plain(doc.policy.name, 40),
-        "expires": moment(doc.expires) or "no statement",
-        "worst": _worst(doc),
-        "checked": moment(doc.decided_at) or "not recorded",
-    }
-
-
-def _worst(doc: ReportDocument) -> str:
-    if not doc.units or not doc.units.worst:
-        return "not measured"
-    first = doc.units.worst[0]
-    # what has no figure is the worst
-    change = max((first.pdtp, first.dtp_lower), key=lambda v: math.inf if math.isnan(v) else v)
-    return f"{plain(first.unit, 16)[:8]}: {fold(change)} ({number(change)} nats)"
-
-
-def _late(expires: str, now: str) -> bool:
-    """Whether a report's time is over; a date that cannot be read is over."""
-    if not expires or not now:
-        return False
-    try:
-        end, today = (datetime.fromisoformat(text) for text in (expires, now))
-    except ValueError:
-        return True
-    end, today = (when if when.tzinfo else when.replace(tzinfo=UTC) for when in (end, today))
-    return end <= today

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from privgate.evidence.figures import fold, number, percent
-from privgate.report.sentences import say
-from privgate.report.text import LONGEST, plain, prose, shown
+from privgate.report.text import LONGEST, plain, prose, say, shown
 
 _FOLDER = Path(__file__).parent / "templates"
 #: how a cell that is set flush right begins
@@ -64,7 +63,7 @@ def _environment() -> Any:
     env.globals["style"] = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))  # noqa: S704  our own file
     env.globals |= {"say": say, "tabulate": table, "percent": percent, "inf": math.inf}
     env.filters |= {f.__name__: f for f in (cell, fold, number, percent, plain, prose, shown)}
-    env.filters |= {"finite": math.isfinite, "zip": zip}
+    env.filters["finite"] = math.isfinite
     env.filters["counted"] = lambda count: number(count) if count else ""
     env.filters["drawn"] = Markup  # only for drawings by privgate.report.charts, which escapes its text
     return env

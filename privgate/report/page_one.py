@@ -1,7 +1,6 @@
 """Page one: the decision, a tile a question, two pictures, what could happen, what stays open, and the signature.
 
-It holds at most 350 words and each number once; what it leaves out stands in the evidence below it, what was judged and
-what a report never shows first.
+It holds at most 350 words and each number once; the rest stands in the evidence below it.
 """
 
 import math
@@ -21,8 +20,7 @@ from privgate.policy.rules.rule_base import WAY_OUT
 from privgate.report import assertions, charts
 from privgate.report.assertions import Assertion
 from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts
-from privgate.report.sentences import say
-from privgate.report.text import capital, moment, plain, prose, stop, whole
+from privgate.report.text import capital, moment, plain, prose, say, stop, whole
 from privgate.run.needs import Need
 
 #: outcome -> tone; each has a symbol of its own shape, because colour alone tells nothing in print
@@ -357,8 +355,8 @@ def verify(doc: ReportDocument) -> str:
 
 
 def judged(doc: ReportDocument) -> dict[str, Any]:
-    """Return the first section of the evidence: facts, how often the model is right, which people figures leave out."""
-    return {"facts": facts(doc), "texts": list(dict.fromkeys([accuracy(doc), *_hedges(doc)]))}
+    """Return the first section of the evidence: facts, and which people figures leave out."""
+    return {"facts": facts(doc), "texts": list(dict.fromkeys(_hedges(doc)))}
 
 
 def limits(doc: ReportDocument) -> list[str]:
@@ -465,16 +463,6 @@ def _size(doc: ReportDocument) -> str:
         return ""
     adjacencies = [m.request.option("adjacency") for m in doc.evidence.measurements]
     return say("size.public" if "replace_one" in (claim.adjacency, *adjacencies) else "size.not_looked_at")
-
-
-def accuracy(doc: ReportDocument) -> str:
-    """Return how well the model does its work, beside what it gives away."""
-    c = doc.context
-    ends = (c.accuracy,) if c.accuracy is not None else c.accuracy_between or ()
-    if not ends or not c.accuracy_n:
-        return say("accuracy.none" if doc.subject.n_candidates else "accuracy.nobody")
-    share = " to ".join(map(percent, ends))
-    return say("accuracy.told", share=share, people=number(c.accuracy_n))
 
 
 def short(digest: Any) -> str:

@@ -21,7 +21,6 @@ from privgate.errors import UsageError
 from privgate.evidence import Count, encode
 from privgate.evidence.figures import fold, number
 from privgate.evidence.telling import SMALL_CELL
-from privgate.report import charts
 from privgate.report.schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
 from privgate.report.text import plain, shown
 
@@ -119,15 +118,9 @@ def summary(
 ) -> dict[str, Any] | None:
     """Return what charts and tables need of the per-person table, as ``UnitsSummary`` holds it; None if there is none.
 
-    Parameters
-    ----------
-    records : mapping column -> array of shape (n_units,)
-        ``Evidence.records``; values in nats.
-    limits : iterable of (figure, nats)
-        For each, how many people lie above is counted.
-    everybody : bool
-        Off where some people were only bounded or ranked: their values make no distribution, and only those are listed
-        who were measured closely and certainly matter more than all others.
+    ``records`` are those of ``Evidence``, nats. For each of ``limits``, (figure, nats), how many people lie above is
+    counted. ``everybody`` is off where some people were only bounded or ranked: their values make no distribution, and
+    only those are listed who were measured closely and certainly matter more than all others.
     """
     if not records or len(records["unit"]) == 0 or records.get("pdtp") is None:
         return None  # a regressor's table is in other units, and has a section of its own
@@ -313,7 +306,7 @@ def section(doc: ReportDocument) -> dict[str, Any]:
         "coverage": influence and influence.coverage,
         "figures": [(NAMES[name], figure.quantiles, _distribution(figure)) for name, figure in figures.items()],
         "above": [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in above],
-        "worst": _listed(units, charts.find_limit(doc)[0]) if units and units.worst else None,
+        "worst": _listed(units) if units and units.worst else None,
     }
 
 
@@ -330,21 +323,17 @@ def _distribution(figure: FigureSummary) -> list[tuple[str, str]]:
     return [(span, shown(count)) for span, count in every if count != 0]
 
 
-def _listed(units: UnitsSummary, limit: float) -> dict[str, Any]:
-    """Return the worst with their figures drawn, or the worst one and the names of the next."""
-    # what has no figure is drawn at the far end, never at 0
+def _listed(units: UnitsSummary) -> dict[str, Any]:
+    """Return the worst with their figures, or the worst one and the names of the next."""
+    # what has no figure is the worst, never 0
     rows = [w.model_copy(update={c: math.inf for c in _FIGURES if math.isnan(getattr(w, c))}) for w in units.worst]
-    finite = [v for w in rows for v in (w.pdtp, w.dtp_lower, w.dtp_upper) if math.isfinite(v)]
-    top = 1.12 * max([*finite, limit] if math.isfinite(limit) else finite, default=1.0) or 1.0
-    several = len(rows) > 1
-    title = f"The {len(rows)} people whose records matter most" if several else "The person whose record matters most"
+    several = f"The {len(rows)} people whose records matter most"
     return {
-        "title": title,
+        "title": several if len(rows) > 1 else "The person whose record matters most",
         "people": rows,
         "most": max(r.pdtp for r in rows),
         "endless": all(math.isinf(r.dtp_lower) for r in rows),
         "noisy": all(r.pdtp <= r.noise_floor for r in rows),
-        "svg": charts.intervals(title, rows=rows, limit=limit, top=top),
         "rows": [[getattr(w, key) for key in WorstUnit.model_fields] for w in units.worst],
         "next": ", ".join(plain(name, 20) for name in units.next_worst),
     }

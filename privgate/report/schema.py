@@ -1,7 +1,7 @@
 """The report document: what ``report.json`` holds, typed; its JSON Schema is generated from these models."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -44,10 +44,9 @@ class ColumnFacts(EvidenceModel):
 class DomainFacts(EvidenceModel):
     """Which questions the endpoint accepts."""
 
+    earlier = frozenset({"max_length", "norm"})
     categories: tuple[int, ...] | None = None
     box: tuple[tuple[Number, Number], ...] | None = Field(default=None, description="null where it is withheld.")
-    max_length: int | None = None
-    norm: Number | None = None
     columns: tuple[ColumnFacts, ...] | None = Field(default=None, description="Columns of a frame by name.")
     blocks: tuple[tuple[int, ...], ...] = Field(default=(), description="Columns of which at most one is not 0.")
     inferred: bool = Field(default=False, description="Read off the training data, which is a guess.")
@@ -137,19 +136,15 @@ class PolicyFacts(EvidenceModel):
 
 
 class ContextFacts(EvidenceModel):
-    """What whoever ran the check says about it, and how well the model does its work; empty where nobody said."""
+    """What whoever ran the check says about it; empty where nobody said."""
 
+    earlier = frozenset({"accuracy", "accuracy_between", "accuracy_n"})
     data_name: str = Field(default="", description="What the training data are called.")
     data_source: str = Field(default="", description="Where they come from.")
     purpose: str = Field(default="", description="What the model is for.")
     owner: str = Field(default="", description="Who answers for it.")
     run_by: str = Field(default="", description="User who ran the check.")
     run_on: str = Field(default="", description="Host, or the workflow run, that ran it.")
-    accuracy: Number | None = Field(default=None, description="Share of right answers about other people.")
-    accuracy_between: tuple[Number, Number] | None = Field(
-        default=None, description="Its range, where the share would tell how few answers are wrong, or right."
-    )
-    accuracy_n: int = Field(default=0, description="How many other people.")
 
 
 class WaiverRow(EvidenceModel):
@@ -305,7 +300,6 @@ class Comparison(EvidenceModel):
     causes: tuple[Cause, ...]
 
 
-T = TypeVar("T", bound=EvidenceModel)
 SCHEMA: Literal["privgate/report/v2"] = "privgate/report/v2"
 
 
@@ -364,12 +358,22 @@ def badness(finding: Finding) -> int:
 
 
 def read(document: Any) -> ReportDocument:
-    """Return a report that was read from JSON.
-
-    ``SubjectError``: it is no report, another version of privgate wrote it, a value is missing or of the wrong kind, or
-    it tells a number that may not be told.
-    """
-    report = _check(ReportDocument, document, SCHEMA, "a report")
+    """Return a report that was read from JSON; ``SubjectError``: none of this version, or it tells too much."""
+    version = str(document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}")
+    wrote = "pass the report.json that privgate wrote"
+    if version != SCHEMA and version.startswith(SCHEMA.rpartition("/")[0]):
+        raise SubjectError(
+            f"another version of privgate wrote this: its schema is {version[:60]!r}, this version reads {SCHEMA!r}; "
+            "render it with the version that wrote it, or check the model again"
+        )
+    if version != SCHEMA:
+        raise SubjectError(f"not a report of privgate (schema {version[:60]!r}); {wrote}")
+    try:
+        report = ReportDocument.model_validate(document)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False)[0]
+        place = ".".join(str(p) for p in first["loc"])[:120]
+        raise SubjectError(f"the report is broken: {place}: {first['msg'][:200]}; {wrote}") from exc
     with strict_json.reading("the report is broken", SubjectError):
         again = Verdict(document["policy"], report.findings, Evidence.from_payload(document["evidence"])).shown_values()
         place = next(_untold({k: document[k] for k in again}, again), "")
@@ -392,26 +396,3 @@ def _untold(given: Any, values: Any, place: str = "") -> Iterator[str]:
             yield from _untold(one, other, f"{place}.{i}")
     elif values is None and given is not None:
         yield place
-
-
-def read_comparison(document: Any) -> Comparison:
-    """Return a comparison that was read from JSON; raises as ``read`` does."""
-    return _check(Comparison, document, COMPARISON, "a comparison")
-
-
-def _check(model: type[T], document: Any, schema: str, what: str) -> T:
-    version = str(document.get("schema") if isinstance(document, Mapping) else f"a {type(document).__name__}")
-    wrote = "pass the report.json that privgate wrote"
-    if version != schema and version.startswith(schema.rpartition("/")[0]):
-        raise SubjectError(
-            f"another version of privgate wrote this: its schema is {version[:60]!r}, this version reads {schema!r}; "
-            "render it with the version that wrote it, or check the model again"
-        )
-    if version != schema:
-        raise SubjectError(f"not {what} of privgate (schema {version[:60]!r}); {wrote}")
-    try:
-        return model.model_validate(document)
-    except ValidationError as exc:
-        first = exc.errors(include_url=False)[0]
-        place = ".".join(str(p) for p in first["loc"])[:120]
-        raise SubjectError(f"the report is broken: {place}: {first['msg'][:200]}; {wrote}") from exc

@@ -13,18 +13,13 @@ from privgate.report import assertions, page_one, people
 from privgate.report.compare import lay_out
 from privgate.report.page import Section, fill_section
 from privgate.report.schema import ReportDocument
-from privgate.report.sentences import say
-from privgate.report.text import capital, moment, plain, prose, shown
+from privgate.report.text import capital, moment, plain, prose, say, shown
 from privgate.run.needs import Need
 
 #: what the template is told of a section
 Told = Mapping[str, Any]
-#: points (rate of false accusations, share of members found), ascending
-Curve = Sequence[tuple[float, ...]]
 #: an attack that ran, with what it achieved
 Ran = tuple[evidence.AttackResult, evidence.AttackFigures]
-#: rates of false accusations at which a table tells points of curves, fractions
-_RATES = (0.001, 0.01, 0.1, 0.5)
 
 
 def findings(doc: ReportDocument) -> Told:
@@ -70,14 +65,11 @@ def attacks(doc: ReportDocument) -> Told:
     ranked, tested, robust = rank_attacks(part.attacks), page_one.kinds_tested(doc), doc.evidence.robust
     return {
         **achieve(ranked),
-        "best": find_best(ranked),
-        "curves": [_points(title(a), f.roc) for a, f in ranked if f.roc],
         "cells": accuracy_by_cell(ranked),
         "how": [(title(a), a.threat_model, _tested(a.self_test), a.source) for a, _ in ranked],
         "failed": [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures],
         "attributes": features and [
-            {"found": f, "guesses": _guesses((*f.adversaries, f.without_model)), "by_value": _guesses(f.by_value)}
-            for f in features.attributes
+            {"found": f, "guesses": _guesses((*f.adversaries, f.without_model))} for f in features.attributes
         ],
         "robust": robust and {"how": robust.how, "rows": [
             (a.title, "" if a.radius is None else a.radius, percent(a.inside), percent(a.outside),
@@ -139,20 +131,6 @@ def _tested(test: evidence.SelfTest) -> str:
     return f"AUC on a planted leak {', '.join(areas)}; {number(test.blind)} on none"
 
 
-def find_best(ranked: Sequence[Ran]) -> Told | None:
-    """Return which attack finds most at the smallest rate that any resolves: the best by AUC need not be it."""
-    resolved = [(r.fpr, -r.value, title(a), _estimate(r)) for a, f in ranked for r in f.tpr_at_fpr
-                if r.value is not None and not r.problem]  # fmt: skip
-    fpr, _, name, share = min(resolved, default=(None, None, "", ""))
-    return {"fpr": fpr, "name": name, "share": share} if resolved else None
-
-
-def _points(label: str, curve: Curve) -> tuple[str, ...]:
-    finest = min((p[0] for p in curve if p[0] > 0), default=1.0)
-    return label, *("too fine for the sample" if rate < finest else percent(max(p[1] for p in curve if p[0] <= rate))
-                    for rate in _RATES)  # fmt: skip
-
-
 def accuracy_by_cell(ranked: Sequence[Ran]) -> list[tuple[str, ...]]:
     """Return the attacks' accuracy for each label and group; a column that has only a number is called one."""
     return [(title(a), re.sub(r"^(\d+) = ", r"column \1 = ", c.name), *map(percent, (c.value, c.low, c.high)))
@@ -171,7 +149,6 @@ def dp(doc: ReportDocument) -> Told:
         "facts": [(f.name, f.value) for f in part.facts],
         "bounds": [_bound(b) for b in part.bounds],
         "broken": [plain(b.name, 60) for b in part.bounds if b.measured and (b.measured.value or 0) > b.bound],
-        **_tradeoff(doc, part),
     }
 
 
@@ -180,24 +157,6 @@ def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
     prior = "any" if b.prior is None else percent(b.prior)
     measured = _estimate(b.measured, show)
     return b.name, b.epsilon, b.delta, prior, show(b.bound), measured, "; ".join(b.assumptions)
-
-
-def _tradeoff(doc: ReportDocument, part: evidence.ClaimsPart) -> Told:
-    """Return what any attack can reach under the guarantee, with what attacks did reach."""
-    if part.curve is None:
-        return {"over": [], "curves": []}
-    limit: Curve = [*zip(part.curve.fpr, part.curve.tpr, strict=True)]
-    curves = [(title(a), f.roc) for a, f in rank_attacks(doc.attacks) if f.roc]
-    # a point is held against the bound at the next larger rate for which that was computed
-    over = [name for name, curve in curves
-            if any(tpr > min((t for f, t in limit if f >= fpr), default=1.0) for fpr, tpr in curve)]  # fmt: skip
-    drawn = [("no attack can exceed this", limit), *curves]
-    return {"over": over, "curves": [_points(name, curve) for name, curve in drawn]}
-
-
-def deletion(doc: ReportDocument) -> Sequence[evidence.DeletionRow]:
-    """Return the capacity at each required probability."""
-    return sorted(doc.evidence.claims.deletion if doc.evidence.claims else (), key=lambda row: row.rho)
 
 
 def methods(doc: ReportDocument) -> Told:
@@ -300,7 +259,6 @@ CATALOGUE: Mapping[str, Callable[[ReportDocument], Any]] = {
     "units": people.section,
     "attacks": attacks,
     "dp": dp,
-    "deletion": deletion,
     "coverage": lambda doc: doc.evidence,
     "comparison": lambda doc: doc.comparison and lay_out(doc.comparison),
     "methods": methods,

@@ -1,16 +1,18 @@
 """Foreign text made harmless, for every format.
 
-Names of models, tags, columns and people are hostile input: markup, control characters, right-to-left marks, ten
-thousand characters, workflow commands of a CI log. ``plain`` is applied to every text that is rendered; the escapes of
-the formats come after it.
+Names of models, tags, columns and people are hostile input: markup, control characters, right-to-left marks, workflow
+commands of a CI log. ``plain`` is applied to every text that is rendered; escapes of the formats come after it.
 """
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from privgate.documents import LARGE, strict_yaml
 from privgate.evidence import Count
 from privgate.evidence.figures import number
 
@@ -120,3 +122,22 @@ def moment(value: Any) -> str:
     if when.tzinfo is None:
         return f"{when:%Y-%m-%d %H:%M}" if (when.hour, when.minute) != (0, 0) else f"{when:%Y-%m-%d}"
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+# Our own words: the sentences of page one, of the summary and of the terminal's verdict.
+
+
+@cache
+def read_sentences() -> Mapping[str, str]:
+    """Return key -> sentence."""
+    return dict(strict_yaml.read(Path(__file__).with_name("sentences.yaml"), LARGE))
+
+
+def say(key: str, **values: object) -> str:
+    """Return the sentence of a key with its values in place."""
+    return read_sentences()[key].format(**values)
+
+
+def known(key: str) -> str:
+    """Return the sentence of a key as it stands; empty if there is none."""
+    return read_sentences().get(key, "")

@@ -113,8 +113,7 @@ class Coincidences:
     def count_copies(self, rng: Generator, share: float = 1.0) -> float:
         """Return how many candidates may be members at most, more than chance explains; 0 without an alarm.
 
-        The candidates whose record a member holds have a known law where who is a candidate is a random choice. One
-        test spends a ``share`` of ``LEVEL``.
+        Those whose record a member holds have a known law where chance chose. One test spends a ``share`` of ``LEVEL``.
         """
         shared = self._count_shared(self.inside)
         held, g = np.unique(self.counts, return_counts=True)

@@ -83,10 +83,7 @@ class NearQuestions:
         return np.pad(masks, ((0, 0), (0, self.places.size)))
 
     def list_rows(self, units: Index) -> tuple[Index, Index]:
-        """Return (row_unit, row_query): the own records of each unit, then what is asked beside them.
-
-        All of their records must be among ``rows``, which ascend; else ``MeasurementError``.
-        """
+        """Return (row_unit, row_query): own records of each unit, among ``rows``, then what is asked beside them."""
         members, places, rows = self.subject.data.units, self.places, [self.rows[:0]]
         for person in units:
             own = members[int(person)]

@@ -112,11 +112,7 @@ _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 
 
 def build_pool(data: TrainingData) -> AttackPool:
-    """Return the pool of a subject's data.
-
-    ``MeasurementError``: there are no candidates, too few are left on either side, or what is measured on them would
-    not count.
-    """
+    """Return the pool of a subject's data; ``MeasurementError``: a side has too few, or would not count."""
     pool = built(data)
     if pool.refusal:
         raise MeasurementError(pool.refusal)
@@ -132,10 +128,7 @@ def build_pool(data: TrainingData) -> AttackPool:
 
 
 def built(data: TrainingData, compute: Compute = lambda function, *given: function(*given)) -> AttackPool:
-    """Return the pool, whether or not it can be used; looked at once for each data set, what is trained by ``compute``.
-
-    ``MeasurementError``: there are no candidates.
-    """
+    """Return the pool, whether or not it can be used; looked at once for each data set."""
     if data not in _BUILT:
         _BUILT[data] = _build(data, compute)
     return _BUILT[data]
@@ -189,10 +182,7 @@ def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:
 
 
 def groups(data: TrainingData, column: str | int | None) -> dict[str, NDArray[Any]]:
-    """Return ``column name -> text value of every pool row`` for one sensitive column, or for all of them.
-
-    ``MeasurementError``: the column is not declared sensitive, or is not there.
-    """
+    """Return ``column name -> text value of every pool row`` for one sensitive column, or for all of them."""
     wanted = data.sensitive if column is None else tuple(c for c in data.sensitive if str(c) == str(column))
     if not wanted:
         what = "no sensitive column is declared" if column is None else f"{column!r} is not declared sensitive"
@@ -286,10 +276,7 @@ def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
 
 
 def train(run: Run) -> Shadows:
-    """Return the shadow models of a subject, on balanced random halves of its trials, and on all other members.
-
-    ``MeasurementError``: there are no candidates, or more than half of the trainings failed.
-    """
+    """Return shadow models on halves of the trials and all other members; ``MeasurementError``: most failed."""
     return trained(run, *_drawn(run))
 
 

@@ -28,9 +28,7 @@ def leave_out(request: RefitRequest, *, changes: bool = False) -> Retrained:
     """Return models with and without each unit, trained by the recipe itself, in a worker process.
 
     Exact by definition: same seed, same order of the remaining records, all preprocessing included. A unit whose class
-    vanishes with it is undefined without being trained.
-
-    ``MeasurementError``: the training function fails on the complete data: then there is nothing to compare with.
+    vanishes with it is undefined without being trained. ``MeasurementError``: training on the complete data fails.
     """
     subject, units, seeds = request.subject, request.units, request.seeds
     members, (row_unit, row_query) = subject.data.units, request.rows
@@ -65,10 +63,7 @@ def leave_out(request: RefitRequest, *, changes: bool = False) -> Retrained:
 
 
 def train_on_all(subject: Subject, seeds: Seeds, fleet: Fleet) -> Float:
-    """Return log-probabilities of models trained on everything, at every pool record: shape (S, P, K).
-
-    Every policy shares these calls. ``MeasurementError`` where training on the complete data fails.
-    """
+    """Return log-probabilities of models trained on everything, at every pool record: shape (S, P, K)."""
     pool, nobody = np.arange(subject.data.pool_size, dtype=np.int64), np.zeros(0, dtype=np.int64)
     fits = [Fit(seed, pool, left_out=nobody, repeat=_repeat(seed, s)) for s, seed in enumerate(seeds)]
     answers = fleet.fits(subject, fits, label="training on all records")
@@ -125,9 +120,9 @@ def compute(engine: Engine, request: RefitRequest, *, changes: bool) -> Computed
 def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition:
     """Return how a closed form compares with refits: ``warned`` where any answer differs, and then none may be used.
 
-    ``refits`` are of people who were drawn before anybody was looked at, and of any others. ``whole`` (P, K) are
-    answers of the model trained on everything, at every pool record that is asked about. If none of 59 people drawn at
-    random differs, fewer than 5 % of all do, with 95 % confidence (0.95^59 < 0.05).
+    ``refits`` are of people drawn before anybody was looked at, and of any others. ``whole`` (P, K) answers for the
+    model trained on everything. If none of 59 drawn differs, fewer than 5 % of all do, with 95 % confidence (0.95^59 <
+    0.05).
     """
     answers, engine = computed.answers, computed.engine
     allowed = np.nan_to_num(answers.error, nan=0.0)
@@ -219,10 +214,7 @@ class Shadows:
 def train_on_subsets(
     subject: Subject, masks: NDArray[np.bool_], seeds: Seeds, fleet: Fleet, *, rows: Index | None = None
 ) -> Shadows:
-    """Return models trained on subsets of the pool (N, P), asked about all of it, or about some ``rows``.
-
-    ``seeds`` holds one a model, or one for all models alike.
-    """
+    """Return models trained on subsets of the pool (N, P), asked about ``rows`` or all of it; ``seeds``: one or N."""
     count, questions = len(masks), np.arange(masks.shape[1], dtype=np.int64) if rows is None else rows
     each = seeds * count if len(seeds) == 1 else seeds
     if len(each) != count:

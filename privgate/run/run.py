@@ -59,8 +59,8 @@ class Noted:
 class Run:
     """What the measurements of one run share: what was asked, what the controls found, and what was made, once each.
 
-    Nothing of it is assigned: a step returns what it saw, and ``compute`` keeps it. What a control sees makes another
-    run, which shares what was made.
+    A step returns what it saw, and ``compute`` keeps it. What a control sees makes another run, which shares what was
+    made.
     """
 
     subject: Subject

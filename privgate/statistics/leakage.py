@@ -13,29 +13,12 @@ from privgate.arrays import Float
 
 
 def label_changes(log_with: Float, log_without: Float) -> Float:
-    """Return ln p(y|x) - ln p'(y|x) of every label.
+    """Return ln p(y|x) - ln p'(y|x) of every label, shape (..., K), nats, of log-probabilities with and without a unit.
 
-    Parameters
-    ----------
-    log_with, log_without : float64 array of shape (..., K)
-        Natural log-probabilities of the models with and without the unit.
+    0 where both probabilities are 0 (the label is skipped), +inf or -inf where exactly one is. Long et al. (2017),
+    Definition 6.1; docs/mathematics.md, section 0. ``FloatingPointError``: NaN, an engine failure that must not look
+    like a zero.
 
-    Returns
-    -------
-    float64 array of the same shape
-        Nats. 0 where both probabilities are 0 (the label is skipped), +inf or -inf where exactly one is.
-
-    Raises
-    ------
-    FloatingPointError
-        An input is NaN: an engine failure must not look like a zero.
-
-    References
-    ----------
-    Long et al. (2017), Definition 6.1; conventions of docs/mathematics.md, section 0.
-
-    Examples
-    --------
     >>> label_changes(np.log([[0.5, 0.5]]), np.log([[0.25, 0.75]])).round(4).tolist()
     [[0.6931, -0.4055]]
     """
@@ -70,37 +53,14 @@ class MeanChange:
 
 
 def mean_changes(change: Float, *, n_tests: int, confidence: float = 0.95) -> MeanChange:
-    """Return the largest mean change over labels, with limits corrected over labels and units.
+    """Return the largest mean change over labels, with limits corrected over labels and ``n_tests`` units.
 
-    Parameters
-    ----------
-    change : float64 array of shape (S, R, K)
-        ``ln p - ln p'`` of S paired seeds; infinities stay infinite.
-    n_tests : int
-        Number of units looked at; the limits are Bonferroni-corrected over units and labels.
-    confidence : float
-        Joint coverage of all intervals.
-
-    Returns
-    -------
-    MeanChange
-        Larger is worse. ``low`` is Student's limit, for approximately normal changes. ``high`` is Student's limit and
-        ``unseen(S)`` times the largest change of any of the S seeds, and infinite below ``SEEDS_FOR_A_LIMIT`` seeds.
-
-    Notes
-    -----
-    No limit of the mean of unbounded changes holds for every distribution. The second part of ``high`` is what skew and
-    jumps cost: the share of trainings that S seeds may all have missed, times the largest change among them. So
-    ``high`` holds where what is rarer than that share changes answers no more than the largest change seen. At a true
-    mean of 1.01 and a limit of 1, approvals over 20,000 simulated people with 75 seeds: normal .0002, exponential .003,
-    lognormal (sigma 1, 1.5) .010 and .037, Student with 2 degrees .0002, jumps in 4, 5, 10 % of trainings .047, .022,
-    .003; with Student's limit alone .013, .044, .077, .153, .016, .058, .107, .051. Jumps in 3 % of trainings are
-    missed in 10 % of cases.
-
-    References
-    ----------
-    Sections 9.4 and 15 of docs/mathematics.md: every label is tested, not the own label alone; Bahadur and
-    Savage (1956) for what cannot be had.
+    ``change``, shape (S, R, K), is ``ln p - ln p'`` of S paired seeds; infinities stay infinite. ``confidence`` is the
+    joint coverage of all intervals. ``low`` is Student's limit, for approximately normal changes. ``high`` is that, and
+    ``unseen(S)``, the share of trainings that all S seeds may have missed, times the largest change among them;
+    infinite below ``SEEDS_FOR_A_LIMIT``. No limit of an unbounded mean holds for every distribution (Bahadur and
+    Savage, 1956): ``high`` holds where what is rarer than that share changes answers no more than the largest change
+    seen. Sections 9.4 and 15 of docs/mathematics.md have its errors by simulation.
     """
     seeds, _, labels = change.shape
     with np.errstate(invalid="ignore"):
@@ -136,18 +96,10 @@ def unseen(seeds: int, *, alpha: float = 0.05) -> float:
 def spread_change(log_with: Float, log_without: Float) -> Float:
     """Return how much two distributions over seeds differ though their means agree, shape (R,), nats.
 
-    Twice the difference of the standard deviations: so far the quantiles at 2.3 % and 97.7 % of two normal answers with
-    one mean lie apart. A unit is betrayed by it (sd .3 against .9: mean change 0, advantage .48), and no limit of a
-    mean shows it. 0 for fewer than three seeds and where an answer is infinite, which ``mean_changes`` tells.
-
-    Parameters
-    ----------
-    log_with, log_without : float64 array of shape (S, R, K)
-        Log-probabilities with and without the unit.
-
-    References
-    ----------
-    Section 9.4 of docs/mathematics.md.
+    Both are log-probabilities of shape (S, R, K), with and without the unit. Twice the difference of the standard
+    deviations: so far the quantiles at 2.3 % and 97.7 % of two normal answers with one mean lie apart. A unit is
+    betrayed by it (sd .3 against .9: mean change 0, advantage .48), and no limit of a mean shows it. 0 for fewer than
+    three seeds and where an answer is infinite, which ``mean_changes`` tells. Section 9.4 of docs/mathematics.md.
     """
     if len(log_with) < 3:
         return np.zeros(log_with.shape[1])
@@ -159,14 +111,8 @@ def spread_change(log_with: Float, log_without: Float) -> Float:
 def noise_floor(log_with: Float) -> Float:
     """Return the change expected between two seeds with nobody removed, shape (R,), nats; 0 for a single seed.
 
-    Parameters
-    ----------
-    log_with : float64 array of shape (S, R, K)
-        Log-probabilities of models trained on all data with S seeds.
-
-    References
-    ----------
-    Section 9.4 of docs/mathematics.md: sd of a difference of two runs is sqrt(2) times the sd of one.
+    ``log_with``, shape (S, R, K), is of models trained on all data with S seeds. Section 9.4 of docs/mathematics.md:
+    the sd of a difference of two runs is sqrt(2) times the sd of one.
     """
     if len(log_with) == 1:
         return np.zeros(log_with.shape[1])
@@ -215,15 +161,8 @@ def _splits(size: int) -> Float:
 def permutation_p(runs: Float) -> float:
     """Return the exact p-value of "both halves of the runs are one sample", by the distance of their means.
 
-    Parameters
-    ----------
-    runs : float64 array of shape (2 m, D)
-        m runs of one side, then m of the other.
-
-    Returns
-    -------
-    float
-        At least ``2 / C(2 m, m)``; uniform or larger where both sides are exchangeable.
+    ``runs``, shape (2 m, D), are m of one side, then m of the other. At least ``2 / C(2 m, m)``; uniform or larger
+    where both sides are exchangeable.
     """
     sign = _splits(len(runs) // 2)
     centred = runs - runs.mean(axis=0)

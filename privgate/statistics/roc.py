@@ -14,10 +14,7 @@ APPROVING = (32, 64)
 
 
 def checked(scores: Float, members: Bool) -> tuple[Float, Bool]:
-    """Return both as arrays.
-
-    ``MeasurementError``: a score is NaN, or one of the two kinds of records is missing.
-    """
+    """Return both as arrays; ``MeasurementError``: a score is NaN, or one of the two kinds of records is missing."""
     s, m = np.asarray(scores, dtype=np.float64), np.asarray(members, dtype=bool)
     if s.shape != m.shape or s.ndim != 1:
         raise MeasurementError(f"scores of shape {s.shape} do not match members of shape {m.shape}")
@@ -83,22 +80,10 @@ class Decisions:
 
 
 def auc(scores: Float, members: Bool) -> float:
-    """Return the area under the ROC curve: P(member's score > non-member's) + P(equal) / 2.
+    """Return the area under the ROC curve: P(member's score > non-member's) + P(equal) / 2, of one of each at least.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n,)
-        Higher means "more likely a member".
-    members : bool array of shape (n,)
-        At least one of each kind.
+    Higher scores mean "more likely a member"; 0.5 is blind, larger is worse for privacy. Exact on the sample.
 
-    Returns
-    -------
-    float in [0, 1]
-        0.5 is blind; larger is worse for privacy. Exact on the sample, ties count one half, O(n log n).
-
-    Examples
-    --------
     >>> auc(np.array([0.9, 0.8, 0.2, 0.2]), np.array([True, False, True, False]))
     0.625
     """
@@ -122,28 +107,11 @@ def roc(scores: Float, members: Bool) -> tuple[Float, Float, Float]:
 
 
 def tpr_at_fpr(scores: Float, members: Bool, *, fpr: float) -> float:
-    """Return the best true-positive rate with at most ``fpr`` false positives on this sample.
+    """Return the best true-positive rate with at most a share of ``fpr`` false positives on this sample.
 
-    Parameters
-    ----------
-    scores : float64 array of shape (n,)
-        Higher means "more likely a member".
-    members : bool array of shape (n,)
-        At least one of each kind.
-    fpr : float in [0, 1]
-        False-positive rate allowed, as a fraction.
+    Higher scores mean "more likely a member", and there is one of each kind at least. Larger is worse for privacy. For
+    limits see ``limits.tpr_limits``. Carlini et al. (2022), section III.
 
-    Returns
-    -------
-    float in [0, 1]
-        Larger is worse for privacy. Exact on the sample; for limits see ``limits.tpr_limits``.
-
-    References
-    ----------
-    Carlini et al. (2022), "Membership Inference Attacks From First Principles", section III.
-
-    Examples
-    --------
     >>> s = np.array([0.9, 0.8, 0.2, 0.1])
     >>> tpr_at_fpr(s, np.array([True, False, True, False]), fpr=0.0)
     0.5
@@ -166,8 +134,6 @@ def least_nonmembers(fpr: float, *, alpha: float) -> int:
 
     ``alpha`` is the share of the error that the threshold may spend (half of the limit's).
 
-    Examples
-    --------
     >>> least_nonmembers(0.01, alpha=0.025), least_nonmembers(0.001, alpha=0.025)
     (368, 3688)
     """

@@ -16,15 +16,12 @@ class QuestionRefusedError(ValueError):
 
 
 class AcceptedQuestions:
-    """A declared domain, as JSON values of ``privgate.Domain.payload()``.
+    """A declared domain, as ``stated`` in JSON values of ``privgate.Domain.payload()``.
 
-    Parameters
-    ----------
-    stated : dict
-        ``columns`` by name (``ends`` or ``values``, and whether they may be ``missing``), or ``box``, ``categories``,
-        ``max_length``, ``norm`` and ``queries`` of tables of numbers. ``double``: floats of other precision, in which
-        scalers compute otherwise, are refused. ``names``: the columns of the training frame. A frame of others is
-        refused: a step may read columns by place or by name, and what is looked at must be both.
+    ``columns`` are by name (``ends`` or ``values``, and whether they may be ``missing``); ``box``, ``categories``
+    and ``queries`` are of tables of numbers. ``double``: floats of other precision, in which
+    scalers compute otherwise, are refused. ``names``: the columns of the training frame. A frame of others is refused:
+    a step may read columns by place or by name, and what is looked at must be both.
     """
 
     def __init__(self, stated: dict[str, Any]) -> None:
@@ -72,14 +69,6 @@ class AcceptedQuestions:
             good &= (table == np.floor(table)).all(axis=1)
         for block in self.stated.get("blocks", ()):
             good &= (table[:, list(block)] != 0).sum(axis=1) <= 1
-        length, norm = self.stated.get("max_length"), self.stated.get("norm")
-        if length is not None or norm is not None:
-            good &= (table >= 0).all(axis=1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if length is not None:
-                good &= table.sum(axis=1) <= length
-            if norm is not None:
-                good &= np.sqrt((table**2).sum(axis=1)) <= norm * (1 + 1e-9)
         if self.stated.get("queries") is not None:
             listed = {tuple(q) for q in self.stated["queries"]}
             good &= np.array([tuple(row) in listed for row in (table + 0.0).tolist()], dtype=bool)
@@ -135,14 +124,7 @@ def _fits(column: dict[str, Any], value: Any) -> bool:
 class Refusing:
     """A model that answers accepted questions as it did, and refuses all others; any other attribute is the model's.
 
-    It does not bind a user who has the file: the model itself is ``.model``.
-
-    Parameters
-    ----------
-    model : any
-        A fitted estimator.
-    stated : dict
-        As for ``AcceptedQuestions``.
+    It does not bind a user who has the file: the fitted estimator itself is ``.model``.
     """
 
     def __init__(self, model: Any, stated: dict[str, Any]) -> None:

@@ -217,10 +217,7 @@ class TrainingData:
 
     @cached_property
     def order(self) -> str:
-        """Memory order of the records, "C" or "F", if unusual, else "": a frame usually has "F", an array "C".
-
-        The digest does not depend on the memory order; the model that a learner fits may.
-        """
+        """Memory order of the records, "C" or "F", if unusual, else "": a frame usually has "F", an array "C"."""
         order = containers.order_of(self.X)
         return order if order != ("F" if containers.is_frame(self.X) else "C") else ""
 
@@ -421,6 +418,9 @@ def _read_targets(y: Any, n: int) -> NDArray[Any]:
 
 def _read_about(index: Mapping[str, Any]) -> dict[str, Any]:
     """Return keyword arguments of ``TrainingData`` from the JSON of ``declarations``."""
-    domain = None if index["domain"] is None else Domain.from_payload(index["domain"])
+    try:
+        domain = None if index["domain"] is None else Domain.from_payload(index["domain"])
+    except ValueError as exc:
+        raise SubjectError(f"{exc}, and log the model again") from exc
     each = bool(index.get("one_record_each"))
     return {"domain": domain, "sensitive": tuple(index["sensitive"]), "one_record_each": each}

@@ -19,18 +19,10 @@ _HINT = "give (low, high), (low, high, None) where values may be missing, or a l
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: a range of numbers or a list of values, and whether a value may be missing.
+    """One column: a range of numbers (``ends``) or a list of ``values``, and whether a value may be ``missing``.
 
-    Parameters
-    ----------
-    name : str or int
-        Of the column of a frame, or its position in an array.
-    ends : (low, high), optional
-        Of a numeric column.
-    values : tuple, optional
-        Text, whole numbers or booleans of a categorical column, in the order in which they are encoded.
-    missing : bool
-        Whether None, NaN or NA may stand for a value.
+    ``name`` is that of a frame's column, or the position in an array. Values are text, whole numbers or booleans, in
+    the order in which they are encoded. None, NaN and NA stand for what is missing.
     """
 
     name: str | int
@@ -132,10 +124,6 @@ class Domain:
         Number of values V_j of each feature; feature j takes the codes 0 .. V_j - 1.
     box : tuple of (low, high) pairs, optional
         Closed interval of each numeric feature.
-    max_length : float, optional
-        Largest sum of token counts of one document (features are counts >= 0).
-    norm : float, optional
-        Largest Euclidean norm of one (non-negative) document vector.
     inferred : bool
         True if undeclared, and read off the training data.
     columns : tuple of Column, optional
@@ -149,8 +137,6 @@ class Domain:
 
     categories: tuple[int, ...] | None = None
     box: tuple[tuple[float, float], ...] | None = None
-    max_length: float | None = None
-    norm: float | None = None
     inferred: bool = False
     columns: tuple[Column, ...] | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
@@ -166,7 +152,7 @@ class Domain:
             ranges = tuple(c.ends for c in self.columns if c.ends is not None and not c.missing)
             object.__setattr__(self, "box", ranges if len(ranges) == len(self.columns) else None)
         if self.columns is None and not self.is_table:
-            raise ValueError("a domain needs categories, box, columns, max_length or norm")
+            raise ValueError("a domain needs categories, box or columns")
         if self.categories is not None:
             if not (len(self.categories) and all(int(v) >= 1 for v in self.categories)):
                 raise ValueError("domain: every feature needs at least one category")
@@ -175,9 +161,6 @@ class Domain:
             if any(not (np.isfinite(a) and np.isfinite(b) and a <= b) for a, b in self.box):
                 raise ValueError("domain: every box side needs finite low <= high")
             object.__setattr__(self, "box", tuple((float(a), float(b)) for a, b in self.box))
-        for name, v in (("max_length", self.max_length), ("norm", self.norm)):
-            if v is not None and not (np.isfinite(v) and v > 0):
-                raise ValueError(f"domain: {name} must be a finite number above 0, not {v!r}")
         inside, sides = [j for block in self.blocks for j in block], self.box or ()
         if len(set(inside)) != len(inside) or any(not 0 <= j < len(sides) or sides[j] != (0.0, 1.0) for j in inside):
             raise ValueError("domain: a block names columns of the box that go from 0 to 1, each column once")
@@ -213,8 +196,6 @@ class Domain:
         "yes"]``. None at the end of either says that values may be missing. A list of ranges is the box of an array.
         Nothing is read off data: the ends of private data are single people's.
 
-        Examples
-        --------
         >>> Domain.read([(0.0, 1.0), (-1, 1)]).box
         ((0.0, 1.0), (-1.0, 1.0))
         >>> Domain.read({"age": (17, 90), "work": ["private", "state", None]}).columns[1].values
@@ -243,7 +224,7 @@ class Domain:
     @property
     def is_table(self) -> bool:
         """Whether it speaks about tables of numbers: a query can then be made up without knowing the first steps."""
-        return any(v is not None for v in (self.categories, self.box, self.max_length, self.norm))
+        return self.categories is not None or self.box is not None
 
     def misfit(self, X: Any) -> str:
         """Return how what is declared differs from the columns of the data; empty where it is about the same ones."""
@@ -267,12 +248,15 @@ class Domain:
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""
-        stated = {f.name: _as_list(getattr(self, f.name)) for f in fields(self)}
+        limits = {"max_length": None, "norm": None}  # of earlier versions: digests of data are of these too
+        stated = limits | {f.name: _as_list(getattr(self, f.name)) for f in fields(self)}
         return {k: v for k, v in stated.items() if v or k not in ("columns", "blocks", "queries")}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
-        """Return the domain that ``payload`` describes; ``ValueError``: 0.2 read it off data, unconfirmed."""
+        """Return the domain that ``payload`` describes; ``ValueError``: an earlier version's, which counts no more."""
         if payload.get("proposed"):
             raise ValueError("the domain was read off data and nobody has confirmed it; write its ends down")
+        if payload.get("max_length") is not None or payload.get("norm") is not None:
+            raise ValueError("the domain limits the length or norm of a question; declare the range of each column")
         return cls(**{f.name: _as_tuple(payload[f.name]) for f in fields(cls) if payload.get(f.name) is not None})

@@ -121,10 +121,7 @@ def _settings(value: Any) -> dict[str, Any] | None:
 
 
 def encode(value: Any) -> Any:
-    """Return ``value`` as JSON; estimators, arrays, tuples, classes and functions are tagged with ``"!"``.
-
-    ``SubjectError``: a parameter is of a kind that has no JSON form here.
-    """
+    """Return ``value`` as JSON, or a ``SubjectError``; estimators, arrays, tuples and functions get a ``"!"``."""
     if value is None or (isinstance(value, bool | int | str) and not isinstance(value, Enum)):
         return value
     if isinstance(value, float):

@@ -208,10 +208,7 @@ class Recipe:
 
     @classmethod
     def read(cls, payload: Mapping[str, Any], root: Path | None) -> Self:
-        """Return a recipe from its JSON form and the folder of its source snapshot; nothing of it is imported here.
-
-        ``SubjectError``: it is of another version, or names a class that only an earlier one knew.
-        """
+        """Return a recipe from its JSON form and the folder of its source snapshot; nothing of it is imported here."""
         if payload.get("schema") != "privgate/recipe/v1":
             raise SubjectError(
                 f"recipe.json has schema {payload.get('schema')!r}; this privgate reads privgate/recipe/v1"
@@ -261,10 +258,7 @@ class Recipe:
 
     @property
     def library_estimator(self) -> Any:
-        """The estimator if made of scikit-learn's and our own classes alone, released by ``predict_proba``; else None.
-
-        Every theorem speaks about these only.
-        """
+        """The estimator if made of scikit-learn's and our own classes alone, released by ``predict_proba``; or None."""
         return None if self.payload["predict"] is not None else self.estimator_of("sklearn.", "privgate.models:")
 
     def estimator_of(self, *homes: str) -> Any:
@@ -293,10 +287,7 @@ class Recipe:
 
     @property
     def own_model(self) -> Mapping[str, Any] | None:
-        """The recorded constructor arguments of one of ``privgate.models``, with its name as ``"class"``; else None.
-
-        The learner that it wraps may be foreign code and is not imported.
-        """
+        """The recorded constructor arguments of one of ``privgate.models``, with its name as ``"class"``; else None."""
         spec, other = self.payload.get("estimator"), self.payload["predict"] or self.payload.get("made_by")
         if not self.is_estimator or other is not None or not isinstance(spec, Mapping):
             return None

@@ -1,8 +1,7 @@
 """The release: what one query to the deployed model returns, and how far two releases can be told apart.
 
-A release is judged beside exact probabilities, never instead of them: DTP is not monotone under post-processing, so a
-coarser answer can tell more (two probabilities on both sides of a bin's edge) or hide what an exact one tells. For the
-same reason an error of a log-probability is not an error of what is released: next to an edge a hair is a whole step.
+A release is judged beside exact probabilities, never instead of them: DTP is not monotone under post-processing. A
+coarser answer can tell more (two probabilities on both sides of a bin's edge) or hide what an exact one tells.
 """
 
 from collections.abc import Mapping
@@ -121,10 +120,7 @@ class Release:
             raise ValueError("release: a floor is for probabilities that are neither rounded, listed nor noisy")
 
     def resolved(self, classes: Any) -> Self:
-        """Return the release with one floor for each of the sorted labels.
-
-        ``ValueError``: a floor is not above 0, is of no label of the data, or all together are above .1.
-        """
+        """Return the release with a floor for each of the sorted labels; ``ValueError``: not above 0, or too much."""
         if not self.floor:
             return self
         labels, usual = np.asarray(classes).tolist(), min(0.01, 1 / (20 * len(classes)))

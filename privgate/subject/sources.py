@@ -105,8 +105,6 @@ def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> d
 
     Of a script or notebook only what the references (``module:qualname``) reach, see ``script``. ``extra`` are files to
     add as they are. Keys are paths in the layout of imports. Of installed libraries the environment records versions.
-
-    ``SubjectError``: a script's function needs what would be trained, read or logged again where it is imported.
     """
     main, pairs = main_module(), [r.partition(":") for r in references]
     todo, seen, files = [module for module, _, _ in pairs], {"__main__", main}, dict[str, bytes]()
@@ -340,10 +338,7 @@ def providing(modules: Iterable[str]) -> list[str]:
 
 
 def skops_io() -> Any:
-    """Return ``skops.io``: it lists every estimator of scikit-learn, and imports torch and dask on the way.
-
-    ``ImportError``: it is not installed.
-    """
+    """Return ``skops.io``, which imports torch and dask on the way; ``ImportError``: it is not installed."""
     absent = [name for name in _ADAPTERS if name not in sys.modules and "skops.io" not in sys.modules]
     loaded: dict[str, Any] = sys.modules
     loaded |= dict.fromkeys(absent)  # None: what the list then passes over

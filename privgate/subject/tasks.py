@@ -51,10 +51,7 @@ def of_estimator(estimator: Any) -> str:
 
 
 def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
-    """Return why an unfitted estimator is not judged as it stands, one sentence; empty if it is.
-
-    ``task`` is declared, or ""; a recipe that ``predicts`` brings a function that says what answers are.
-    """
+    """Return why an unfitted estimator is not judged as it stands, one sentence; empty if it is."""
     name, kind = type(estimator).__name__, of_estimator(estimator)
     if type(estimator).__module__.startswith(_SERIES):
         return f"{name} models a series in time, whose records are moments and no people; privgate does not judge it"

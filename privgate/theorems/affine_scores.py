@@ -95,7 +95,7 @@ def refuse_step(step: Any) -> str:
     return ""
 
 
-def list_columns(domain: Mapping[str, Any], width: int) -> Columns:
+def list_columns(domain: Mapping[str, Any]) -> Columns:
     """Return the choices of each column of a declared domain, as JSON values, and whether it is a range."""
     if domain.get("columns"):
         return [
@@ -104,8 +104,7 @@ def list_columns(domain: Mapping[str, Any], width: int) -> Columns:
         ]
     if domain.get("box") is not None:
         return [(list(side), True) for side in domain["box"]]
-    counts = domain.get("categories")  # else counts, whose sum or norm is limited
-    return [([0.0, 1.0], True)] * width if counts is None else [(list(range(count)), False) for count in counts]
+    return [(list(range(count)), False) for count in domain.get("categories") or ()]
 
 
 def table(opened: Any, model: Any, rows: int) -> Float:
@@ -134,7 +133,7 @@ def read(model: Any, domain: Mapping[str, Any], X: Any) -> tuple[tuple[float, ..
         raise Unread("scikit-learn's assume_finite or array_api_dispatch is on")
     base = X.iloc[:1] if hasattr(X, "iloc") else X[:1]
     base = base.toarray() if hasattr(base, "toarray") else base
-    columns = list_columns(domain, base.shape[1])
+    columns = list_columns(domain)
     if len(columns) != base.shape[1]:
         raise Unread("the domain has other columns than the data")
     first, scores = read_last_step(model)

@@ -13,7 +13,7 @@ from privgate.subject.subject import Subject
 from privgate.theorems import naive_bayes
 from privgate.theorems.closed_form import Engine, Retrained
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
-from privgate.theorems.hypotheses import describe_domain, read_domain
+from privgate.theorems.hypotheses import OUTSIDE
 from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
 from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import seen
@@ -45,10 +45,7 @@ def find_closed_form(subject: Subject) -> tuple[Engine | None, dict[str, str]]:
 
 
 def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Theorem], list[str]]:
-    """Return the theorems that apply, and a sentence for each that does not.
-
-    Those that leave attacks as they were apply only where a rule judges attacks (``attacked``).
-    """
+    """Return the theorems that apply, some only beside rules on attacks, and a sentence for each that does not."""
     if subject.task != "classification":
         return [], []  # theorems of the catalogue are about probabilities
     good, notes = [], []
@@ -77,19 +74,15 @@ def _refuse(theorem: Theorem, subject: Subject) -> str:
 
 
 def _certify(theorem: Theorem, about: Units) -> Certified:
-    """Return a theorem's limits over everything that fixed first steps make of a query.
-
-    The image of the declared domain may hold more than real queries lead to, so nothing it shows counts as seen.
-    """
+    """Return a theorem's limits over everything that fixed first steps make of a query."""
     behind, inner = seen(about.subject), look_behind(theorem, about.subject)
     limits, domain = theorem.certify(replace(about, subject=inner)), inner.accepted
     if theorem.needs_retrained or not (behind.last or (domain is not None and domain.blocks)):
         return limits
     said = list(limits.assumptions)
-    reach = read_domain(domain, inner.data.X.shape[1]) if behind.anywhere and domain is not None else ""
-    if not isinstance(reach, str):
+    if behind.anywhere and domain is not None:
         anywhere = "whatever is asked, the first steps map it into fixed ranges"
-        said = [anywhere if s == describe_domain(reach) else s for s in said]
+        said = [anywhere if s == OUTSIDE else s for s in said]
     lower = np.where(np.isinf(limits.lower), np.inf, 0.0)
     return replace(limits, lower=lower, assumptions=(*([behind.words] if behind.steps else []), *said))
 

@@ -221,10 +221,7 @@ WHY = "the probability of their first class, released as 1 - p, has no digits le
 
 
 def as_released(answers: Retrained) -> tuple[Retrained, Index]:
-    """Return answers of exact arithmetic as they are released, and the people whose first probability is too rounded.
-
-    With more than two classes nothing is subtracted from 1.
-    """
+    """Return exact answers as they are released, and the people whose first probability is too rounded."""
     if answers.log_with.shape[-1] != 2 or not len(answers.units):
         return answers, answers.units[:0]
     first = np.stack([answers.log_with[..., 0], answers.log_without[..., 0]])

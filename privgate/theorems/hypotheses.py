@@ -41,10 +41,7 @@ def estimator_of(subject: Subject, name: str) -> Any:
 
 
 def refusal(subject: Subject, name: str, *, unsmoothed: str = "", classes: bool = False) -> str:
-    """Return why a theorem about exact probabilities of class ``name`` says nothing here; empty if it may.
-
-    ``unsmoothed`` is said where a smoothing is needed and there is none; ``classes`` must be declared where asked.
-    """
+    """Return why a theorem about exact probabilities of class ``name`` says nothing here; empty if it may."""
     from privgate import models
 
     estimator, X, release, K = estimator_of(subject, name), subject.data.X, subject.release, len(subject.classes)
@@ -173,19 +170,13 @@ def read_domain(domain: Domain, n_features: int) -> Accepted | str:
     """Return a declared domain as a set of vectors, or why it is none."""
     if not domain.is_table:
         return "the domain names categories or missing values, which only first steps make numbers of"
-    low = high = None
-    if domain.categories is not None:
-        low, high = np.zeros(len(domain.categories)), np.array(domain.categories, dtype=np.float64) - 1
-    if domain.box is not None:
-        low, high = np.array(domain.box, dtype=np.float64).reshape(-1, 2).T
-    if low is not None and len(low) != n_features:
+    sides = domain.box if domain.box is not None else [(0, v - 1) for v in domain.categories or ()]
+    low, high = np.array(sides, dtype=np.float64).reshape(-1, 2).T
+    if len(low) != n_features:
         return f"the domain declares {len(low)} features and the data have {n_features}"
-    length, norm = (np.inf if limit is None else float(limit) for limit in (domain.max_length, domain.norm))
-    if low is not None and np.isfinite([length, norm]).any():
-        low = np.maximum(low, 0.0)
     blocks, single = tuple(np.array(b, dtype=np.int64) for b in domain.blocks), np.ones(n_features, dtype=bool)
     single[[j for block in domain.blocks for j in block]] = False
-    return Accepted(low, high, single, blocks, length, norm, domain.categories is not None)
+    return Accepted(low, high, single, blocks, domain.categories is not None)
 
 
 def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Accepted | str:
@@ -193,14 +184,8 @@ def declared(subject: Subject, X: NDArray[np.float64], otherwise: str) -> Accept
     if subject.accepted is None:
         return f"no domain is declared: {otherwise}"
     domain = read_domain(subject.accepted, X.shape[1])
-    outside = isinstance(domain, Accepted) and not holds(domain, X).all()
+    outside = isinstance(domain, Accepted) and not replace(domain, whole=False).inside(X).all()
     return "training records lie outside the declared domain" if outside else domain
-
-
-def holds(accepted: Accepted, X: Float) -> NDArray[np.bool_]:
-    """Return which rows of X lie in a domain, but for rounding of a length or norm, shape (n,)."""
-    length, norm = accepted.length * (1 + 1e-9), accepted.norm * (1 + 1e-9)
-    return replace(accepted, whole=False, length=length, norm=norm).inside(X)
 
 
 def reach(subject: Subject) -> Accepted:
@@ -212,43 +197,24 @@ def reach(subject: Subject) -> Accepted:
 
 
 def attain(accepted: Accepted, w: Float) -> Float:
-    """Return a question that attains the largest ``w . x`` (…, d) if one constraint is stated; else ask ``holds``."""
-    length, norm = accepted.length, accepted.norm
-    if accepted.low is not None and accepted.high is not None:
-        x = np.where(w > 0, accepted.high, accepted.low)
-        for block in accepted.blocks:
-            inner = w[..., block]
-            x[..., block] = (inner == inner.max(axis=-1, keepdims=True)) & (inner > 0)
-            x[..., block] *= x[..., block].cumsum(axis=-1) == 1  # one of those that tie
-    elif np.isfinite(length):
-        x, top = np.zeros(w.shape), w.argmax(axis=-1)[..., None]
-        np.put_along_axis(x, top, length * (np.take_along_axis(w, top, axis=-1) > 0), axis=-1)
-    else:
-        x = np.maximum(w, 0.0)
-        size = np.sqrt((x**2).sum(axis=-1, keepdims=True))
-        x = np.divide(norm * x, size, out=np.zeros(w.shape), where=size > 0)
-    scale = np.ones(x.shape[:-1])
-    for limit, size in ((length, x.sum(axis=-1)), (norm, np.sqrt((x**2).sum(axis=-1)))):
-        scale = np.minimum(scale, np.divide(limit, size, out=np.ones_like(size), where=size > limit))
-    x = x * scale[..., None]
-    return np.asarray(np.floor(x) if accepted.whole or np.isfinite(length) else x)  # towards 0: still inside
+    """Return a question that attains the largest ``w . x``, (…, d)."""
+    x = np.where(w > 0, accepted.high, accepted.low)
+    for block in accepted.blocks:
+        inner = w[..., block]
+        x[..., block] = (inner == inner.max(axis=-1, keepdims=True)) & (inner > 0)
+        x[..., block] *= x[..., block].cumsum(axis=-1) == 1  # one of those that tie
+    return np.asarray(np.floor(x) if accepted.whole else x)  # towards 0: still inside
 
 
-def describe_domain(accepted: Accepted) -> str:
-    """Return what the endpoint must refuse."""
-    said = ["outside the declared ranges"] if accepted.low is not None else []
-    said += [f"longer than {accepted.length:g}"] if np.isfinite(accepted.length) else []
-    said += [f"of norm above {accepted.norm:g}"] if np.isfinite(accepted.norm) else []
-    return "the endpoint refuses queries " + " or ".join(said)
+#: what a theorem over the declared domain assumes of whoever serves the model
+OUTSIDE = "the endpoint refuses queries outside the declared ranges"
 
 
 def state_domain(accepted: Accepted) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the settings and arrays by which a case tells the kernel of a domain."""
-    limits = {"length": accepted.length, "norm": accepted.norm}
-    settings = {"whole": accepted.whole, **{k: v for k, v in limits.items() if np.isfinite(v)}}
-    arrays = {} if accepted.low is None else {"box": np.array([accepted.low, accepted.high], dtype=np.float64)}
+    arrays = {"box": np.array([accepted.low, accepted.high], dtype=np.float64)}
     if accepted.blocks:
         arrays["blocks"] = np.full(len(accepted.single), -1, dtype=np.int64)
         for k, block in enumerate(accepted.blocks):
             arrays["blocks"][block] = k
-    return settings, arrays
+    return {"whole": accepted.whole}, arrays

@@ -67,10 +67,7 @@ class Squares(Engine):
         return ""
 
     def answers(self, request: RefitRequest) -> tuple[Retrained, Index]:
-        """Return exact answers, and the people who leave next to nothing of their own fitted values over.
-
-        It raises ``Declined`` where the normal equations are nearly singular, or rounding decides.
-        """
+        """Return exact answers, and the people who leave next to nothing of themselves over, or ``Declined``."""
         subject, units, (row_unit, row_query) = request.subject, request.units, request.rows
         fit, sure = fit_whole(subject), np.ones(len(units), dtype=bool)
         without = fit.fitted[row_query]
@@ -233,10 +230,7 @@ def _refuse(subject: Subject) -> str:
 
 
 def over_domain(subject: Subject, units: Index) -> Certified:
-    """Return limits of the change of any answer over the domain, in deviations of the targets.
-
-    Infinite, with the reason, where no theorem speaks.
-    """
+    """Return limits of the change of any answer over the domain, in deviations of the targets; or why none."""
     if why := _refuse(subject):
         return Certified.nothing(units, why=why)
     try:
@@ -266,8 +260,6 @@ def pose(subject: Subject, units: Index) -> kernel.Case:
     weights, offset = moves[:, :d], moves[:, d:].sum(axis=1)
     up = offset + reach.bound_dot(weights) >= reach.bound_dot(-weights) - offset
     question = np.where(up[:, None], hypotheses.attain(reach, weights), hypotheses.attain(reach, -weights))
-    if np.isfinite([reach.length, reach.norm]).any():
-        question = question * (1 - 1e-12)  # for sure inside
     settings, accepted = hypotheses.state_domain(reach)
     settings |= {"intercept": bool(estimator.fit_intercept)}
     return kernel.Case("squares", "any", settings, arrays | accepted | {"question": question})

@@ -1,7 +1,4 @@
-"""Proposes certificates for ``kernel.logistic``: a minimum, a factor, a Newton step for each person.
-
-Nothing is believed. A wrong number here widens a limit or has it refused.
-"""
+"""Proposes certificates for ``kernel.logistic``, a wrong number of which is refused: minimum, factor, Newton steps."""
 
 from collections.abc import Iterator
 from functools import cached_property

@@ -111,11 +111,8 @@ def _refuse_bernoulli(subject: Subject) -> str:
             return "no domain is declared: with binarize=None it answers any numbers; Domain(categories=(2, …))"
         if domain.categories is None or max(domain.categories) > 2:
             return "binarize is None and the domain allows values other than 0 and 1"
-    if domain is None:
-        return ""
-    if isinstance(reach := hypotheses.declared(subject, X, ""), str):
-        return reach
-    return "" if reach.low is not None else "the domain declares neither categories nor a box for these features"
+    reach = "" if domain is None else hypotheses.declared(subject, X, "")
+    return reach if isinstance(reach, str) else ""
 
 
 def _pose_bernoulli(subject: Subject, units: Index) -> Posed:
@@ -142,9 +139,8 @@ def _refuse_gaussian(subject: Subject) -> str:
         "far from the data DTP is infinite; declare the range of every feature, Domain(box=…), and let the "
         "endpoint refuse anything else"
     )
-    if isinstance(reach := hypotheses.declared(subject, X, otherwise), str):
-        return reach
-    return "" if reach.low is not None else "the declared domain names no range of each feature; pass Domain(box=…)"
+    reach = hypotheses.declared(subject, X, otherwise)
+    return reach if isinstance(reach, str) else ""
 
 
 def _pose_gaussian(subject: Subject, units: Index) -> Posed:
@@ -153,7 +149,7 @@ def _pose_gaussian(subject: Subject, units: Index) -> Posed:
     settings, arrays = hypotheses.state_domain(reach)
     settings |= {"var_smoothing": float(estimator.var_smoothing)}
     arrays |= {"X": X, **_log_prior(estimator.priors)}
-    words = (hypotheses.describe_domain(reach), "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
+    words = (hypotheses.OUTSIDE, "the recipe is scikit-learn's GaussianNB, variance smoothing refitted")
     return _make_case(subject, units, "gaussian", settings, **arrays), words
 
 
@@ -192,5 +188,5 @@ ALL = (
     DataTheorem("bernoulli_nb", f"{_COUNTS} 3.1 (V_j = 2)", _refuse_bernoulli, _pose_bernoulli, lost=_NEGATED),
     DataTheorem("gaussian_nb", _MOMENTS, _refuse_gaussian, _pose_gaussian, lost=_FAR),
     DataTheorem("contingency_table", f"{_COUNTS} 1, Theorem 1", _refuse_table, _pose_table, _limit_table),
-    DataTheorem("random_trees", f"{_COUNTS}s 4.2 and 4.3", _refuse_trees, _pose_trees, _limit_trees),
+    DataTheorem("random_trees", f"{_COUNTS} 4.2", _refuse_trees, _pose_trees, _limit_trees),
 )

@@ -371,9 +371,8 @@ class Newton(Theorem):
             what = "float64 holds some probabilities of the domain in too few digits"
             return f"{what}; declare a narrower domain or lower C"
         curve = 0.25 * loss.weight @ loss.X**2 + loss.penalty
-        ends = np.ones(d) if reach.low is None or reach.high is None else reach.low + reach.high
         # a gradient that is left moves the parameters by at least this much, and scores by that times a question
-        far = np.linalg.norm(hypotheses.attain(reach, ends))
+        far = np.linalg.norm(hypotheses.attain(reach, reach.low + reach.high))
         if float(np.linalg.norm(problem.allowed / curve) * far) > _SHORT_ANYWHERE:
             return f"its tolerance lets the solver stop far from its own minimum; {ADVICE}"
         return ""
@@ -422,7 +421,7 @@ class Newton(Theorem):
             "every training of the recipe ends by its solver's gradient test, at a gradient of at most "
             f"{gradient:.2g} (sum over records); {problem.seen} refits were seen to"
         )
-        return Certified(limits.high, limits.low, (hypotheses.describe_domain(reach), ends), cases=tuple(cases))
+        return Certified(limits.high, limits.low, (hypotheses.OUTSIDE, ends), cases=tuple(cases))
 
 
 NEWTON = Newton()

@@ -171,7 +171,7 @@ def refuses_more(domain: Domain | None) -> bool:
     """Return whether a domain refuses more than each feature's values say: limits hold, questions may show nothing."""
     if domain is None:
         return False
-    return (domain.max_length, domain.norm, domain.queries) != (None, None, None) or bool(domain.blocks)
+    return domain.queries is not None or bool(domain.blocks)
 
 
 def make_design(held: Index, **settings: Any) -> Case:

@@ -46,18 +46,13 @@ def refusal(subject: Subject) -> str:
         return "no domain is declared: pass TrainingData(…, domain=Domain(…)); over all questions DTP is infinite"
     if len(getattr(X, "shape", ())) != 2:
         return "records are no table"
-    within = domain.columns is not None or domain.box is not None or domain.categories is not None
-    if not domain.is_table and not within:
-        return "the domain names no columns"
-    if (domain.max_length or domain.norm) and (within or affine_scores.split_last(estimator)[0] is not None):
-        return "a length or norm is read neither beside ranges nor behind first steps"
     return "" if _count_numbers(subject) <= LARGEST else "the domain has too many values"
 
 
 def list_columns(subject: Subject) -> affine_scores.Columns:
     """Return the choices of each column of the accepted domain."""
     domain = subject.accepted
-    return affine_scores.list_columns({} if domain is None else domain.payload(), int(subject.data.X.shape[1]))
+    return affine_scores.list_columns({} if domain is None else domain.payload())
 
 
 def _count_numbers(subject: Subject) -> int:
@@ -143,8 +138,6 @@ def pose(subject: Subject, tables: tuple[Float, Float], stated: Any) -> Case:
     domain, columns = subject.accepted, list_columns(subject)
     assert domain is not None  # noqa: S101  refusal() said so
     settings = {name: stated[name] for name in ("release", "features", "single")}
-    limits = {"length": domain.max_length, "norm": domain.norm}
-    settings |= {name: float(v) for name, v in limits.items() if v is not None}
     settings |= {"product": False} if domain.blocks else {}
     settings |= {"deviation": float(subject.scale[1])} if subject.task == "regression" else {}
     column = np.repeat(np.arange(len(columns)), [len(c[0]) for c in columns]).astype(np.int64)
@@ -164,10 +157,7 @@ WITH, WITHOUT = "listed_with", "listed_without"
 
 
 def container(subject: Subject) -> Any:
-    """Return the listed questions as the recipe's kind of records; None where none are listed.
-
-    ``SubjectError``: records of this kind cannot hold some question.
-    """
+    """Return the listed questions as the recipe's kind of records, or a ``SubjectError``; None without a list."""
     domain = subject.accepted
     if domain is None or domain.queries is None:
         return None
@@ -187,10 +177,7 @@ def container(subject: Subject) -> Any:
 def with_questions(
     subject: Subject, units: Index, rows: tuple[Index, Index]
 ) -> tuple[Subject, tuple[Index, Index]] | None:
-    """Return the subject with the listed questions as further candidates, and the rows with all of them for each unit.
-
-    Each unit's own rows come first. None where none are listed.
-    """
+    """Return the subject with listed questions as candidates, and the rows with all of them for each unit."""
     records = container(subject)
     if records is None:
         return None
@@ -216,11 +203,9 @@ def apart(subject: Subject, retrained: Retrained) -> Retrained:
 class ListedQuestions(Theorem):
     """The largest change over a finite list is the largest that is found: exact, for any model and any training.
 
-    A person's own records count as questions too, whether they are listed or not.
-
-    A comparison with refits lets a closed form pass that is off by its tolerance beyond its stated error, on either
-    side of a change. What adds the same numbers in another order errs by a share of them, too: a score of d terms,
-    whose moments are sums over n records, by ``n + d + 8`` roundings of its size on either way.
+    A person's own records count as questions too. Answers of a closed form err by its tolerance beyond its stated
+    error, on either side of a change. What adds the same numbers in another order errs by a share of them, too: a score
+    of d terms, whose moments are sums over n records, by ``n + d + 8`` roundings of its size on either way.
     """
 
     name = "listed_questions"

@@ -196,18 +196,10 @@ def cache_folder() -> Path:
 class Ledger:
     """Bytes by name, each a file of its own, which any number of processes may add to.
 
-    Parameters
-    ----------
-    where : str, Path or None
-        A folder; ``"none"`` to remember nothing beyond this process; None for ``PRIVGATE_LEDGER``, and then the user's
-        cache folder.
-    secret : bytes, optional
-        Seals the files; if absent ``PRIVGATE_LEDGER_KEY``, and where nobody else can write this user's own.
-
-    Raises
-    ------
-    UsageError
-        The place is no folder, others can write to it and there is no key, or the key is too short.
+    ``where`` is a folder; ``"none"`` to remember nothing beyond this process; None for ``PRIVGATE_LEDGER``, and then
+    the user's cache folder. ``secret`` seals the files; if absent ``PRIVGATE_LEDGER_KEY``, and where nobody else can
+    write this user's own. ``UsageError``: the place is no folder, others can write to it and there is no key, or the
+    key is too short.
     """
 
     def __init__(self, where: str | Path | None = None, *, secret: bytes | None = None) -> None:

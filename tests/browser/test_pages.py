@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 REPORTS = ("compared", "refuted", "direct", "attacked", "undecided", "early", "stopped", "private", "crowded")
-PAGES = (*REPORTS, "comparison", "index")
 SCREENS = {
     "desktop": {"viewport": {"width": 1280, "height": 900}},
     "phone in the dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
@@ -68,7 +67,7 @@ SIZES = """() => [...document.querySelectorAll("#page-one *:not(svg *)")]
 
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("screen", SCREENS)
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", REPORTS)
 def test_axe_finds_no_violation_the_console_is_silent_and_nothing_is_fetched(opened, pages, axe_source, name, screen):
     page = opened(name, **SCREENS[screen])
     page.wait_for_timeout(100)
@@ -107,7 +106,7 @@ def test_page_one_fits_one_sheet_of_paper_at_ten_points(opened, name):
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", REPORTS)
 def test_nothing_sticks_out_sideways_at_400_percent_and_on_a_phone(opened, name):
     page = opened(name)
     for folded in (True, False):

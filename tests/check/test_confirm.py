@@ -48,7 +48,7 @@ def dtp(policy, asked, fleet):
 def lying_table(monkeypatch):
     def nobody_moves(run):
         people = len(run.compute(person_table.measure_direct)["pdtp"])
-        return np.zeros(people), np.zeros(people), None
+        return np.zeros(people), np.zeros(people)
 
     monkeypatch.setattr(person_table, "limit_every_question", nobody_moves)
 

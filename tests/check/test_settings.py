@@ -222,11 +222,8 @@ def test_serve_says_at_once_what_no_check_would_take(monkeypatch, capsys):
 
 
 OLD = {
-    "check U --max-retrains 5 --mode=full": ["check", "U", "--budget", "5 trainings"],
-    "check U --network never --network declared": ["check", "U", "--isolation", "offline"],
     "compare --html p.html a.json b.json": ["report", "--compare", "a.json", "b.json", "--html", "p.html"],
     "compare --html=p.html a.json b.json": ["report", "--compare", "a.json", "b.json", "--html=p.html"],
-    "report index --alias live --html p": ["report", "--in-use", "--in-use", "live", "--html", "p"],
     "keys revoke 123456 --trust t": ["guard", "revoke", "123456", "--trust", "t"],
 }
 

@@ -47,7 +47,7 @@ WRONG = (
     ("check {one} --policy dtp-1 --shadow-models 5", 2, "--shadow-models went with 0.1.0: there are 64"),
     ("policy test dtp-1 cases.yaml", 2, "`privgate policy test` went with 0.1.0"),
     ("dp bounds --deletions --epsilon 1 --delta 0 --adjacency replace_one", 2, "it needs --adjacency add_remove"),
-    ("dp bounds --max-accuracy .6 --rho .1", 2, "--rho says nothing about goal here"),
+    ("dp bounds --max-accuracy .6 --fpr .1", 2, "--fpr says nothing about a goal"),
     ("guard revoke 7cf6 --trust trust.json", 2, "name six digits of its id or more"),
     ("check {one} --policy dtp-1 --budget 0trainings", 2, "write 90s, 30m or 2h"),
     ("check {one} --policy dtp-1 --jobs 0", 2, "x>=1"),

@@ -38,26 +38,13 @@ def test_no_bound_on_positive_accuracy_without_an_fpr_when_delta_is_above_0():
     assert {r["fpr"] for r in rows if "positive" in r["name"]} == {0.01}
 
 
-def test_the_exact_curve_is_tighter_than_epsilon_delta():
-    rows = json.loads(
-        call(
-            *("bounds", "--noise-multiplier", "2", "--sample-rate", "0.05", "--steps", "200", "--sampling", "poisson"),
-            *("--delta", "1e-5", "--fpr", "0.1", "--json"),
-        )
-    )["bounds"]
-    by = {r["name"]: r["bound"] for r in rows}
-    for name in ("accuracy", "advantage, TPR - FPR", "TPR at FPR 0.1"):
-        exact = f"{name.removesuffix(', TPR - FPR')}, exact curve"
-        assert by[exact] < by[name]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
         ["bounds", "--epsilon", "-1", "--delta", "0"],
         ["bounds", "--delta", "0"],
         ["bounds", "--epsilon", "1", "--delta", "0", "--prior", "0"],
-        ["bounds", "--noise-multiplier", "1", "--sample-rate", "0.1", "--steps", "5", "--delta", "1e-5"],
+        ["bounds", "--epsilon", "1", "--delta", "0", "--steps", "5"],
         ["bounds"],
         ["bounds", "--epsilon", "1", "--max-accuracy", "0.6"],
         ["audit", "nowhere:fit", "--data", "nowhere:data", "--delta", "0", "--adjacency", "add_remove"],
@@ -82,10 +69,8 @@ def test_a_goal_is_answered_by_the_least_noise():
 
 
 def test_capacity_prints_the_reference_table():
-    text = call(
-        "bounds", "--deletions", "--epsilon", "1", "--delta", "0", "--prior", "0.001", "--rho", "0.9", "--rho", "0.5"
-    )
-    assert [line.split() for line in text.splitlines()[5:7]] == [["0.9", "38"], ["0.5", "255"]]
+    text = call("bounds", "--deletions", "--epsilon", "1", "--delta", "0", "--prior", "0.001")
+    assert [w for w in map(str.split, text.splitlines()) if w[0] in {"0.9", "0.5"}] == [["0.5", "255"], ["0.9", "38"]]
     assert "4 stay within epsilon 4 of a model that never saw them" in text
     rows = json.loads(call("bounds", "--deletions", "--epsilon", "1", "--delta", "1e-6", "--json"))["capacity"]
     assert len(rows) == 20

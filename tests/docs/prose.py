@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 
-from privgate.report.sentences import read_sentences
+from privgate.report.text import read_sentences
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST, AVERAGE = 25, 15

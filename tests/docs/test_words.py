@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from privgate import report, vocabulary
 from privgate.cli import cli
 from privgate.errors import Outcome
-from privgate.report.sentences import read_sentences
+from privgate.report.text import read_sentences
 
 PAGE = Path(__file__).parents[2] / "docs/reference.md"
 WORDS = (*vocabulary.WORDS, *vocabulary.TERMS, vocabulary.SENSITIVITY)

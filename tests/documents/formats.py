@@ -21,7 +21,7 @@ from privgate.guard import keys as truststore
 from privgate.guard.config import Guard
 from privgate.guard.keys import TrustStore, fresh_key, seal
 from privgate.guard.statement import Claims, Envelope
-from privgate.policy import Policy, differences
+from privgate.policy import Policy
 from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
 from privgate.serve import CheckRequest, refuse_delivery
@@ -254,9 +254,6 @@ def formats(folder):
         mlmodel.flavor_of(folder)
         return False
 
-    def evident(content):
-        return differences.load_evidence(world.write("e.json", content)) is None
-
     text = {k: json.dumps(v).encode() for k, v in honest.items()}
     return [
         Format("policy", POLICY.encode(), judging),
@@ -266,7 +263,6 @@ def formats(folder):
         Format("statement", refused.encode(), lambda c: world.counts(c.decode(errors="replace")), json.loads(refused)),
         Format("signed verdict", text["verdict"], lambda c: _pass_of_a_failure(world, c), honest["verdict"]),
         Format("report, to sign", text["report"], world.judged, honest["report"]),
-        Format("evidence", text["report"], evident, honest["report"]),
         Format("recipe", text["recipe"], world.subject, RECIPE),
         Format("MLmodel", MLMODEL.encode(), stored),
         Format("ledger", (folder / "ledger" / "subject" / "answer").read_bytes(), remembering),
@@ -278,10 +274,9 @@ def formats(folder):
 def _shown(world):
     """Return what is rendered and compared."""
     told = {kind: real_runs.document(kind) for kind in ("private", "attacked", "before", "certified")}
-    compared = rendering.compare(told["before"], told["certified"])
 
     def comparing(document):
-        rendering.render(rendering.compare(told["before"], document), "markdown")
+        list(rendering.differences(rendering.compare(told["before"], document)))
 
     def rendered(*forms):
         return lambda document: [rendering.render(document, form) for form in forms]
@@ -293,7 +288,6 @@ def _shown(world):
     shown = rendered("html", "markdown", "junit")
     reports = [(f"report, to show: {k}", shown, told[k]) for k in ("private", "attacked")]
     reports += [("report, to compare", comparing, told["certified"])]
-    reports += [("comparison", rendered("html", "markdown"), compared)]
     return [Format(name, json.dumps(tree).encode(), given(show), tree, slow=True) for name, show, tree in reports]
 
 

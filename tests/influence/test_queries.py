@@ -130,10 +130,6 @@ def test_queries_stay_inside_the_declared_domain():
     assert len(rows) > 100
     assert (rows >= (-1.0, 0.0)).all()
     assert (rows <= (2.0, 0.5)).all()
-    words = Domain(max_length=5)
-    rows = question_search.choose_around(np.array([1.0, 2.0]), np.array([[0.0, 2.0]]), words, 100, rng)
-    assert (rows.sum(axis=1) <= 5).all()
-    assert (rows == np.floor(rows)).all()
 
 
 def test_the_estimated_slope_points_uphill():

@@ -146,14 +146,6 @@ def questions(rng, s):
     top = np.abs(X).max(axis=0) + 1
     whole = np.floor(top * rng.random((100, d)))
     yield {"box": np.array([-top, top])}, {"whole": True}, whole * rng.choice([-1, 1], size=whole.shape)
-    length = 0.1 + float(np.median(np.abs(X).sum(axis=1)))
-    some = rng.dirichlet(np.ones(d) / 3, 100) * length * rng.random((100, 1)) ** 0.1 * (1 - 1e-12)
-    yield {}, {"length": length}, np.concatenate([some, length * np.eye(d)])
-    some = np.abs(rng.normal(size=(100, d)))
-    some = some / np.linalg.norm(some, axis=1, keepdims=True) * length * (1 - 1e-12)
-    yield {}, {"norm": length}, some
-    some = np.minimum(some, top / 2)
-    yield {"box": np.array([-top, top / 2])}, {"norm": length, "length": 10 * length}, some
     block = rng.integers(-1, 2, d)
     side = np.where(block < 0, low, 0.0), np.where(block < 0, high, 1.0)
     some = side[0] + (side[1] - side[0]) * rng.integers(0, 2, size=(100, d))

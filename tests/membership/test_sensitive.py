@@ -123,7 +123,7 @@ def test_a_classifier_is_inverted_by_its_confidences(tmp_path, people):
     attributes = verdict.evidence.attributes.attributes
     told = {g.name: g for g in attributes[0].adversaries}
 
-    for g in (g for a in attributes for g in (*a.adversaries, *a.by_value)):
+    for g in (g for a in attributes for g in a.adversaries):
         for n, share in ((g.members, g.inside), (g.others, g.outside)):
             assert share is None or not Count(round(share * n), n).hidden
     assert found.low > 0

@@ -150,37 +150,6 @@ def test_explain_names_the_nearest_rule(run):
         run("explain", "dp-trained", "dp_epsilom")
 
 
-# -- diff -------------------------------------------------------------------------------------------------------------
-
-
-def test_diff_says_what_is_asked_differently_and_which_past_verdicts_change(run, tmp_path):
-    fine = report(tmp_path / "fine.json", dtp=0.2, attack_accuracy=0.55, attack_accuracy_by_label=0.55, attack_tpr=0.02)
-    close = report(tmp_path / "close.json", dtp=0.7)
-
-    code, out = run("diff", "dtp-1", "strict", fine, close)
-
-    assert code == 1
-    assert "rule dtp: max: 1.0 -> 0.5" in out
-    assert "rule attack_tpr: added" in out
-    assert f"same     {fine}: passed -> passed" in out
-    assert f"CHANGED  {close}: passed -> failed" in out
-    assert "was not measured" in out
-    assert "1 of 2 past verdicts would change" in out
-
-
-def test_diff_of_a_policy_with_itself_is_empty_and_of_a_shorter_one_names_what_is_gone(run, tmp_path):
-    past = report(tmp_path / "past.json", dtp=0.7)
-    code, out = run("diff", "dtp-1", "dtp-1", past)
-    assert code == 0
-    assert "the resolved policies ask for the same" in out
-
-    _, out = run("diff", EXAMPLE / "privgate.yaml", "dtp-1", past)
-
-    assert "rule most_people: removed" in out
-    assert "waiver dtp@credit@aaaaaaaaaaaa: removed" in out
-    assert "most_people: inconclusive -> not asked" in out
-
-
 # -- schema -----------------------------------------------------------------------------------------------------------
 
 

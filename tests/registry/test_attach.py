@@ -108,12 +108,12 @@ def test_a_description_is_cut_at_a_line_and_left_alone_where_somebody_wrote_one(
     assert text.endswith("| a row |")
 
     client.update_model_version("credit", "1", description="ours")
-    place = attach(subject, out, verdict(Outcome.FAILED, decided_at="2026-01-03T03:04:05+00:00"), include_records=True)
+    place = attach(subject, out, verdict(Outcome.FAILED, decided_at="2026-01-03T03:04:05+00:00"))
     version = client.get_model_version("credit", "1")
     assert version.description == "ours"
     assert version.tags["privgate.findings"] == "DTP: 4-fold; 2 is allowed"
-    held = client.list_artifacts(version.run_id, place)  # records only when asked
-    assert "records.parquet" in {f.path.rpartition("/")[2] for f in held}
+    held = client.list_artifacts(version.run_id, place)
+    assert "records.parquet" not in {f.path.rpartition("/")[2] for f in held}
 
 
 def test_a_model_without_version_gets_files_and_metrics(registry, recipe, data, out):

@@ -58,7 +58,6 @@ def test_an_evaluation_logs_metrics_report_and_training_data(registry, recipe, d
     kept = json.loads(mlflow.artifacts.load_text(found.artifacts["privgate_report"].uri))
     assert kept == found.artifacts["privgate_report"].content
     assert (kept["context"]["purpose"], kept["context"]["owner"]) == ("tests", "the team")
-    assert kept["context"]["accuracy_n"] == len(data.candidates[1])
     version = client.get_model_version("credit", "1")
     assert version.tags["privgate"].startswith("approved, with 3 warnings, dtp-1, ")
     assert version.description.startswith("privgate: approved, with 3 warnings, by policy dtp-1")
@@ -98,11 +97,11 @@ def test_a_workflow_says_who_started_it(environ, who):
     assert notebook.ran(environ) == who
 
 
-def test_what_nobody_states_stays_empty_and_a_model_without_strangers_has_no_accuracy():
+def test_what_nobody_states_stays_empty():
     given = Verdict({}, (), Evidence({}, (), {}))
 
-    context = notebook.with_context(given, None, None, {"purpose": " credit\n scoring "}).detail["context"]
+    context = notebook.with_context(given, {"purpose": " credit\n scoring "}).detail["context"]
 
-    assert (context["purpose"], context["owner"], context["accuracy"]) == ("credit scoring", "", None)
+    assert (context["purpose"], context["owner"]) == ("credit scoring", "")
     assert context["run_by"]
     assert context["run_on"]

@@ -37,7 +37,6 @@ def shown(verdict, runs, folder):
     yield "terminal", report.render(doc, "text").partition(": churn")[0]
     yield "Markdown", re.search(r"## \S+ (.*): churn", report.render(doc, "markdown"))[1]
     yield "JUnit", re.search(r'name="decision" value="([^"]*)"', report.render(doc, "junit"))[1]
-    yield "overview", re.search(r'result"><svg.*?</svg>(.*?)</td>', report.index([doc]), flags=re.DOTALL)[1]
     yield "tag", attachments._tags(verdict, "pdtp-1", "runs:/r", folder)["privgate"].rpartition(", pdtp-1")[0]
     yield "notebook", re.search(r"Verdict (.*?): churn", verdict._repr_html_())[1]
 

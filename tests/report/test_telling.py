@@ -19,7 +19,6 @@ from privgate.evidence.telling import SMALL_CELL, Known, share
 from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import ALL
 from privgate.registry.attachments import collect_metrics
-from privgate.report.page_one import accuracy
 from privgate.report.people import Pseudonyms
 from privgate.report.schema import read
 from tests.report.small_counts import sentence
@@ -271,18 +270,6 @@ def test_the_share_of_members_found_is_the_same_range_in_report_and_registry(run
         seen.add((shown["value"], again["value"], collect_metrics(verdict)[f"privgate/{rule['rule']}"]))
 
     assert seen == {(9 / members,) * 3}
-
-
-def test_accuracy_does_not_tell_how_few_answers_are_wrong(runs):
-    kept = runs.golden("certified")
-    seen = set()
-    for wrong in (1, 3, 9):
-        kept["detail"]["context"] = {"accuracy": 1 - wrong / 1000, "accuracy_n": 1000}
-        doc = runs.document(runs.verdict(kept))
-        seen.add(accuracy(read(doc)))
-        assert doc["context"]["accuracy"] is None
-
-    assert seen == {"The model is right about 99.1 % to 99.9 % of 1,000 candidates."}
 
 
 @pytest.mark.parametrize("few", [1, 4, 9])

@@ -41,7 +41,7 @@ def test_survives_a_round_trip_through_files_with_the_same_digest(kind, tmp_path
         ids=np.arange(12).astype(str),
         groups=np.repeat(np.arange(4), 3),
         candidates=(containers.take(CONTAINERS[kind], np.arange(5)), Y[:5]),
-        domain=Domain(norm=5.0),
+        domain=[(0, 1)] * 3 if kind == "array" else None,
         sensitive=("a",),
     )
 
@@ -119,7 +119,7 @@ def test_a_domain_is_inferred_only_from_plain_numbers():
         assert TrainingData(CONTAINERS[kind], Y).effective_domain is None
 
 
-WRONG = ({}, {"categories": (2, 0)}, {"box": ((1.0, 0.0),)}, {"max_length": -1.0}, {"norm": float("nan")})
+WRONG = ({}, {"categories": (2, 0)}, {"box": ((1.0, 0.0),)})
 
 
 @pytest.mark.parametrize("stated", [*WRONG, {"columns": {"a": (0, 3)}}])
@@ -128,13 +128,17 @@ def test_refuses_an_empty_or_impossible_domain(stated):
         Domain(**stated)
 
 
+def test_a_domain_that_an_earlier_version_limited_by_length_is_refused_in_words(tmp_path):
+    TrainingData(X, Y, domain=[(-9, 9)] * 3).save(tmp_path)
+    index = (tmp_path / "data.json").read_text()
+    (tmp_path / "data.json").write_text(index.replace('"max_length": null', '"max_length": 3.0'))
+    with pytest.raises(SubjectError, match="declare the range of each column"):
+        TrainingData.load(tmp_path)
+
+
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_a_domain_survives_json(sizes):
-    for domain in (
-        Domain(categories=tuple(sizes)),
-        Domain.read([(0, 1)] * len(sizes)),
-        Domain(max_length=3.0, norm=2.0),
-    ):
+    for domain in (Domain(categories=tuple(sizes)), Domain.read([(0, 1)] * len(sizes))):
         assert Domain.from_payload(domain.payload()) == domain
 
 

@@ -175,7 +175,6 @@ def random_trees(rng, X, domain, alpha):
         n_trees=int(rng.integers(1, 5)),
         depth=int(rng.integers(1, 4)),
         alpha=alpha(rng),
-        average=str(rng.choice(["geometric", "arithmetic"])),
         random_state=int(rng.integers(100)),
     )
 

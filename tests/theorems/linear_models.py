@@ -59,8 +59,7 @@ def subject_of(rng):
         y = y + rng.normal(size=n)
     if kind == 4:
         X = rng.poisson(2.0, (n, 4)).astype(float)
-        last, domain = COUNTS[rng.integers(3)], [Domain(box=[(0.0, 9.0)] * 4), Domain(max_length=12), Domain(norm=5.0)]
-        return _subject(last, X, y, domain[rng.integers(3)])
+        return _subject(COUNTS[rng.integers(3)], X, y, Domain(box=[(0.0, 9.0)] * 4))
     last = (TWO, SEVERAL, NUMBERS, TWO if K == 2 else SEVERAL)[kind]
     last = last[rng.integers(len(last))]
     scale = 10.0 ** rng.integers(-3, 4, 3)
@@ -97,11 +96,7 @@ def limits_of(subject, model, others):
 
 def questions(rng, subject, count):
     """Accepted questions: random ones, corners, and mixtures of the two."""
-    domain, X = subject.accepted, subject.data.X
-    if domain.max_length is not None or domain.norm is not None:
-        d = X.shape[1]
-        x = rng.dirichlet(np.full(d, 0.3), count) * (domain.max_length or domain.norm)
-        return np.concatenate([x, np.zeros((1, d)), np.eye(d) * (domain.max_length or domain.norm)])
+    X = subject.data.X
     columns = two_models.list_columns(subject)
     values = []
     for choices, ranged in columns:
@@ -132,11 +127,10 @@ def search_change(rng, subject, model, other, count=300, rounds=4):
             change = np.where(one == two, 0.0, np.abs(one - two)).max(axis=1)
         most = max(most, float(change.max()))
         best, X = X[change.argmax() :][:1], questions(rng, subject, count)
-        if subject.accepted.max_length is None and subject.accepted.norm is None:
-            keep = rng.random((len(X), X.shape[1])) < 0.7
-            if isinstance(X, np.ndarray):
-                X = np.where(keep, best, X)
-                continue
-            for j, name in enumerate(X.columns):
-                X.loc[keep[:, j], name] = best.iloc[0, j]
+        keep = rng.random((len(X), X.shape[1])) < 0.7
+        if isinstance(X, np.ndarray):
+            X = np.where(keep, best, X)
+            continue
+        for j, name in enumerate(X.columns):
+            X.loc[keep[:, j], name] = best.iloc[0, j]
     return most

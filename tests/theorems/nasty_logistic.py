@@ -84,7 +84,7 @@ def truth(subject, units):
     corners = np.array(list(itertools.product(*data.domain.box)))
     queries = np.concatenate([corners, X, low + (high - low) * rng.random((200, X.shape[1]))])
     instance, most = Instance(subject, queries), np.full((3, len(units)), np.inf)
-    box, none = Accepted(low, high, np.ones(len(low), dtype=bool), (), np.inf, np.inf, whole=False), np.zeros(1)
+    box, none = Accepted(low, high, np.ones(len(low), dtype=bool), (), whole=False), np.zeros(1)
     for k, unit in enumerate(units):
         rows = np.setdiff1d(everyone, data.units[unit])
         if len(np.unique(data.y[rows])) < len(subject.classes):

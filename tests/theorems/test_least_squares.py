@@ -233,19 +233,12 @@ def wide_records():
 
 
 CODES = np.random.default_rng(3).integers(0, 3, (40, 4)).astype(float)
-POSITIVE = np.abs(np.random.default_rng(1).normal(size=(30, 3)))
 
 
 @pytest.mark.parametrize(
-    ("x", "domain", "several"),
-    [
-        (CODES, Domain(categories=(3,) * 4), False),
-        (wide_records()[0], [(-3.0, 3.0)] * 30, False),
-        (POSITIVE, Domain(box=((-2.0, 5.0),) * 3, norm=2.0), True),
-        (POSITIVE, Domain(box=((0.0, 9.0),) * 3, norm=4.0), True),
-    ],
+    ("x", "domain"), [(CODES, Domain(categories=(3,) * 4)), (wide_records()[0], [(-3.0, 3.0)] * 30)]
 )
-def test_what_is_said_to_be_seen_is_what_a_refit_shows(x, domain, several):
+def test_what_is_said_to_be_seen_is_what_a_refit_shows(x, domain):
     y = np.random.default_rng(4).normal(size=len(x))
     subject, full = subject_of(Ridge(0.3), x, y, domain=domain), Ridge(0.3).fit(x, y)
     found = over_domain(subject, np.arange(len(x)))
@@ -254,8 +247,7 @@ def test_what_is_said_to_be_seen_is_what_a_refit_shows(x, domain, several):
         moved = np.abs(full.predict(at) - refitted(Ridge(0.3), subject, [u], at))[0] / y.std()
         assert found.lower[u] == pytest.approx(moved, rel=1e-4)
         assert found.lower[u] <= found.upper[u]
-    # several constraints: nothing attains the smallest of their maxima, and nothing is said to
-    assert (found.lower < found.upper / 1.05).any() == several
+        assert found.lower[u] >= found.upper[u] / 1.05
 
 
 @pytest.mark.parametrize(

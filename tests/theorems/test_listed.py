@@ -89,8 +89,6 @@ def test_a_policy_is_decided_for_a_model_that_no_theorem_covers():
         {"box": ((-9.0, 9.0),)},
         {"categories": (3, 3)},
         {"categories": (9, 9, 9)},
-        {"max_length": 2.0},
-        {"norm": 1.0},
         {"columns": (Column("a", ends=(0.0, 1.0)), Column("b", ends=(0.0, 9.0)))},
         {"box": ((0.0, 1.0), (0.0, 1.0)), "blocks": ((0, 1),)},
     ],

@@ -39,22 +39,6 @@ def product(*sides):
 # What the endpoint refuses.
 
 
-@pytest.mark.parametrize(
-    ("model", "name"), [(BernoulliNB(), "bernoulli_nb"), (CategoricalNB(min_categories=2), "categorical_nb")]
-)
-def test_a_domain_of_short_questions_names_no_long_one(model, name):
-    rng = np.random.default_rng(0)
-    X = (rng.random((40, 6)) < 0.2).astype(int)
-    X, y = X[X.sum(axis=1) <= 2], rng.integers(0, 2, 40)[: (X.sum(axis=1) <= 2).sum()]
-    X[0], X[1] = 0, [1, 0, 0, 0, 0, 1]
-    subject = subject_of(model, X, y, Domain(categories=(2,) * 6, max_length=2))
-    assert not catalogue.THEOREMS[name].refusal(subject)
-    found = bound(name, subject, np.arange(len(y)), limit=1e-4)
-    asked = np.array([q for q in itertools.product((0, 1), repeat=6) if sum(q) <= 2])
-    for unit in range(len(y)):
-        assert found.lower[unit] - ROUNDING <= moved(subject, unit, asked) <= found.upper[unit] + ROUNDING
-
-
 def test_a_side_wholly_above_the_threshold_is_never_asked_below_it():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(0.9, 1.0, (1100, 14)), rng.integers(0, 2, 1100)

@@ -70,10 +70,7 @@ class Attack(ABC):
     rows: int = 0
 
     def seen(self, log_p: Float, near: Float | None = None) -> Float:
-        """Return the answers that this adversary asks for: (..., P, K), or (..., P, Q, K) where it asks beside records.
-
-        Where nothing was asked beside records, the one answer stands for all.
-        """
+        """Return the answers that this adversary asks for: (..., P, K), or (..., P, Q, K) beside records, too."""
         if self.asks == "record" or near is None:
             return log_p
         return near if self.asks == "near" else np.concatenate([log_p[..., None, :], near], axis=-2)

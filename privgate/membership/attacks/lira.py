@@ -86,9 +86,7 @@ class LiraOffline(Attack):
 class LiraOnline(LiraOffline):
     """The likelihood ratio of a record's confidence under "trained with it" and "trained without it".
 
-    The score is a log-likelihood ratio in nats of the logit-scaled confidence under two normal distributions.
-
-    Left out: what ``lira_offline`` leaves out; logits and variances are as there.
+    In nats, of logit-scaled confidences under two normal distributions. Left out: what ``lira_offline`` leaves out.
     """
 
     name, title = "lira_online", "Likelihood ratio, online"

@@ -71,10 +71,7 @@ def resolution(log_p: Float, labels: Index) -> float:
 
 
 def usable_shadows(signals: Signals, *, least: int) -> tuple[Float, Bool]:
-    """Return (answers (N, P, K), who was in) of the shadow models that were trained.
-
-    ``MeasurementError`` where there is none, or a record has fewer than ``least`` models on either side.
-    """
+    """Return (answers (N, P, K), who was in) of trained shadow models; ``least`` of them a record on either side."""
     trained = np.asarray(~np.isnan(signals.shadow).any(axis=(1, 2)))
     log_p, inside = signals.shadow, signals.shadow_members
     if not trained.all():
@@ -98,10 +95,7 @@ def mean_over(figure: Float, models: Bool) -> Float:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Mean and variance of a figure over the shadow models with and without each record, shape (P,) each.
-
-    Population moments (divided by the count), variances at least 1e-8.
-    """
+    """Mean and variance (at least 1e-8) of a figure over shadow models with and without each record, (P,) each."""
 
     mean_in: Float
     mean_out: Float

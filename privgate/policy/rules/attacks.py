@@ -1,7 +1,4 @@
-"""The rules that limit what attacks achieve: on membership, and on sensitive features.
-
-Each class says what its limit means, and an example.
-"""
+"""The rules that limit what attacks achieve: on membership, and on sensitive features."""
 
 import math
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""The rules about differential privacy: epsilon, its audit, what attacks could reach at best, and who can be erased.
-
-Each class says what its limit means, and an example.
-"""
+"""The rules about differential privacy: epsilon, its audit, what attacks could reach at best, and who can be erased."""
 
 import math
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""The rules about how much depends on one person: any answer, the answer about that person, or a regressor's numbers.
-
-Each class says what its limit means, and an example.
-"""
+"""The rules about how much depends on one person: any answer, the one about that person, or a regressor's numbers."""
 
 import math
 from abc import abstractmethod

@@ -27,8 +27,7 @@ NATS = math.log(PEOPLE)
 def explain_reach(limit: float, most: float = math.inf) -> str:
     """Return why a limit protects no person: no measurement or no guess is beyond it; empty if it protects.
 
-    A limit leaves a guess a certain sureness: odds of e^nats to one, or an accuracy, rate or share, ``most`` at most.
-    It must not be enough to pick one person out of everybody alive, nor all that the metric can reach.
+    A limit leaves a guess a certain sureness, ``most`` at most, which must not pick one person out of everybody alive.
     """
     if math.isinf(most):
         whole = f"a change of {limit:g} nats turns one in all people alive ({NATS:.1f} nats) into an even chance"
@@ -201,10 +200,7 @@ class Rule(Part, ABC):
         """Return what the number means for one person, in plain words."""
 
     def vacuous(self, facts: Facts) -> str:
-        """Return why no measurement could break this rule, so that it protects no person; empty if one could.
-
-        ``facts`` is what is known of the subject: ``n_units``.
-        """
+        """Return why no measurement could break this rule, so that it protects no person; empty if one could."""
         return explain_reach(self.limit, self.about.worst)
 
     def with_limit(self, limit: float) -> Self:

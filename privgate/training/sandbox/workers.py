@@ -127,14 +127,8 @@ class Worker:
 class Server:
     """A process that forks workers: in a sandbox that sees the folders ``shown``, or as the user who checks.
 
-    Parameters
-    ----------
-    shown : sequence of Path, optional
-        As for ``bubblewrap.command``, and so is ``network``; no sandbox if absent.
-    memory : int
-        Bytes that one worker of a sandbox may take.
-    log : Path, optional
-        Keeps what a sandbox's workers print.
+    ``shown`` and ``network`` are as for ``bubblewrap.command``; no sandbox if absent. One worker of a sandbox may take
+    ``memory`` bytes; ``log`` keeps what they print.
     """
 
     def __init__(

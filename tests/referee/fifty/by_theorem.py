@@ -103,10 +103,8 @@ variants(
 def complement_tiny_alpha(folder: Path) -> Trial:
     X, y = flags(400, 4, 2)
     X[:, 2] = y
-    data = TrainingData(X, y, domain=Domain(max_length=4), one_record_each=True)
-    questions = truth.enumerated((3,) * 4)
-    questions = questions[questions.sum(axis=1) <= 4]
-    return trial(ComplementNB(alpha=1e-14), data, questions, only=range(20))
+    data = TrainingData(X, y, domain=Domain(box=((0.0, 2.0),) * 4), one_record_each=True)
+    return trial(ComplementNB(alpha=1e-14), data, truth.enumerated((3,) * 4), only=range(20))
 
 
 # -- solvers that stop early -------------------------------------------------------------------------------------------
@@ -231,8 +229,7 @@ def naive_bayes(
         made, domain, questions = BernoulliNB(alpha=alpha), Domain(categories=sizes), truth.enumerated(sizes)
     if kind in {"multinomial", "complement"}:
         made = (MultinomialNB if kind == "multinomial" else ComplementNB)(alpha=alpha)
-        domain, questions = Domain(max_length=4), truth.enumerated((5, 5, 5))
-        questions = questions[questions.sum(axis=1) <= 4]
+        domain, questions = Domain(box=((0.0, 4.0),) * 3), truth.enumerated((5, 5, 5))
         X = np.minimum(X, [1, 2, 1])
     if rare:
         X[:, 1] = np.minimum(X[:, 1], 2)
