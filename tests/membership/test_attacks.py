@@ -134,14 +134,14 @@ class Silent(LabelGap):
 def test_an_attack_that_fails_its_self_test_leaves_no_upper_limit(monkeypatch):
     monkeypatch.setattr(attacks, "BY_NAME", {"label_gap": Silent(), "lira_online": attacks.BY_NAME["lira_online"]})
     monkeypatch.setattr(attacks, "ALL", tuple(attacks.BY_NAME.values()))
-    boards.tested.cache_clear()
+    boards._TESTED.clear()
     run = start()
     try:
         got = measure(run, attack="any")
         with pytest.raises(MeasurementError, match="self-test"):
             measure(run, attack="label_gap")
     finally:
-        boards.tested.cache_clear()
+        boards._TESTED.clear()
 
     assert got.high == 1.0
     assert "misses a planted leak" in got.behind.did_not_run["label_gap"]

@@ -10,6 +10,9 @@ from numpy.random import Generator
 
 from privgate.arrays import Bool, Float, Index
 
+#: calls a function of ours with arrays, here or in a worker that has its libraries
+Compute = Callable[..., Any]
+
 
 @dataclass(frozen=True, eq=False)
 class Signals:
@@ -29,6 +32,7 @@ class Signals:
     #: ``target`` and ``shadow`` at Q questions beside every record, shapes (P, Q, K) and (N, P, Q, K)
     near: Float | None = None
     shadow_near: Float | None = None
+    compute: Compute = lambda function, *given: function(*given)
 
     def without_truth(self) -> "Signals":
         """Return the same signals as an adversary gets them: nobody says who was a member."""
