@@ -102,8 +102,9 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     """Return findings on the data, the recipe's words, and what MLflow serves."""
     subject, data, recipe = run.subject, run.subject.data, run.subject.recipe.payload
     controls = [*subject.detail.get("preconditions", ()), *check_data(data)]
-    controls += _check_candidates(data, partial(run.fleet.compute, subject))
-    controls += [check_people(policy, subject), *policy.check_data(data)]
+    compute = partial(run.fleet.compute, subject)
+    controls += _check_candidates(data, compute)
+    controls += [check_people(policy, subject), *policy.check_data(data, compute)]
     if why := subject.recipe.unclear_task(data.y):
         controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
     if recipe["dp"] is not None and recipe["seed"] is not None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from difflib import get_close_matches
+from importlib import metadata
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ from privgate.errors import PolicyError, SubjectError
 from privgate.evidence import Expectation, Precondition
 from privgate.evidence.telling import SMALL_CELL
 
+#: calls a function with arrays, in this process or in one that has its libraries
+Compute = Callable[..., Any]
 #: a ``TrainingData``, whose class is not imported: ``verify`` judges suites without records and models
 Data = Any
 NOT_NULL = "expect_column_values_to_not_be_null"
@@ -37,6 +41,10 @@ _UNREAD = "drafted from data; read every expectation, write in values that are m
 MOST_VALUES = 50
 #: the key of a precondition's detail that holds Great Expectations' own validation result
 VALIDATION = "validation"
+#: what Great Expectations imports for tables in databases
+_UNUSED = ("sqlalchemy", "psycopg2", "boto3", "botocore")
+#: values of a table that a worker is sent at most
+MOST_SENT = 4_000_000
 #: columns that privgate adds where a suite names them: the record's id, or its number; how many people have its label;
 #: and whether it lies outside the declared domain (0 or 1)
 RECORD, WITH_LABEL, OUTSIDE = "privgate.record", "privgate.people_with_label", "privgate.outside_domain"
@@ -76,7 +84,9 @@ def build(suite: Mapping[str, Any], file: str) -> Any:
 
     An expectation that is unknown, or does not take its arguments, raises ``PolicyError``.
     """
-    with _quiet():
+    from privgate.subject.sources import hiding
+
+    with _quiet(), hiding(_UNUSED):
         import great_expectations as gx
         from great_expectations.exceptions import GreatExpectationsError
         from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
@@ -176,33 +186,47 @@ def _quiet() -> Iterator[None]:
         logger.propagate = before
 
 
-def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
+def _call(function: Callable[..., Any], *given: Any) -> Any:
+    return function(*given)
+
+
+def check(
+    data: Data, suite: Mapping[str, Any], compute: Compute = _call, *, file: str, min_rows: int = 1
+) -> Precondition:
     """Check that training data meet a suite: violations fail, or warn if their severity is not critical."""
-    name, frame = f"suite:{file}", as_frame(data)
-    named = {c for e in suite["expectations"] for c in list_columns(e)}
+    named, name = {c for e in suite["expectations"] for c in list_columns(e)}, f"suite:{file}"
     added: dict[str, Callable[[Data], Any]] = {
         RECORD: lambda data: np.arange(data.n) if data.ids is None else np.asarray(data.ids),
         WITH_LABEL: _count_people_with_label,
         # a value that cannot be compared, NaN too, is outside
         OUTSIDE: lambda data: np.zeros(data.n, int) if data.domain is None else 1 - data.domain.holds(data.X),
     }
-    if frame is None and named <= {"label", *added}:
-        import pandas as pd
-
-        frame = pd.DataFrame({"label": data.y})
-    if frame is None:
+    columns = {column: make_column(data) for column, make_column in added.items() if column in named}
+    X = None if hasattr(data.X, "tocsr") or getattr(data.X, "ndim", 0) > 2 else data.X
+    if X is None and not named <= {"label", *added}:
         return Precondition(name, "inconclusive", f"{file}: these records have no columns; a suite needs a table")
-    frame = frame.assign(**{column: make_column(data) for column, make_column in added.items() if column in named})
-    results = evaluate(suite, frame, file=file, min_rows=min_rows)
+    where = _call if int(np.prod(getattr(X, "shape", data.n))) > MOST_SENT else compute
+    results = [(one, Expectation(**e)) for one, e in where(_judge, X, data.y, columns, suite, file, min_rows)]
     broken = [e for _, e in results if not e.met]
     validation = _write_validation(suite, results, file)
-    detail = {"expectations": [asdict(e) for _, e in results], "rows": len(frame), VALIDATION: validation}
+    detail = {"expectations": [asdict(e) for _, e in results], "rows": data.n, VALIDATION: validation}
     if not broken:
         return Precondition(name, "passed", f"{file}: all {len(results)} expectations hold", detail)
     ranks = [0 if not e.error and e.severity == "critical" else 1 if e.error else 2 for e in broken]
     first, outcome = broken[ranks.index(min(ranks))], ("failed", "inconclusive", "warned")[min(ranks)]
     text = f"{file}: {len(broken)} of {len(results)} expectations do not hold, first {first}"
     return Precondition(name, outcome, text, detail)
+
+
+def _judge(  # noqa: PLR0917  as it is sent
+    X: Any, y: Any, columns: dict[str, Any], suite: dict[str, Any], file: str, min_rows: int
+) -> list[list[dict[str, Any]]]:
+    """Return each expectation of ``evaluate`` with its result, about records ``X`` and columns beside them."""
+    import pandas as pd
+
+    frame = pd.DataFrame({"label": y}) if X is None else as_frame(SimpleNamespace(X=X, y=y))
+    results = evaluate(suite, frame.assign(**columns), file=file, min_rows=min_rows)
+    return [[one, asdict(e)] for one, e in results]
 
 
 def as_frame(data: Data) -> Any:
@@ -234,8 +258,6 @@ def _write_validation(
     suite: Mapping[str, Any], results: list[tuple[dict[str, Any], Expectation]], file: str
 ) -> dict[str, Any]:
     # the format is Great Expectations' own, so that it can read the file; values and counts of records are left out
-    import great_expectations as gx
-
     rows = []
     for one, e in results:
         config = {"type": one["type"], "kwargs": dict(one.get("kwargs", {})), "meta": {"name": e.name}}
@@ -250,7 +272,7 @@ def _write_validation(
         "suite_name": str(suite.get("name", file)),
         "suite_parameters": {},
         "id": None,
-        "meta": {"great_expectations_version": str(gx.__version__), "file": file},
+        "meta": {"great_expectations_version": metadata.version("great_expectations"), "file": file},
         "results": rows,
     }
 

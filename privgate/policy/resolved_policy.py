@@ -13,7 +13,7 @@ from pydantic import PrivateAttr
 
 from privgate import digest
 from privgate.controls import suites
-from privgate.controls.suites import Data
+from privgate.controls.suites import Compute, Data
 from privgate.errors import PrivgateWarning, settled
 from privgate.evidence import Evidence, Precondition
 from privgate.evidence.verdict import Finding
@@ -133,8 +133,8 @@ class Policy(Document):
                     return f"policy {self.name!r} applies to {word} {wanted}, not to {value!r}; name another policy"
         return ""
 
-    def check_data(self, data: Data) -> list[Precondition]:
-        """Return what the policy demands of the training data, before anything is trained.
+    def check_data(self, data: Data, *compute: Compute) -> list[Precondition]:
+        """Return what the policy demands of the training data, before anything is trained; suites by ``compute``.
 
         ``PolicyError``: a suite holds an expectation that does not exist, or with arguments that it does not take.
         """
@@ -147,7 +147,7 @@ class Policy(Document):
         for name in self.data.suite:
             file = name.partition("@")[0]
             suite = suites.parse(self.suites[name], file)
-            conditions.append(suites.check(data, suite, file=file, min_rows=least))
+            conditions.append(suites.check(data, suite, *compute, file=file, min_rows=least))
         return conditions
 
     def judge(self, evidence: Evidence, *, today: date | None = None, confirm: Confirm | None = None) -> Judged:
