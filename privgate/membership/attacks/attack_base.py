@@ -71,6 +71,8 @@ class Attack(ABC):
     #: self-test has few shadow models, and more than so many rows of answers change nothing but whom it learns from
     trains: bool = False
     planted_shadows: int = 16
+    #: whether it imports a library for that, which its self-test does in a worker, too
+    apart: bool = False
     rows: int = 0
 
     def seen(self, log_p: Float, near: Float | None = None) -> Float:

@@ -31,7 +31,7 @@ class Quantile(Attack):
     source = "Bertran et al. (2023), Algorithm 1"
     threat_model = "probabilities for the record; knows its features and answers for candidates"
     min_shadows = 1
-    planted_shadows, trains, rows = 2, True, 2 * MOST_ROWS
+    planted_shadows, trains, rows, apart = 2, True, 2 * MOST_ROWS, True
     per_record = True
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
