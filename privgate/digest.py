@@ -44,6 +44,23 @@ def of_json(value: Any) -> str:
     return of_bytes(canonical_json(value))
 
 
+def of_list(items: Iterable[bytes]) -> str:
+    """Return ``of_json`` of a list whose items are canonical JSON already, without another copy of them.
+
+    Examples
+    --------
+    >>> of_list([b"1", b'"a"']) == of_json([1, "a"]), of_list([]) == of_json([])
+    (True, True)
+    """
+    parts = [*items]
+    h = hashlib.sha256((sum(map(len, parts)) + max(1, len(parts)) + 1).to_bytes(8, "big"))
+    for before, part in zip(b"[" + b"," * len(parts), parts, strict=False):
+        h.update(bytes([before]))
+        h.update(part)
+    h.update(b"]" if parts else b"[]")
+    return f"sha256:{h.hexdigest()}"
+
+
 def of_array(array: "NDArray[Any]") -> str:
     """Return the digest of an array: dtype, shape and C-ordered bytes.
 
