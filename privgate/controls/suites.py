@@ -7,24 +7,24 @@ not be evaluated is an error: neither met nor violated. Great Expectations is im
 
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from difflib import get_close_matches
 from importlib import metadata
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Compute, compute_here
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError, SubjectError
 from privgate.evidence import Expectation, Precondition
 from privgate.evidence.telling import SMALL_CELL
 
-#: calls a function with arrays, in this process or in one that has its libraries
-Compute = Callable[..., Any]
 #: a ``TrainingData``, whose class is not imported: ``verify`` judges suites without records and models
 Data = Any
 NOT_NULL = "expect_column_values_to_not_be_null"
@@ -42,7 +42,7 @@ MOST_VALUES = 50
 #: the key of a precondition's detail that holds Great Expectations' own validation result
 VALIDATION = "validation"
 #: what Great Expectations imports for tables in databases
-_UNUSED = ("sqlalchemy", "psycopg2", "boto3", "botocore")
+_UNUSED = frozenset({"sqlalchemy", "psycopg2", "boto3", "botocore"})
 #: values of a table that a worker is sent at most
 MOST_SENT = 4_000_000
 #: columns that privgate adds where a suite names them: the record's id, or its number; how many people have its label;
@@ -84,9 +84,7 @@ def build(suite: Mapping[str, Any], file: str) -> Any:
 
     An expectation that is unknown, or does not take its arguments, raises ``PolicyError``.
     """
-    from privgate.subject.sources import hiding
-
-    with _quiet(), hiding(_UNUSED):
+    with _quiet():
         import great_expectations as gx
         from great_expectations.exceptions import GreatExpectationsError
         from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
@@ -179,19 +177,19 @@ def _quiet() -> Iterator[None]:
     logger, quiet = logging.getLogger("great_expectations"), logging.NullHandler()
     before, logger.propagate = logger.propagate, False  # some of its loggers set levels of their own
     logger.addHandler(quiet)
+    absent, loaded = _UNUSED - set(sys.modules), cast("dict[str, Any]", sys.modules)
+    loaded.update(dict.fromkeys(absent))  # None: it cannot be imported
     try:
         yield
     finally:
+        for name in absent:
+            del loaded[name]
         logger.removeHandler(quiet)
         logger.propagate = before
 
 
-def _call(function: Callable[..., Any], *given: Any) -> Any:
-    return function(*given)
-
-
 def check(
-    data: Data, suite: Mapping[str, Any], compute: Compute = _call, *, file: str, min_rows: int = 1
+    data: Data, suite: Mapping[str, Any], compute: Compute = compute_here, *, file: str, min_rows: int = 1
 ) -> Precondition:
     """Check that training data meet a suite: violations fail, or warn if their severity is not critical."""
     named, name = {c for e in suite["expectations"] for c in list_columns(e)}, f"suite:{file}"
@@ -205,7 +203,7 @@ def check(
     X = None if hasattr(data.X, "tocsr") or getattr(data.X, "ndim", 0) > 2 else data.X
     if X is None and not named <= {"label", *added}:
         return Precondition(name, "inconclusive", f"{file}: these records have no columns; a suite needs a table")
-    where = _call if int(np.prod(getattr(X, "shape", data.n))) > MOST_SENT else compute
+    where = compute_here if int(np.prod(getattr(X, "shape", data.n))) > MOST_SENT else compute
     results = [(one, Expectation(**e)) for one, e in where(_judge, X, data.y, columns, suite, file, min_rows)]
     broken = [e for _, e in results if not e.met]
     validation = _write_validation(suite, results, file)

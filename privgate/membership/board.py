@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from privgate.arrays import Bool, Float, Index
+from privgate.arrays import Bool, Compute, Float, Index, compute_here
 from privgate.errors import MeasurementError
 from privgate.evidence import SelfTest
 from privgate.membership import attacks, numbers
-from privgate.membership.attacks.attack_base import Attack, Compute, Signals
+from privgate.membership.attacks.attack_base import Attack, Signals
 from privgate.membership.attacks.observed import OnRelease, own_log
 from privgate.membership.attacks.self_test import self_test
 from privgate.membership.limits import untied
@@ -149,11 +149,11 @@ class Board:
 _TESTED: dict[str, SelfTest] = {}
 
 
-def tested(name: str, *compute: Compute) -> SelfTest:
+def tested(name: str, compute: Compute = compute_here) -> SelfTest:  # noqa: PT028  no test of pytest
     """Return the self-test of a catalogued attack, always the same one."""
     if name not in _TESTED:
         attack = (attacks.BY_NAME | numbers.BY_NAME)[name]
-        _TESTED[name] = SelfTest(**compute[0](run_test, attack)) if compute and attack.apart else self_test(attack)
+        _TESTED[name] = SelfTest(**(compute if attack.apart else compute_here)(run_test, attack))
     return _TESTED[name]
 
 
@@ -162,17 +162,17 @@ def run_test(attack: Attack) -> dict[str, Any]:
     return asdict(self_test(attack))
 
 
-def recall_test(fleet: Fleet, name: str, *compute: Compute) -> SelfTest:
+def recall_test(fleet: Fleet, name: str, compute: Compute = compute_here) -> SelfTest:
     """Return an attack's self-test, which a run to be signed remembers while package and libraries stay as they are.
 
     A remembered one is sealed as answers are; one that failed is made again.
     """
     if not fleet.signable:
-        return tested(name, *compute)
+        return tested(name, compute)
     where = f"self-tests/{hashlib.sha256(ledger.digest_package() + name.encode()).hexdigest()}"
     if (body := fleet.ledger.read(where)) is not None:
         return SelfTest(**json.loads(body))
-    if not (test := tested(name, *compute)).problem:
+    if not (test := tested(name, compute)).problem:
         fleet.ledger.write(where, json.dumps(asdict(test)).encode())
     return test
 

@@ -12,8 +12,9 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from privgate import digest
+from privgate.arrays import Compute, compute_here
 from privgate.controls import suites
-from privgate.controls.suites import Compute, Data
+from privgate.controls.suites import Data
 from privgate.errors import PrivgateWarning, settled
 from privgate.evidence import Evidence, Precondition
 from privgate.evidence.verdict import Finding
@@ -133,7 +134,7 @@ class Policy(Document):
                     return f"policy {self.name!r} applies to {word} {wanted}, not to {value!r}; name another policy"
         return ""
 
-    def check_data(self, data: Data, *compute: Compute) -> list[Precondition]:
+    def check_data(self, data: Data, compute: Compute = compute_here) -> list[Precondition]:
         """Return what the policy demands of the training data, before anything is trained; suites by ``compute``.
 
         ``PolicyError``: a suite holds an expectation that does not exist, or with arguments that it does not take.
@@ -147,7 +148,7 @@ class Policy(Document):
         for name in self.data.suite:
             file = name.partition("@")[0]
             suite = suites.parse(self.suites[name], file)
-            conditions.append(suites.check(data, suite, *compute, file=file, min_rows=least))
+            conditions.append(suites.check(data, suite, compute, file=file, min_rows=least))
         return conditions
 
     def judge(self, evidence: Evidence, *, today: date | None = None, confirm: Confirm | None = None) -> Judged:

@@ -344,19 +344,12 @@ def skops_io() -> Any:
 
     ``ImportError``: it is not installed.
     """
-    with hiding(() if "skops.io" in sys.modules else _ADAPTERS):
-        import skops.io
-    return skops.io
-
-
-@contextmanager
-def hiding(names: Iterable[str]) -> Iterator[None]:
-    """Let nothing import modules that are not imported yet, so that what can do without them does."""
-    absent = [name for name in names if name not in sys.modules]
+    absent = [name for name in _ADAPTERS if name not in sys.modules and "skops.io" not in sys.modules]
     loaded: dict[str, Any] = sys.modules
-    loaded |= dict.fromkeys(absent)  # None: it cannot be imported
+    loaded |= dict.fromkeys(absent)  # None: what the list then passes over
     try:
-        yield
+        import skops.io
     finally:
         for name in absent:
             sys.modules.pop(name, None)
+    return skops.io

@@ -313,7 +313,7 @@ def test_the_gap_is_the_difference_of_mean_losses_and_an_infinite_loss_is_an_inf
 
 def test_a_self_test_is_remembered_while_source_and_libraries_stay_and_its_seal_fits(tmp_path, monkeypatch):
     made = []
-    monkeypatch.setattr(boards, "tested", lambda name: made.append(name) or SelfTest(0.99, 0.5, 0.1))
+    monkeypatch.setattr(boards, "tested", lambda name, compute: made.append(name) or SelfTest(0.99, 0.5, 0.1))
     fleet = SimpleNamespace(signable=True, ledger=Ledger(tmp_path, secret=b"k" * 16))
     first = boards.recall_test(fleet, "label_gap")
     again = boards.recall_test(fleet, "label_gap")
@@ -335,7 +335,7 @@ def test_a_self_test_is_remembered_while_source_and_libraries_stay_and_its_seal_
 def test_a_self_test_that_failed_is_made_again(tmp_path, monkeypatch):
     made = []
     failed = SelfTest(0.5, 0.5, 0.1, "label_gap misses a planted leak")
-    monkeypatch.setattr(boards, "tested", lambda name: made.append(name) or failed)
+    monkeypatch.setattr(boards, "tested", lambda name, compute: made.append(name) or failed)
     fleet = SimpleNamespace(signable=True, ledger=Ledger(tmp_path, secret=b"k" * 16))
     for _ in range(2):
         assert boards.recall_test(fleet, "label_gap").problem

@@ -8,10 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.random import Generator
 
-from privgate.arrays import Bool, Float, Index
-
-#: calls a function of ours with arrays, here or in a worker that has its libraries
-Compute = Callable[..., Any]
+from privgate.arrays import Bool, Compute, Float, Index, compute_here
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +29,7 @@ class Signals:
     #: ``target`` and ``shadow`` at Q questions beside every record, shapes (P, Q, K) and (N, P, Q, K)
     near: Float | None = None
     shadow_near: Float | None = None
-    compute: Compute = lambda function, *given: function(*given)
+    compute: Compute = compute_here
 
     def without_truth(self) -> "Signals":
         """Return the same signals as an adversary gets them: nobody says who was a member."""
