@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from importlib import metadata
 from types import SimpleNamespace
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,7 @@ VALIDATION = "validation"
 _UNUSED = frozenset({"sqlalchemy", "psycopg2", "boto3", "botocore"})
 #: values of a table that a worker is sent at most
 MOST_SENT = 4_000_000
+_JUDGED: "WeakKeyDictionary[Data, dict[str, Any]]" = WeakKeyDictionary()
 #: columns that privgate adds where a suite names them: the record's id, or its number; how many people have its label;
 #: and whether it lies outside the declared domain (0 or 1)
 RECORD, WITH_LABEL, OUTSIDE = "privgate.record", "privgate.people_with_label", "privgate.outside_domain"
@@ -203,8 +205,11 @@ def check(
     X = None if hasattr(data.X, "tocsr") or getattr(data.X, "ndim", 0) > 2 else data.X
     if X is None and not named <= {"label", *added}:
         return Precondition(name, "inconclusive", f"{file}: these records have no columns; a suite needs a table")
-    where = compute_here if int(np.prod(getattr(X, "shape", data.n))) > MOST_SENT else compute
-    results = [(one, Expectation(**e)) for one, e in where(_judge, X, data.y, columns, suite, file, min_rows)]
+    judged, key = _JUDGED.setdefault(data, {}), repr((suite, min_rows))  # advice checks the same people many times
+    if key not in judged:
+        where = compute_here if int(np.prod(getattr(X, "shape", data.n))) > MOST_SENT else compute
+        judged[key] = where(_judge, X, data.y, columns, suite, file, min_rows)
+    results = [(one, Expectation(**e)) for one, e in judged[key]]
     broken = [e for _, e in results if not e.met]
     validation = _write_validation(suite, results, file)
     detail = {"expectations": [asdict(e) for _, e in results], "rows": data.n, VALIDATION: validation}
