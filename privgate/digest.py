@@ -45,13 +45,7 @@ def of_json(value: Any) -> str:
 
 
 def of_list(items: Iterable[bytes]) -> str:
-    """Return ``of_json`` of a list whose items are canonical JSON already, without another copy of them.
-
-    Examples
-    --------
-    >>> of_list([b"1", b'"a"']) == of_json([1, "a"]), of_list([]) == of_json([])
-    (True, True)
-    """
+    """Return ``of_json`` of a list whose items are canonical JSON already, without another copy of them."""
     parts = [*items]
     h = hashlib.sha256((sum(map(len, parts)) + max(1, len(parts)) + 1).to_bytes(8, "big"))
     for before, part in zip(b"[" + b"," * len(parts), parts, strict=False):
