@@ -95,7 +95,7 @@ def train_network(rows: Float, inside: Bool, rng: Generator, *, hidden: int, epo
     for _ in range(epochs):
         for some in np.split(rng.permutation(count), range(size, count, size)):
             units = np.maximum(x[some] @ w[:cut].reshape(shape), 0)
-            p = 1 / (1 + np.exp(-(units @ w[cut:-1] + w[-1])))
+            p = 0.5 + 0.5 * np.tanh((units @ w[cut:-1] + w[-1]) / 2)
             off = (p - t[some]) / len(some)
             slope[:cut] = (x[some].T @ (off[:, None] * w[cut:-1] * (units > 0))).ravel()
             slope[cut:-1], slope[-1], steps = off @ units, off.sum(), steps + 1
