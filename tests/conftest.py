@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from privgate.controls import suites
 from privgate.subject import sources
 from privgate.training.sandbox import bubblewrap
 from tests import sampling, servers
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 gc.disable()  # until everything is collected: of what is imported, nothing is garbage
 _provided = functools.cache(lambda modules, _path, ask=sources.providing: ask(modules))  # it reads hundreds of files
 sources.providing = lambda modules: _provided(tuple(modules), tuple(sys.path))
+suites.MOST_SENT = 0  # Great Expectations is imported once in a process, not by each check; commands do as they do
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
 

@@ -6,11 +6,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from privgate.arrays import Compute, compute_here
 from privgate.check import questions
 from privgate.claims import accounting
 from privgate.controls import depends, opened, reproduces, seeds, served, strangers
 from privgate.controls.data_checks import check_data
-from privgate.controls.strangers import Compute
 from privgate.errors import MeasurementError
 from privgate.evidence import Count, Measurement, Precondition, Request, SeedControl
 from privgate.evidence.telling import SMALL_CELL
@@ -99,8 +99,9 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     """Return findings on the data, the recipe's words, and what MLflow serves."""
     subject, data, recipe = run.subject, run.subject.data, run.subject.recipe.payload
     controls = [*subject.detail.get("preconditions", ()), *check_data(data)]
-    controls += _check_candidates(data, partial(run.fleet.compute, subject))
-    controls += [check_people(policy, subject), *policy.check_data(data)]
+    compute = partial(run.fleet.compute, subject)
+    controls += _check_candidates(data, compute)
+    controls += [check_people(policy, subject), *policy.check_data(data, compute)]
     if why := subject.recipe.unclear_task(data.y):
         controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
     if recipe["dp"] is not None and recipe["seed"] is not None:
@@ -118,10 +119,10 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     return controls
 
 
-def _check_candidates(data: TrainingData, *compute: Compute) -> list[Precondition]:
+def _check_candidates(data: TrainingData, compute: Compute = compute_here) -> list[Precondition]:
     if data.candidates is None or not len(data.candidates[1]):
         return strangers.check_candidates(data)
-    people = pool.built(data, *compute)
+    people = pool.built(data, compute)
     return strangers.check_candidates(data, people.shift, people.copies)
 
 

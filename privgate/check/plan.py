@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from privgate.check import beforehand
@@ -137,7 +138,7 @@ def describe_candidates(run: Run, policy: Policy) -> Iterator[str]:
     rules = [r for r in policy.rules if isinstance(r, MembershipRule) and r.request() in run.attacked]
     if not rules or data.candidates is None or not (given := data.pool_size - data.n):
         return
-    usable = int(pool.built(data).trial[data.n :].sum())
+    usable = int(pool.built(data, partial(run.fleet.compute, run.subject)).trial[data.n :].sum())
     yield f"{Count(usable, given)} of {given} candidates are usable"
     for rule in rules:
         if (high := attack_measures.limit_guess(run, rule.request())) is None:

@@ -4,14 +4,13 @@ Attacks are judged by how well they tell members from candidates. Copies count t
 float32 has other bits. Candidates of another year or country are told apart without the model.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Bool, Float, Index
+from privgate.arrays import Bool, Compute, Float, Index
 from privgate.controls import data_checks
 from privgate.evidence import Count, Precondition
 from privgate.subject.containers import as_numbers
@@ -30,8 +29,6 @@ LEAST = 20
 #: probability of a false alarm about members' answers, half in each of two tests
 ANSWERS_LEVEL = 1e-3
 _NAMES = ("overlap", "same_population")
-#: calls a function with arrays, in this process or in one that has its libraries
-Compute = Callable[..., Any]
 #: whether a check warns, its sentence, and its JSON values
 Checked = tuple[bool, str, dict[str, Any]]
 

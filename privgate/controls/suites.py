@@ -6,15 +6,19 @@ least number of rows is added, and not-null for every named column; what could n
 
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from difflib import get_close_matches
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate.arrays import Compute, compute_here
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError, SubjectError
 from privgate.evidence import Expectation, Precondition
@@ -34,6 +38,11 @@ DRAFT = "privgate_draft"
 _UNREAD = "drafted from data; read every expectation, write in values that are missing, then remove this line"
 #: different values of a column that a draft lists at most
 MOST_VALUES = 50
+#: what Great Expectations imports for tables in databases
+_UNUSED = frozenset({"sqlalchemy", "psycopg2", "boto3", "botocore"})
+#: values of a table that a worker is sent at most
+MOST_SENT = 4_000_000
+_JUDGED: "WeakKeyDictionary[Data, dict[str, Any]]" = WeakKeyDictionary()
 #: columns that privgate adds where a suite names them: the record's id, or its number; how many people have its label;
 #: and whether it lies outside the declared domain (0 or 1)
 RECORD, WITH_LABEL, OUTSIDE = "privgate.record", "privgate.people_with_label", "privgate.outside_domain"
@@ -166,39 +175,56 @@ def _quiet() -> Iterator[None]:
     logger, quiet = logging.getLogger("great_expectations"), logging.NullHandler()
     before, logger.propagate = logger.propagate, False  # some of its loggers set levels of their own
     logger.addHandler(quiet)
+    absent, loaded = _UNUSED - set(sys.modules), cast("dict[str, Any]", sys.modules)
+    loaded.update(dict.fromkeys(absent))  # None: it cannot be imported
     try:
         yield
     finally:
+        for name in absent:
+            del loaded[name]
         logger.removeHandler(quiet)
         logger.propagate = before
 
 
-def check(data: Data, suite: Mapping[str, Any], *, file: str, min_rows: int = 1) -> Precondition:
+def check(
+    data: Data, suite: Mapping[str, Any], compute: Compute = compute_here, *, file: str, min_rows: int = 1
+) -> Precondition:
     """Check that training data meet a suite: violations fail, or warn if their severity is not critical."""
-    name, frame = f"suite:{file}", as_frame(data)
-    named = {c for e in suite["expectations"] for c in list_columns(e)}
+    named, name = {c for e in suite["expectations"] for c in list_columns(e)}, f"suite:{file}"
     added: dict[str, Callable[[Data], Any]] = {
         RECORD: lambda data: np.arange(data.n) if data.ids is None else np.asarray(data.ids),
         WITH_LABEL: _count_people_with_label,
         # a value that cannot be compared, NaN too, is outside
         OUTSIDE: lambda data: np.zeros(data.n, int) if data.domain is None else 1 - data.domain.holds(data.X),
     }
-    if frame is None and named <= {"label", *added}:
-        import pandas as pd
-
-        frame = pd.DataFrame({"label": data.y})
-    if frame is None:
+    columns = {column: make_column(data) for column, make_column in added.items() if column in named}
+    X = None if hasattr(data.X, "tocsr") or getattr(data.X, "ndim", 0) > 2 else data.X
+    if X is None and not named <= {"label", *added}:
         return Precondition(name, "inconclusive", f"{file}: these records have no columns; a suite needs a table")
-    frame = frame.assign(**{column: make_column(data) for column, make_column in added.items() if column in named})
-    results = evaluate(suite, frame, file=file, min_rows=min_rows)
+    judged, key = _JUDGED.setdefault(data, {}), repr((suite, min_rows))  # advice checks the same people many times
+    if key not in judged:
+        where = compute_here if int(np.prod(getattr(X, "shape", data.n))) > MOST_SENT else compute
+        judged[key] = where(_judge, X, data.y, columns, suite, file, min_rows)
+    results = [(one, Expectation(**e)) for one, e in judged[key]]
     broken = [e for _, e in results if not e.met]
-    detail = {"expectations": [asdict(e) for _, e in results], "rows": len(frame)}
+    detail = {"expectations": [asdict(e) for _, e in results], "rows": data.n}
     if not broken:
         return Precondition(name, "passed", f"{file}: all {len(results)} expectations hold", detail)
     ranks = [0 if not e.error and e.severity == "critical" else 1 if e.error else 2 for e in broken]
     first, outcome = broken[ranks.index(min(ranks))], ("failed", "inconclusive", "warned")[min(ranks)]
     text = f"{file}: {len(broken)} of {len(results)} expectations do not hold, first {first}"
     return Precondition(name, outcome, text, detail)
+
+
+def _judge(  # noqa: PLR0917  as it is sent
+    X: Any, y: Any, columns: dict[str, Any], suite: dict[str, Any], file: str, min_rows: int
+) -> list[list[dict[str, Any]]]:
+    """Return each expectation of ``evaluate`` with its result, about records ``X`` and columns beside them."""
+    import pandas as pd
+
+    frame = pd.DataFrame({"label": y}) if X is None else as_frame(SimpleNamespace(X=X, y=y))
+    results = evaluate(suite, frame.assign(**columns), file=file, min_rows=min_rows)
+    return [[one, asdict(e)] for one, e in results]
 
 
 def as_frame(data: Data) -> Any:

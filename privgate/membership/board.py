@@ -4,13 +4,14 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import partial
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from privgate.arrays import Bool, Float, Index
+from privgate.arrays import Bool, Compute, Float, Index, compute_here
 from privgate.errors import MeasurementError
 from privgate.evidence import SelfTest
 from privgate.membership import attacks, numbers
@@ -75,16 +76,19 @@ class Board:
         A model that gives labels only (0 and 1) is attacked by all of them too: an attack that compares with shadow
         models finds more in labels than the label-only gap attack does. ``MeasurementError`` where none ran.
         """
+        from threadpoolctl import threadpool_limits
+
         named, release = {a.name: a for a in self.catalogue}, self.run.subject.release
         if name != "any" and name not in named:
             known = ", ".join(("any", *named))
             raise MeasurementError(f"no attack on this kind of model is called {name!r}; known: {known}")
         some = [a for a in self.catalogue if a not in self.later] if name == "any" else [named[name]]
-        if name != "any" and (problem := self.attempt(some[0]).problem):
-            raise MeasurementError(f"the attack {name!r} did not run: {problem}")
         # where an endpoint adds noise, the signals are the noisy answers
         coarse = [] if release.noise is not None or release.exact else [OnRelease(a, release) for a in some]
-        attempts = [self.attempt(a) for a in (*([] if release.alone else some), *coarse)]
+        with threadpool_limits(1):  # on tables this small, threads wait for each other longer than they work
+            if name != "any" and (problem := self.attempt(some[0]).problem):
+                raise MeasurementError(f"the attack {name!r} did not run: {problem}")
+            attempts = [self.attempt(a) for a in (*([] if release.alone else some), *coarse)]
         if all(a.problem for a in attempts):
             raise MeasurementError("no attack ran: " + "; ".join(f"{a.attack.name}: {a.problem}" for a in attempts))
         return attempts
@@ -142,23 +146,33 @@ class Board:
         ]
 
 
-@cache
-def tested(name: str) -> SelfTest:
+_TESTED: dict[str, SelfTest] = {}
+
+
+def tested(name: str, compute: Compute = compute_here) -> SelfTest:  # noqa: PT028  no test of pytest
     """Return the self-test of a catalogued attack, always the same one."""
-    return self_test((attacks.BY_NAME | numbers.BY_NAME)[name])
+    if name not in _TESTED:
+        attack = (attacks.BY_NAME | numbers.BY_NAME)[name]
+        _TESTED[name] = SelfTest(**(compute if attack.apart else compute_here)(run_test, attack))
+    return _TESTED[name]
 
 
-def recall_test(fleet: Fleet, name: str) -> SelfTest:
+def run_test(attack: Attack) -> dict[str, Any]:
+    """Return an attack's self-test as JSON values."""
+    return asdict(self_test(attack))
+
+
+def recall_test(fleet: Fleet, name: str, compute: Compute = compute_here) -> SelfTest:
     """Return an attack's self-test, which a run to be signed remembers while package and libraries stay as they are.
 
     A remembered one is sealed as answers are; one that failed is made again.
     """
     if not fleet.signable:
-        return tested(name)
+        return tested(name, compute)
     where = f"self-tests/{hashlib.sha256(ledger.digest_package() + name.encode()).hexdigest()}"
     if (body := fleet.ledger.read(where)) is not None:
         return SelfTest(**json.loads(body))
-    if not (test := tested(name)).problem:
+    if not (test := tested(name, compute)).problem:
         fleet.ledger.write(where, json.dumps(asdict(test)).encode())
     return test
 
@@ -195,6 +209,7 @@ def make_board(run: Run) -> Board:
     signals = Signals(
         target, labels, shadow, shadows.masks, members, pools.features(run.subject.data, rows), loss,
         near=None if shadow_near is None else near, shadow_near=shadow_near,
+        compute=partial(run.fleet.compute, run.subject),
     )  # fmt: skip
     order = run.generator("one record of each").permutation(len(rows))
     first = order[np.unique(pool.person[rows[order]], return_index=True)[1]]
@@ -241,21 +256,19 @@ def residuals(run: Run, rows: Index, answers: Float, *, noisy: bool = True, ques
 
 def _attempt(board: Board, attack: Attack) -> Attempt:
     """Run one attack: its self-test, its scores on the target, and its two thresholds."""
-    from threadpoolctl import threadpool_limits
-
     nothing = np.zeros(0)
     ways = list[Callable[[Float], Float]]([board.people])
     if len(board.rows) > len(board.first):
         ways.insert(0, itemgetter(board.first))
-    with threadpool_limits(1):  # on tables this small, threads wait for each other longer than they work
-        test = recall_test(board.run.fleet, attack.base.name if isinstance(attack, OnRelease) else attack.name)
-        if test.problem:
-            return Attempt(attack, nothing, np.nan, np.nan, test, f"self-test failed: {test.problem}")
-        try:
-            scores = attack.scores(board.signals.without_truth(), board.run.generator(f"attack {attack.name}"))
-            thresholds = fix_thresholds(attack, board, board.run.generator(f"threshold {attack.name}"), ways)
-        except MeasurementError as exc:
-            return Attempt(attack, nothing, np.nan, np.nan, test, str(exc))
+    name = attack.base.name if isinstance(attack, OnRelease) else attack.name
+    test = recall_test(board.run.fleet, name, board.signals.compute)
+    if test.problem:
+        return Attempt(attack, nothing, np.nan, np.nan, test, f"self-test failed: {test.problem}")
+    try:
+        scores = attack.scores(board.signals.without_truth(), board.run.generator(f"attack {attack.name}"))
+        thresholds = fix_thresholds(attack, board, board.run.generator(f"threshold {attack.name}"), ways)
+    except MeasurementError as exc:
+        return Attempt(attack, nothing, np.nan, np.nan, test, str(exc))
     attempt = Attempt(attack, nothing, np.nan, np.nan, test)
     for way, threshold in zip(ways, thresholds, strict=True):
         own, alone = way(scores), attempt if len(attempt.scores) else None

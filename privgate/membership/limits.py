@@ -80,13 +80,12 @@ def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float)
     (nothing can block), ``j_hi`` is ``n0 + 1`` where none is wide enough (nothing can approve). ``MeasurementError``
     where the sample cannot resolve this rate at ``high_alpha``, the level of a single test.
     """
-    from scipy.special import betainc
-
     least = least_nonmembers(fpr, alpha=high_alpha)
     if n0 < least:
         raise MeasurementError(f"too few to resolve a false-positive rate of {fpr:g}; give at least {least} candidates")
     j = np.arange(1, n0 + 1, dtype=np.float64)
-    below = betainc(j, n0 + 1 - j, fpr)  # P(population FPR of the j-th largest <= fpr), falling in j
+    logs = n0 * np.log1p(-fpr) + np.cumsum(np.log((n0 + 1 - j) / j * (fpr / (1 - fpr))))  # of a binomial probability
+    below = np.cumsum(np.exp(logs)[::-1])[::-1]  # P(population FPR of the j-th largest <= fpr), falling in j
     fine, wide = np.flatnonzero(below >= 1 - low_alpha), np.flatnonzero(below <= high_alpha)
     return (int(fine[-1]) + 1 if len(fine) else 0), (int(wide[0]) + 1 if len(wide) else n0 + 1)
 

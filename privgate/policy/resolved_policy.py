@@ -12,6 +12,7 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from privgate import digest
+from privgate.arrays import Compute, compute_here
 from privgate.controls import suites
 from privgate.controls.suites import Data
 from privgate.errors import PrivgateWarning, settled
@@ -122,7 +123,7 @@ class Policy(Document):
                     return f"policy {self.name!r} applies to {word} {wanted}, not to {value!r}; name another policy"
         return ""
 
-    def check_data(self, data: Data) -> list[Precondition]:
+    def check_data(self, data: Data, compute: Compute = compute_here) -> list[Precondition]:
         """Return what the policy demands of the data; ``PolicyError``: an expectation or its arguments are unknown."""
         least = self.data.min_rows
         conditions = []
@@ -133,7 +134,7 @@ class Policy(Document):
         for name in self.data.suite:
             file = name.partition("@")[0]
             suite = suites.parse(self.suites[name], file)
-            conditions.append(suites.check(data, suite, file=file, min_rows=least))
+            conditions.append(suites.check(data, suite, compute, file=file, min_rows=least))
         return conditions
 
     def judge(self, evidence: Evidence, *, today: date | None = None, confirm: Confirm | None = None) -> Judged:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.arrays import Bool, Float, Index
+from privgate.arrays import Bool, Compute, Float, Index, compute_here
 from privgate.controls import strangers
 from privgate.controls.data_checks import fingerprint_with_label
 from privgate.controls.reproduces import make_generator
-from privgate.controls.strangers import Compute, Shift
+from privgate.controls.strangers import Shift
 from privgate.errors import MeasurementError
 from privgate.evidence import Count
 from privgate.run import near_questions
@@ -127,7 +127,7 @@ def build_pool(data: TrainingData) -> AttackPool:
     return pool
 
 
-def built(data: TrainingData, compute: Compute = lambda function, *given: function(*given)) -> AttackPool:
+def built(data: TrainingData, compute: Compute = compute_here) -> AttackPool:
     """Return the pool, whether or not it can be used; looked at once for each data set."""
     if data not in _BUILT:
         _BUILT[data] = _build(data, compute)

@@ -222,7 +222,7 @@ def _holds_array(value: Any) -> bool:
 def content_digest(X: Any) -> str:
     """Return the digest of all values of a container, dtypes, categories and column names included."""
     if is_frame(X):
-        return digest.of_json([[c if isinstance(c, str) else int(c), *_column(X[c])] for c in X.columns])
+        return digest.of_list(_write_column(c if isinstance(c, str) else int(c), X[c]) for c in X.columns)
     if is_pandas(X):
         return digest.of_json(["series", *_column(X)])
     if is_sparse(X):
@@ -237,6 +237,14 @@ def content_digest(X: Any) -> str:
     if hasattr(X, "shape"):
         return digest.of_array(np.asarray(X))
     return digest.of_json([v if isinstance(v, str) else cell(v) for v in X])
+
+
+def _write_column(name: str | int, column: Any) -> bytes:
+    """Return a column's name and content as canonical JSON."""
+    if not isinstance(column.dtype, np.dtype) or column.dtype.kind not in "biuf" or not len(column):
+        return digest.canonical_json([name, *_column(column)])
+    head = digest.canonical_json([name, str(column.dtype)])
+    return head[:-1] + b',["' + '","'.join(map(str, column.tolist())).encode() + b'"]]'  # numbers need no escapes
 
 
 def _column(column: Any) -> list[Any]:

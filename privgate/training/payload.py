@@ -78,8 +78,9 @@ def write(subject: Subject, folder: Path) -> Payload:
         index["X"] = storing.save(X, folder / "X")
     else:
         # frames, sparse matrices and lists reach training code exactly as they are, formats and dtypes included
-        (folder / "X.pkl").write_bytes(pickle.dumps(X, protocol=5))
         index["X"] = "X.pkl"
+        with (folder / index["X"]).open("wb") as file:  # as it goes: there is no second copy of it in memory
+            pickle.dump(X, file, protocol=5)
     if subject.recipe.recorded is None:
         (folder / "recipe.pkl").write_bytes(pickled(subject.recipe))
     else:
@@ -217,4 +218,5 @@ class Opened:
 
 
 def _unpickle(path: Path) -> Any:
-    return pickle.loads(path.read_bytes())  # noqa: S301  written by our own parent
+    with path.open("rb") as file:
+        return pickle.load(file)  # noqa: S301  written by our own parent

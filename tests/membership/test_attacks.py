@@ -134,14 +134,14 @@ class Silent(LabelGap):
 def test_an_attack_that_fails_its_self_test_leaves_no_upper_limit(monkeypatch):
     monkeypatch.setattr(attacks, "BY_NAME", {"label_gap": Silent(), "lira_online": attacks.BY_NAME["lira_online"]})
     monkeypatch.setattr(attacks, "ALL", tuple(attacks.BY_NAME.values()))
-    boards.tested.cache_clear()
+    boards._TESTED.clear()
     run = start()
     try:
         got = measure(run, attack="any")
         with pytest.raises(MeasurementError, match="self-test"):
             measure(run, attack="label_gap")
     finally:
-        boards.tested.cache_clear()
+        boards._TESTED.clear()
 
     assert got.high == 1.0
     assert "misses a planted leak" in got.behind.did_not_run["label_gap"]
@@ -311,9 +311,9 @@ def test_the_gap_is_the_difference_of_mean_losses_and_an_infinite_loss_is_an_inf
     assert any("normal" in a for a in smooth.assumptions)
 
 
-def test_a_self_test_is_remembered_while_source_and_libraries_stay_and_its_seal_fits(tmp_path, monkeypatch):
+def test_a_self_test_that_passed_is_remembered_while_source_and_libraries_stay_and_its_seal_fits(tmp_path, monkeypatch):
     made = []
-    monkeypatch.setattr(boards, "tested", lambda name: made.append(name) or SelfTest(0.99, 0.5, 0.1))
+    monkeypatch.setattr(boards, "tested", lambda name, compute: made.append(name) or SelfTest(0.99, 0.5, 0.1))
     fleet = SimpleNamespace(signable=True, ledger=Ledger(tmp_path, secret=b"k" * 16))
     first = boards.recall_test(fleet, "label_gap")
     again = boards.recall_test(fleet, "label_gap")
@@ -331,12 +331,8 @@ def test_a_self_test_is_remembered_while_source_and_libraries_stay_and_its_seal_
     boards.recall_test(SimpleNamespace(signable=False, ledger=fleet.ledger), "label_gap")
     assert len(made) == 5
 
-
-def test_a_self_test_that_failed_is_made_again(tmp_path, monkeypatch):
-    made = []
+    # one that failed is made again
     failed = SelfTest(0.5, 0.5, 0.1, "label_gap misses a planted leak")
-    monkeypatch.setattr(boards, "tested", lambda name: made.append(name) or failed)
-    fleet = SimpleNamespace(signable=True, ledger=Ledger(tmp_path, secret=b"k" * 16))
-    for _ in range(2):
-        assert boards.recall_test(fleet, "label_gap").problem
-    assert len(made) == 2
+    monkeypatch.setattr(boards, "tested", lambda name, compute: made.append(name) or failed)
+    assert all(boards.recall_test(fleet, "rmia").problem for _ in range(2))
+    assert len(made) == 7

@@ -167,6 +167,7 @@ def fit(X, y, *, seed, about):
         "an inherited file": any(map(outside, glob.glob("/proc/self/fd/*"))),
         "new privileges": libc.prctl(39, 0, 0, 0, 0) != 1,
         "a parent's memory": tried(lambda: open(f"/proc/{about['parent']}/mem", "rb").seek(0) == 0),
+        "memory of what forks workers": tried(lambda: open(f"/proc/{os.getppid()}/mem", "r+b").seek(0) == 0),
         "the kernel": tried(lambda: writes("/proc/sys/kernel/core_pattern")),
         "devices": tried(lambda: reads("/dev/mem") or reads("/dev/kmsg")),
     }
@@ -245,7 +246,7 @@ def test_an_adversarial_recipe_finds_nothing_outside_its_box(attacked):
     assert reached >= {
         "somebody's environment", "somebody's command line", "key", "key by a link", "key by a root", "home", "ledger",
         "registry", "abstract socket", "socket file", "data", "signals", "processes", "somebody's shared memory",
-        "new privileges", "a parent's memory",
+        "new privileges", "a parent's memory", "memory of what forks workers",
     }  # fmt: skip
 
     told, found = attacked(boxed=True)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.random import Generator
 
-from privgate.arrays import Bool, Float, Index
+from privgate.arrays import Bool, Compute, Float, Index, compute_here
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +29,7 @@ class Signals:
     #: ``target`` and ``shadow`` at Q questions beside every record, shapes (P, Q, K) and (N, P, Q, K)
     near: Float | None = None
     shadow_near: Float | None = None
+    compute: Compute = compute_here
 
     def without_truth(self) -> "Signals":
         """Return the same signals as an adversary gets them: nobody says who was a member."""
@@ -67,6 +68,8 @@ class Attack(ABC):
     #: self-test has few shadow models, and more than so many rows of answers change nothing but whom it learns from
     trains: bool = False
     planted_shadows: int = 16
+    #: whether it imports a library for that, which its self-test does in a worker, too
+    apart: bool = False
     rows: int = 0
 
     def seen(self, log_p: Float, near: Float | None = None) -> Float:

@@ -6,7 +6,7 @@ from numpy.random import Generator
 from privgate.arrays import Float, Index
 from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.observed import FLOOR, usable_shadows
-from privgate.membership.attacks.shokri import balanced_rows, log_odds, train_network
+from privgate.membership.attacks.shokri import balanced_rows, train_network
 
 #: the paper bins probabilities to a width of 0.01
 WIDTH = 0.01
@@ -91,7 +91,7 @@ class LongUntargeted(Attack):
         model, record = np.divmod(balanced_rows(inside, MOST_ROWS, rng), inside.shape[1])
         rows = np.hstack([known[record], np.exp(log_p[model, record])])
         network = train_network(rows, inside[model, record], rng, hidden=32, epochs=30)
-        return lambda target: log_odds(network, np.hstack([known, np.exp(target)]))
+        return lambda target: network(np.hstack([known, np.exp(target)]))
 
 
 def describe(signals: Signals) -> Float:

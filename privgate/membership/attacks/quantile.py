@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.random import Generator
 
+from privgate.arrays import Float, Index
 from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
 from privgate.membership.attacks.long import describe
 from privgate.membership.attacks.observed import own_logit, resolution, usable_shadows
@@ -30,25 +31,28 @@ class Quantile(Attack):
     source = "Bertran et al. (2023), Algorithm 1"
     threat_model = "probabilities for the record; knows its features and answers for candidates"
     min_shadows = 1
-    planted_shadows, trains, rows = 2, True, 2 * MOST_ROWS
+    planted_shadows, trains, rows, apart = 2, True, 2 * MOST_ROWS, True
     per_record = True
 
     def fit(self, signals: Signals, rng: Generator) -> Scorer:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-
         log_p, inside = usable_shadows(signals, least=self.min_shadows)
         step = resolution(log_p, signals.labels)
         figure, known = own_logit(log_p, signals.labels, step=step), describe(signals)
         picked = rng.permutation(np.flatnonzero(~inside.ravel()))[:MOST_ROWS]
-        rows, values, ends = known[picked % inside.shape[1]], figure.ravel()[picked], []
-        for q in QUANTILES:
-            trees = HistGradientBoostingRegressor(
-                loss="quantile", quantile=q, max_iter=STEPS, learning_rate=RATE, early_stopping=False,
-                random_state=int(rng.integers(2**31)),
-            )  # fmt: skip
-            ends.append(trees.fit(rows, values).predict(known))
-        middle, spread = ends[0], ends[1] - ends[0]
+        given = known[picked % inside.shape[1]], figure.ravel()[picked], known, rng.integers(2**31, size=len(QUANTILES))
+        middle, upper = np.asarray(signals.compute(expect_quantiles, *given))
+        spread = upper - middle
         # crossing or equal quantiles: one scale for all rather than a division by nothing
         usual = max(float(np.median(spread)), 1e-3)
         spread = np.where(spread > 0.1 * usual, spread, usual)
         return lambda target: (own_logit(target, signals.labels, step=step) - middle) / spread
+
+
+def expect_quantiles(rows: Float, values: Float, known: Float, seeds: Index) -> list[list[float]]:
+    """Return each of ``QUANTILES`` expected at ``known`` (P, d), by trees that learned ``values`` at ``rows``."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    options = {"loss": "quantile", "max_iter": STEPS, "learning_rate": RATE, "early_stopping": False}
+    each = zip(QUANTILES, seeds.tolist(), strict=True)
+    trees = (HistGradientBoostingRegressor(quantile=q, random_state=seed, **options) for q, seed in each)
+    return [tree.fit(rows, values).predict(known).tolist() for tree in trees]

@@ -130,7 +130,8 @@ def self_test(attack: Attack) -> SelfTest:
             rng = np.random.default_rng([11 if numbers else 7, leak, *[k] * bool(k)])
             signals = plant(rng, leak=leak, form=form, records=records, shadows=attack.planted_shadows)
             try:
-                reached[form, leak] = auc(attack.scores(signals.without_truth(), rng), np.asarray(signals.members))
+                scores = attack.scores(signals.without_truth(), rng)
+                reached[form, leak] = auc(scores, np.asarray(signals.members))
             except MeasurementError as exc:
                 return SelfTest(nan, nan, nan, f"{attack.name}: {exc}")
         among, planted, blind = f" in {form}" if k else "", reached[form, True], reached[form, False]

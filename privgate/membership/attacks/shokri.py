@@ -1,15 +1,13 @@
 """Shadow-trained attack model, one a class."""
 
-import warnings
-from typing import Any
-
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
 from privgate.membership.attacks.attack_base import Attack, Scorer, Signals
-from privgate.membership.attacks.observed import FLOOR, usable_shadows
+from privgate.membership.attacks.observed import usable_shadows
 
 #: rows of (shadow model, record) that one class's attack model learns from; fewer of either kind than LEAST_ROWS, and
 #: it has none of its own
@@ -45,7 +43,7 @@ class Shokri(Attack):
         return lambda target: judge(networks, target, signals.labels)
 
 
-def learn(log_p: Float, inside: Bool, labels: Index, rng: Generator) -> dict[int, Any]:
+def learn(log_p: Float, inside: Bool, labels: Index, rng: Generator) -> dict[int, Scorer]:
     """Return one attack model a class, of shadow models' log-probabilities (N, P, K) and who was in each (N, P)."""
     networks, small = {}, []
     for c in range(log_p.shape[-1]):
@@ -62,42 +60,54 @@ def learn(log_p: Float, inside: Bool, labels: Index, rng: Generator) -> dict[int
     return networks
 
 
-def judge(networks: dict[int, Any], log_p: Float, labels: Index) -> Float:
+def judge(networks: dict[int, Scorer], log_p: Float, labels: Index) -> Float:
     """Return log-odds of "in", shape (P,), for answers ``log_p`` of shape (P, K) about records with these labels."""
     odds = np.empty(len(labels))
     for c in np.unique(labels):
         if c not in networks:
             raise MeasurementError(f"no attack model for class {c}: the adversary has no records of it")
-        odds[labels == c] = log_odds(networks[c], np.exp(log_p[labels == c]))
+        odds[labels == c] = networks[c](np.exp(log_p[labels == c]))
     return odds
 
 
-def _learn_one(log_p: Float, inside: Bool, rng: Generator) -> Any:
+def _learn_one(log_p: Float, inside: Bool, rng: Generator) -> Scorer:
     rows = balanced_rows(inside, MOST_ROWS, rng)
     answers = np.exp(log_p.reshape(-1, log_p.shape[-1])[rows])
     return train_network(answers, inside.ravel()[rows], rng, hidden=HIDDEN, epochs=EPOCHS)
 
 
-def train_network(rows: Float, inside: Bool, rng: Generator, *, hidden: int, epochs: int) -> Any:
-    """Return a standardised network of one hidden layer that tells "in" from "out" by ``rows`` (n, f)."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.neural_network import MLPClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+def train_network(rows: Float, inside: Bool, rng: Generator, *, hidden: int, epochs: int) -> Scorer:
+    """Return what gives the log-odds of "in", (n,), by a network of one hidden layer that learned ``rows`` (n, f).
 
-    seed = int(rng.integers(2**31))
-    size = min(max(SMALLEST, len(rows) // 5), LARGEST)
-    network = MLPClassifier((hidden,), learning_rate_init=0.01, max_iter=epochs, random_state=seed, batch_size=size)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the papers stop after so many passes, too
-        warnings.filterwarnings("ignore", message="Got `batch_size`")
-        return make_pipeline(StandardScaler(), network).fit(rows, inside)
+    Standardised rows, rectified linear units, and Adam at rate 0.01, as scikit-learn's ``MLPClassifier`` has them; in
+    single precision, at less than a third of its time, and after so many passes, as in the papers.
+    """
+    mean, scale, count = rows.mean(axis=0), rows.std(axis=0), len(rows)
 
+    def prepare(given: Float) -> NDArray[np.float32]:
+        return np.column_stack([(given - mean) / np.where(scale > 0, scale, 1.0), np.ones(len(given))]).astype("f4")
 
-def log_odds(network: Any, rows: Float) -> Float:
-    """Return ln P(in) - ln P(out), shape (n,); finite, since a saturated unit's 0 is taken for 1e-30."""
-    p = np.log(np.maximum(network.predict_proba(rows), FLOOR))
-    return np.asarray(p[:, 1] - p[:, 0], dtype=np.float64)
+    x, t, size = prepare(rows), inside.astype("f4"), min(max(SMALLEST, count // 5), LARGEST)
+    shape = x.shape[1], hidden
+    cut, ends = shape[0] * hidden, np.sqrt([6 / (shape[0] - 1 + hidden), 6 / (hidden + 1)])
+    w = rng.uniform(-1, 1, cut + hidden + 1).astype("f4") * np.repeat(ends, [cut, hidden + 1]).astype("f4")
+    (slope, drift, spread), steps = (np.zeros_like(w) for _ in range(3)), 0
+    for _ in range(epochs):
+        for some in np.split(rng.permutation(count), range(size, count, size)):
+            units = np.maximum(x[some] @ w[:cut].reshape(shape), 0)
+            p = 0.5 + 0.5 * np.tanh((units @ w[cut:-1] + w[-1]) / 2)
+            off = (p - t[some]) / len(some)
+            slope[:cut] = (x[some].T @ (off[:, None] * w[cut:-1] * (units > 0))).ravel()
+            slope[cut:-1], slope[-1], steps = off @ units, off.sum(), steps + 1
+            drift += 0.1 * (slope - drift)
+            spread += 0.001 * (slope * slope - spread)
+            w -= 0.01 * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps) * drift / (np.sqrt(spread) + 1e-8)
+
+    def score(given: Float) -> Float:
+        units = np.maximum(prepare(given) @ w[:cut].reshape(shape), 0)
+        return np.asarray(units @ w[cut:-1] + w[-1], dtype=np.float64)
+
+    return score
 
 
 def balanced_rows(inside: Bool, most: int, rng: Generator) -> Index:

@@ -284,5 +284,9 @@ def _drop_capabilities() -> None:
         libc.prctl(_DROP_BOUND, each, 0, 0, 0)
     if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) or libc.capset((ctypes.c_uint32 * 2)(_CAPABILITIES, 0), none):
         raise OSError(ctypes.get_errno(), "the kernel takes no capabilities away")
-    # a process that changed its user may not read its own /proc/self, which libraries do
-    libc.prctl(_SET_DUMPABLE, 1, 0, 0, 0)
+    set_readable(False)
+
+
+def set_readable(readable: bool) -> None:  # noqa: FBT001  a state
+    """Let others of the box write this process's memory or not; libraries that read their own /proc/self need it."""
+    ctypes.CDLL(None).prctl(_SET_DUMPABLE, int(readable), 0, 0, 0)

@@ -52,6 +52,8 @@ class Request:
     settings: worker.WorkerSettings | None = None
     #: modules of installed libraries that it will need
     libraries: Sequence[str] = ()
+    #: whether it will run somebody's code, which may do with this process what it likes, and with no other
+    guest: bool = True
 
 
 def serve_in_sandbox(descriptor: int, memory: int) -> None:
@@ -105,6 +107,7 @@ class _Server:
         if not process:
             for each in (self._control.detach(), life, *self._open.values()):
                 os.close(each)
+            bubblewrap.set_readable(request.guest)
             _work(channel, request.settings or worker.WorkerSettings(folder=bubblewrap.HOME))
         os.close(channel)
         self._open[process], self._processes[request.number] = life, process

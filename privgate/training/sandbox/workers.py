@@ -155,9 +155,11 @@ class Server:
         """Whether it runs and listens."""
         return self._control.fileno() >= 0 and self._process.poll() is None
 
-    def start_worker(self, settings: worker.WorkerSettings | None = None, libraries: Sequence[str] = ()) -> Worker:
+    def start_worker(
+        self, settings: worker.WorkerSettings | None = None, libraries: Sequence[str] = (), *, guest: bool = True
+    ) -> Worker:
         """Start a worker, once the server has imported ``libraries``; ``settings`` are those without a sandbox."""
-        request = inside.Request(next(self._numbers), True, settings, libraries)  # noqa: FBT003  it starts
+        request = inside.Request(next(self._numbers), True, settings, libraries, guest)  # noqa: FBT003  it starts
 
         def start(theirs: socket.socket) -> Handle:
             ours, life = os.pipe()
@@ -373,7 +375,7 @@ class SandboxPool:
     def compute(self, payload: Payload, function: Callable[..., Any], *given: Any) -> Any:
         """Return the JSON value that a function of ours makes, in a worker that has met nobody's code, nor will."""
         libraries = function.__module__, "sklearn.ensemble"
-        worker = self._find_server(payload, opens=False).start_worker(self._settings, libraries)
+        worker = self._find_server(payload, opens=False).start_worker(self._settings, libraries, guest=False)
         return worker.ask_last(function, *given, seconds=self._limits.seconds)
 
     def close(self) -> None:
