@@ -166,6 +166,8 @@ def find_changes(payload: Mapping[str, Any]) -> Iterator[list[Change]]:
             present = params.get(name)  # boosting libraries leave unset what they decide later
             if present is not None and (isinstance(present, bool) or not isinstance(present, int | float)):
                 continue
+            if isinstance(present, float) and present < 1 and isinstance(values[0], int):
+                continue  # a share of the records, which no count is known to exceed
             if present is not None and direction == "lower" and present <= 0:
                 present = None  # as LightGBM has no limit of depth
             stronger = [v for v in values if present is None or (v < present if direction == "lower" else v > present)]

@@ -19,12 +19,13 @@ from privgate.theorems.closed_form import Status
 
 
 def train_targets(run: Run) -> Shadows:
-    """Return target models on fresh random halves, as many as there are shadow models and disjoint from those.
+    """Return target models on fresh random halves of the trials, as many as shadow models and disjoint from those.
 
     A record's inclusion in one target says nothing about its inclusion in another: no complementary pairs here.
     """
     rng, count = run.generator("target subsets"), len(run.compute(pools.train).status)
-    masks = pools.draw_halves(run.compute(pools.of_attacks), count, rng)
+    pool = run.compute(pools.of_attacks)
+    masks = pools.draw_halves(pool, count, rng) | pool.others
     return pools.trained(run, masks, pools.seeds_for(run, count, rng))
 
 

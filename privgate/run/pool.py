@@ -63,6 +63,11 @@ class AttackPool:
     fit: tuple[int, int, int] | None = None
 
     @property
+    def others(self) -> Bool:
+        """Members who are no trials, shape (P,): every shadow model is trained on them."""
+        return self.eligible & self.members & ~self.trial
+
+    @property
     def alone(self) -> Bool:
         """Trials whose record nobody else holds, shape (P,): for measures that a tie would blunt; or raise."""
         alone = np.asarray(self.trial & (self.holders == 1))
@@ -256,8 +261,7 @@ def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
     if count < 2 or count % 2:
         raise MeasurementError(f"shadow models come in complementary pairs; ask for an even number, not {count}")
     halves = draw_halves(pool, count // 2, rng)
-    others = pool.eligible & pool.members & ~pool.trial
-    return np.stack([halves | others, (pool.trial & ~halves) | others], axis=1).reshape(count, -1)
+    return np.stack([halves | pool.others, (pool.trial & ~halves) | pool.others], axis=1).reshape(count, -1)
 
 
 def draw_halves(pool: AttackPool, count: int, rng: Generator) -> Bool:

@@ -72,6 +72,8 @@ def test_rare_words_go_first_and_no_minimum_is_sought_over_thousands_of_words():
 
     words, penalty = values_of(Recipe(make_pipeline(TfidfVectorizer(), LogisticRegression()), seed=0))
     assert (words[0], penalty[0]) == ({"min_df": 5}, {"C": 0.3})
+    share = Recipe(make_pipeline(TfidfVectorizer(min_df=0.05), LogisticRegression()), seed=0)
+    assert [values[0] for values in values_of(share)] == [{"C": 0.3}]
 
 
 def test_a_change_is_made_inside_a_pipeline_and_its_diff_says_it():

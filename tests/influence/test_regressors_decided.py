@@ -3,13 +3,18 @@
 import numpy as np
 import pytest
 from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from privgate import Recipe, Subject, TrainingData, evaluate
 from privgate.evidence.verdict import Outcome
 from privgate.training.fleet import Fleet
 
-TREES = (DecisionTreeRegressor(random_state=0), GradientBoostingRegressor(max_depth=6, random_state=0))
+TREES = (
+    DecisionTreeRegressor(random_state=0),
+    GradientBoostingRegressor(max_depth=6, random_state=0),
+    KNeighborsRegressor(1),
+)
 
 
 @pytest.fixture(scope="module")

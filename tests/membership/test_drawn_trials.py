@@ -14,6 +14,7 @@ from privgate.check.gate import evaluate
 from privgate.check.prepare import prepare
 from privgate.evidence import Request
 from privgate.membership import board as boards
+from privgate.membership import per_record
 from privgate.policy.rules.rule_base import Audit
 from privgate.report import page_one
 from privgate.report.schema import read
@@ -55,6 +56,8 @@ def test_shadow_models_are_as_large_as_the_model_and_see_half_of_the_trials(tria
     assert not masks[:, ~pool.members & ~pool.trial].any()
     assert (masks.sum(axis=1) == N).all()
     assert (masks[::2, pool.trial] != masks[1::2, pool.trial]).all()
+    per_record.train_targets(run)
+    assert all(np.isin(np.flatnonzero(others), f.members).all() for f in run.fleet.asked if f.members is not None)
     assert (attacked(trials=N).compute(pools.of_attacks).trial).all()
 
 
