@@ -56,6 +56,11 @@ class Model:
             return Recipe(self.estimator, seed=None, dp=self.claim)
         return Recipe(self.estimator(), seed=7)
 
+    @property
+    def policy(self) -> str:
+        """By which policy: without a recorded seed ``release-1`` leaves each of 300 people out at 75 pairs of seeds."""
+        return "dp-trained" if self.claim else "release-1"
+
     def release(self) -> Release:
         """Return what is served."""
         return Release(floor=self.floor)
@@ -173,7 +178,7 @@ def scale_codes(X: Any) -> Any:
 
 
 def train_privately(X: Any, y: NDArray[Any], *, seed: int) -> Scores:
-    """Train a linear network by Opacus: noise 4.0 on clipped gradients, 5 % of the records a step, 5 passes."""
+    """Train a linear network by Opacus: noise 3.0 on clipped gradients, 5 % of the records a step, 5 passes."""
     import warnings
 
     import torch
@@ -190,7 +195,7 @@ def train_privately(X: Any, y: NDArray[Any], *, seed: int) -> Scores:
         module=network,
         optimizer=torch.optim.SGD(network.parameters(), lr=2.0),
         data_loader=DataLoader(data, batch_size=round(0.05 * len(data))),
-        noise_multiplier=4.0,
+        noise_multiplier=3.0,
         max_grad_norm=1.0,
     )
     for _ in range(5):
@@ -202,7 +207,7 @@ def train_privately(X: Any, y: NDArray[Any], *, seed: int) -> Scores:
     return Scores(network, classes)
 
 
-CLAIM = Claim(mechanism="dp-sgd", adjacency="replace_one", epsilon=1.0, delta=1e-5, noise_multiplier=4.0,
+CLAIM = Claim(mechanism="dp-sgd", adjacency="replace_one", epsilon=2.0, delta=1e-5, noise_multiplier=3.0,
               sample_rate=0.05, steps=100, max_grad_norm=1.0, sampling="poisson",
               accountant="PLD (privgate)")  # fmt: skip
 _FOREST = "ensemble.RandomForestClassifier"

@@ -5,8 +5,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from privgate.controls import served
 from privgate.errors import SubjectError, UsageError
 from privgate.evidence import Measurement, Request
@@ -16,7 +14,6 @@ from privgate.policy import Policy
 from privgate.policy.document_shape import WITHHELD
 from privgate.policy.judging import conditions
 from privgate.policy.rules.attacks import MembershipRule
-from privgate.policy.rules.claims import DpEpsilon
 from privgate.policy.rules.people import LeaveOneOutRule
 from privgate.policy.rules.rule_base import Rule
 from privgate.run.near_questions import CHECKED
@@ -157,19 +154,9 @@ def prepare(
 
 
 def asked_of(policy: Policy, subject: Subject, theorems: tuple[str, ...]) -> Policy:
-    """Return the policy with those rules alone that are asked of a subject which these theorems bound.
-
-    Where a stated claim keeps a rule's limit, no other rule is asked the same question: if reruns do not confirm the
-    claim, that refuses, whatever others would show. Where it does not, the others are asked alone.
-    """
-    recipe = subject.recipe.payload
-    asked = policy.asked_of(conditions({"task": subject.task, "recipe": recipe, "theorems": list(theorems)}))
-    claim = recipe["dp"] or {}
-    epsilon, delta = (np.inf if claim.get(name) is None else float(claim[name]) for name in ("epsilon", "delta"))
-    claims = (r for r in asked.rules if r.either and isinstance(r, DpEpsilon))
-    kept = {r.either for r in claims if epsilon <= r.limit and delta <= r.delta}
-    rules = tuple(r for r in asked.rules if not r.either or (r.either in kept) == isinstance(r, DpEpsilon))
-    return asked.model_copy(update={"rules": rules})
+    """Return the policy with those rules alone that are asked of a subject which these theorems bound."""
+    facts = {"task": subject.task, "recipe": subject.recipe.payload, "theorems": list(theorems)}
+    return policy.asked_of(conditions(facts))
 
 
 def misfit(policy: Policy, subject: Subject) -> str:

@@ -70,7 +70,7 @@ def _together(policy: Policy) -> Iterator[str]:
             "is proved, and release on doubt"
         )
     names: dict[str, str] = {}
-    for rule in (r for r in enforced if not r.either):  # where one of several is enough, a limit may be stricter
+    for rule in enforced:
         key = rule.request().key
         if key in names:
             yield f"rules {names[key]!r} and {rule.name!r} ask the same question; only the stricter limit matters"

@@ -8,7 +8,6 @@ from privgate.policy import problems
 
 #: as releases of this package printed them
 DIGESTS = {
-    "release-1@7": "sha256:0f2e5015c18cf44ae70328c8d8e3c9b4646f6445ea7c9c20efaf59d0272e0c72",
     "release-1@6": "sha256:4950264464a2ed280cb78a2560ffc1936e68fc81443e9c8d5da786cc0ab7a27b",
     "attacks-1@4": "sha256:805e26479cddf6387279f9de113c2bb4f769b88548a38f0ccf1fb70d2ac6ff0b",
     "dtp-1-attacks@5": "sha256:0c285b649229aec7b7e687b7431d91ce187e50cd6195695a61f5623e914f9872",
