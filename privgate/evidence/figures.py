@@ -139,6 +139,8 @@ def sure(m: Measurement) -> str:
         return f"in {m.assumptions[0]}" if m.assumptions else "searched"
     if m.kind == "point":
         return "point estimate"
+    if m.kind == "confidence" and not m.confidence:
+        return "estimate"
     kind = {"bound": _limited_by(m), "confidence": "estimate"}.get(m.kind, m.kind)
     return f"{kind}, {f'{number(100 * m.confidence)} % confidence' if m.confidence else 'certain'}"
 

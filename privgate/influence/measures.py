@@ -99,8 +99,8 @@ def _aggregate(
     kind: Kind = "bound" if proven or total.low != total.high else "exact"
     if run.averaged and seeds == 1:
         kind = "point"  # a single seed measures the seed, not the person: it neither blocks nor approves
-    elif run.averaged or total.confidence is not None:
-        kind = "confidence"
+    elif run.averaged or total.confidence is not None or (unit_name == "residual deviations" and people < run.n_units):
+        kind = "confidence"  # so is a unit that comes from folds, or from a sample
     paired = {"paired_seeds": seeds, "unseen": leakage.unseen(seeds)} if run.averaged else describe_seeds(run)
     return Measurement(
         request,
@@ -210,6 +210,6 @@ def _tell_unit(run: Run) -> str:
         run.compute(regressors.measure_unit) * run.subject.scale[1],
         len(run.compute(left_out.retrained).units),
     )
-    most = f"at most {shown:.4g}, because answers lie among the targets"
-    extent = most if left_out.count_missing(run) else f"{shown:.4g}, over {people} people left out"
+    folds = f"taken for {shown:.4g}, a quarter more than models without a fifth of the people miss targets by"
+    extent = folds if left_out.count_missing(run) else f"{shown:.4g}, over {people} people left out"
     return f"the residual deviation is {extent}; {NOT_DTP}"

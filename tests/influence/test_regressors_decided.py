@@ -38,6 +38,7 @@ def test_it_is_refused_before_everybody_is_left_out(model, data, tmp_path):
     assert found.high == np.inf
     assert found.low > 0.5
     assert "of 150 people" in found.message
+    assert "(estimate; " in found.message  # the unit is one
     X, y = data.X, data.y
     whole = model.fit(X, y).predict(X)
     left = np.array([model.fit(np.delete(X, i, 0), np.delete(y, i)).predict(X[[i]])[0] for i in range(len(y))])
