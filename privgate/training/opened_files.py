@@ -30,8 +30,9 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
     if event not in ("open", "sqlite3.connect") or not isinstance(arguments[0], str | bytes):
         return
     path = os.fsdecode(arguments[0])
-    if not path.startswith(_ROOTS) or ".." in path:  # a link may be gone in the end; a library's leads to a library
-        path = os.path.realpath(path)
+    if path.startswith(_ROOTS) and ".." not in path:  # of libraries, which are many, and whose links stay there
+        return
+    path = os.path.realpath(path)  # now: a link may be gone in the end
     mode, flags = (arguments[1], arguments[2]) if event == "open" else ("r", 0)
     if (mode or "r")[0] in "wxa" or flags & (os.O_WRONLY | os.O_CREAT):
         _written.add(path)

@@ -40,6 +40,12 @@ SCRIPTS = {
         {},
         ["scores.csv"],
     ),
+    "after many of libraries": (
+        "None",
+        "[p.open().close() for p in Path(pd.__file__).parents[1].rglob('*.py')]; open('FOLDER/scores.csv').read()",
+        {},
+        ["scores.csv"],
+    ),
     "by pandas": ("None", "pd.read_csv('FOLDER/scores.csv')", {}, ["scores.csv"]),
     "a database": ("None", "sqlite3.connect('FOLDER/all.db').execute('select 1')", {}, ["all.db"]),
     "two, one declared": (
