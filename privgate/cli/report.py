@@ -43,7 +43,7 @@ def report(*, source: str, page: Path | None, form: str | None, old: str | None,
         document["comparison"] = rendering.compare(_document(old, tracking_uri), document)
     if form is not None:
         click.echo(rendering.render(document, form), nl=False)
-    for line in rendering.differences(document["comparison"]) if old is not None and form is None else ():
+    for line in rendering.differences(document["comparison"]) if old is not None and form in (None, "text") else ():
         click.echo(plain(unescape(line)))
     if page is not None:
         page.write_text(rendering.render(document, "html"), encoding="utf-8")

@@ -205,9 +205,11 @@ def check(
     if key not in judged:
         where = compute_here if int(np.prod(getattr(X, "shape", data.n))) > MOST_SENT else compute
         judged[key] = where(_judge, X, data.y, columns, suite, file, min_rows)
-    results = [(one, Expectation(**e)) for one, e in judged[key]]
-    broken = [e for _, e in results if not e.met]
-    detail = {"expectations": [asdict(e) for _, e in results], "rows": data.n}
+    results = [Expectation(**e) for e in judged[key]]
+    broken = [e for e in results if not e.met]
+    detail = {"expectations": [asdict(e) for e in results], "rows": data.n}
+    if len(results) <= len(suite["expectations"]):  # that of the number of rows is beside them
+        return Precondition(name, "inconclusive", f"{file}: not every expectation was judged")
     if not broken:
         return Precondition(name, "passed", f"{file}: all {len(results)} expectations hold", detail)
     ranks = [0 if not e.error and e.severity == "critical" else 1 if e.error else 2 for e in broken]
@@ -218,13 +220,13 @@ def check(
 
 def _judge(  # noqa: PLR0917  as it is sent
     X: Any, y: Any, columns: dict[str, Any], suite: dict[str, Any], file: str, min_rows: int
-) -> list[list[dict[str, Any]]]:
-    """Return each expectation of ``evaluate`` with its result, about records ``X`` and columns beside them."""
+) -> list[dict[str, Any]]:
+    """Return the results of ``evaluate`` about records ``X`` and columns beside them."""
     import pandas as pd
 
     frame = pd.DataFrame({"label": y}) if X is None else as_frame(SimpleNamespace(X=X, y=y))
     results = evaluate(suite, frame.assign(**columns), file=file, min_rows=min_rows)
-    return [[one, asdict(e)] for one, e in results]
+    return [asdict(e) for _, e in results]
 
 
 def as_frame(data: Data) -> Any:

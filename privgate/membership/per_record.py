@@ -33,7 +33,7 @@ def measure_records(run: Run, request: Request, figure: Figure) -> Measurement:
     """Return what attacks achieve on the training record at greatest risk, over independent target models.
 
     ``low`` holds over all records and attacks together (Holm's first step), ``high`` is an intersection-union test over
-    them. The claim is about models trained on random halves of the pool, not about the registered model.
+    them. The claim is about models trained on random halves of the trials, not about the registered model.
     ``MeasurementError`` where an attack did not run, or target models are too few for the rate that was asked for.
     """
     board = run.compute(boards.make_board)
@@ -62,7 +62,7 @@ def measure_records(run: Run, request: Request, figure: Figure) -> Measurement:
         worst = as_advantage(worst)
     copied = board.pool.copies
     said = (
-        f"{count} target models on independent random halves of the pool, disjoint from the shadow models",
+        f"{count} target models on independent random halves of the trials, disjoint from the shadow models",
         "the claim is about models that this recipe trains on random halves, not about the registered model",
         "copies of members are among the candidates; no limit exists for them" if copied else "",
         f"{board.pool.drawn}; no limit exists for the others" if board.pool.fit else "",

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from privgate.arrays import Float, Index
+from privgate.errors import SubjectError
 from privgate.models.ball_logistic import BallLogistic
 from privgate.models.classifier import Classifier
 from privgate.models.fixed import FixedOneHot, FixedScaler
@@ -173,7 +174,8 @@ class RandomTrees(Classifier):
     def predict_proba(self, X: Any) -> Float:
         """Return the average over trees."""
         if self.average != "geometric":
-            raise ValueError(f"average must be 'geometric', not {self.average!r}")
+            # of a sentence of ours a check tells the words: earlier versions had an arithmetic mean
+            raise SubjectError(f"average must be 'geometric', not {self.average!r}; train and log the model again")
         each = shares(self.counts_, self.alpha)[np.arange(self.n_trees), self.leaves(X)]
         with np.errstate(divide="ignore"):
             log = np.log(each).mean(axis=1)

@@ -82,7 +82,7 @@ def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
     """Return the subject without listed questions and inferred ends of features: they are values of single people."""
     facts = dict(encode(subject))
     if domain := facts.get("domain") or {}:
-        facts["domain"] = domain = {k: v for k, v in domain.items() if k not in ("max_length", "norm")}  # of 0.1
+        facts["domain"] = domain = {k: v for k, v in domain.items() if v or k not in ("max_length", "norm")}  # of 0.1
     if domain.get("queries"):
         facts["domain"] = {**domain, "box": None, "queries": len(domain["queries"])}
     if domain.get("inferred") and domain.get("box"):

@@ -53,6 +53,13 @@ class DomainFacts(EvidenceModel):
     queries: int | None = Field(default=None, description="How many questions are listed; no other is answered.")
     withheld: str = Field(default="", description="What was left out of an inferred domain: values of single people.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_limits(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and any(given.get(key) is not None for key in cls.earlier):
+            raise ValueError("an earlier version limited the length or norm of a question; check the model again")
+        return given
+
 
 class ClaimFacts(EvidenceModel):
     """A differential-privacy claim as its author states it."""

@@ -29,7 +29,10 @@ def watch_files() -> None:
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
     if event not in ("open", "sqlite3.connect") or not isinstance(arguments[0], str | bytes):
         return
-    path = os.path.abspath(os.fsdecode(arguments[0]))  # noqa: PTH100  where links lead is looked up once, in the end
+    path = os.fsdecode(arguments[0])
+    if path.startswith(_ROOTS) and ".." not in path:  # of libraries, which are many, and whose links stay there
+        return
+    path = os.path.realpath(path)  # now: a link may be gone in the end
     mode, flags = (arguments[1], arguments[2]) if event == "open" else ("r", 0)
     if (mode or "r")[0] in "wxa" or flags & (os.O_WRONLY | os.O_CREAT):
         _written.add(path)
@@ -43,13 +46,12 @@ _watching = list[Any]()
 def list_opened(*folders: str) -> list[str]:
     """Return the files that were read, in order: none of a library's, of ``folders``, or that this process wrote."""
     given = (*_ROOTS, *_MACHINE, *(f"{os.path.realpath(f)}/" for f in (*folders, str(Path.cwd()))))
-    written = set(map(os.path.realpath, _written))
     return [
         path
-        for path in dict.fromkeys(map(os.path.realpath, _read))
+        for path in _read
         if not path.startswith(given)
         and not path.endswith(_ENDINGS)
         and not any(part in path for part in _PARTS)
-        and path not in written
+        and path not in _written
         and Path(path).is_file()
     ]

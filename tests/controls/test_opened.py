@@ -34,6 +34,18 @@ SCRIPTS = {
     "nothing": ("None", "ZoneInfo('Europe/Paris')", {}, []),
     "in training": ("None", "open('FOLDER/scores.csv').read()", {}, ["scores.csv"]),
     "at import": ("np.loadtxt('FOLDER/scores.csv')", "", {}, ["scores.csv"]),
+    "by a link that goes": (
+        "None",
+        "link = Path('FOLDER/link'); link.symlink_to('FOLDER/scores.csv'); link.read_text(); link.unlink()",
+        {},
+        ["scores.csv"],
+    ),
+    "after many of libraries": (
+        "None",
+        "[p.open().close() for p in Path(pd.__file__).parents[1].rglob('*.py')]; open('FOLDER/scores.csv').read()",
+        {},
+        ["scores.csv"],
+    ),
     "by pandas": ("None", "pd.read_csv('FOLDER/scores.csv')", {}, ["scores.csv"]),
     "a database": ("None", "sqlite3.connect('FOLDER/all.db').execute('select 1')", {}, ["all.db"]),
     "two, one declared": (

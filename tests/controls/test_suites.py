@@ -91,12 +91,14 @@ ABSENT = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "wage"
     ],
 )
 def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors(
-    youngest, expectations, rows, outcome, words
+    youngest, expectations, rows, outcome, words, monkeypatch
 ):
     data = TrainingData(people(age=[youngest, 40.0, 50.0, 60.0]), [0, 1, 0, 1], one_record_each=True)
     found = suites.check(data, suite(*expectations), file="s", min_rows=rows)
     assert found.outcome == outcome
     assert words in found.message
+    monkeypatch.setattr(suites, "MOST_SENT", 99)
+    assert suites.check(data, suite(AGE, AGE), lambda *_: [], file="s").outcome == "inconclusive"  # a worker says less
 
 
 @pytest.mark.parametrize(

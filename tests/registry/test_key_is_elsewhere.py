@@ -157,7 +157,6 @@ def test_no_process_of_a_check_a_promotion_or_serve_holds_the_key(registry, data
         "--sign-command",
         f"{command} {{out}} {{target}} {config}",
         "--every=1",
-        "--settle=0.2",
         "--",
         "--jobs=1",
     ]

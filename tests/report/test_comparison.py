@@ -1,6 +1,9 @@
+import json
+
 import pytest
 
 from privgate import report
+from privgate.__main__ import run
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +63,15 @@ def test_changed_sources_beside_equal_parameters_are_changed_code_and_else_it_is
     assert causes(report.compare(function(old, 1), function(new, 2)))["training code"] is None
 
 
-def test_what_changed_is_told_alone_and_in_the_report_of_the_version_after_it(pair, runs):
+def test_what_changed_is_told_alone_and_in_the_report_of_the_version_after_it(pair, runs, tmp_path, capsys):
     doc = runs.document("certified", baseline=pair[0])
 
     assert "hyperparameters" in "\n".join(report.differences(report.compare(*pair)))
     assert all("hyperparameters" in report.render(doc, form) for form in ("html", "markdown"))
     assert doc["comparison"]["old"]["version"] == "1"
     assert "Since version 1" in report.render(doc, "html")
+    files = [tmp_path / "old.json", tmp_path / "new.json"]
+    for file, document in zip(files, pair, strict=True):
+        file.write_text(json.dumps(document))
+    assert run(["report", str(files[1]), "--compare", str(files[0]), "--format", "text"]) == 0
+    assert "hyperparameters" in capsys.readouterr().out

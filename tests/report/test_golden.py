@@ -138,6 +138,7 @@ BROKEN = [
     ({"units": []}, "the report is broken: units"),
     ({"approved": "perhaps"}, "the report is broken: approved"),
     ({"surprise": 1}, "the report is broken: surprise"),
+    (lambda doc: doc["subject"]["domain"].update(max_length=3.0), "an earlier version limited the length"),
     *((lambda doc, k=key: doc.pop(k), f"the report is broken: {key}")
       for key in ("outcome", "subject", "policy", "findings", "evidence", "units", "waivers")),
     *((lambda doc, k=key, v=value: doc["units"].update({k: v}), "the report is broken: units")

@@ -16,6 +16,8 @@ MOST_ROWS, LEAST_ROWS = 4000, 20
 HIDDEN, EPOCHS = 64, 50
 #: rows of one step: 800 learn as much as 200 of many rows, in two fifths of the time
 SMALLEST, LARGEST = 200, 800
+#: deviations that a row lies from the mean at most: among 40,000 rows none does by more than 200
+FARTHEST = 1000.0
 
 
 class Shokri(Attack):
@@ -85,7 +87,8 @@ def train_network(rows: Float, inside: Bool, rng: Generator, *, hidden: int, epo
     mean, scale, count = rows.mean(axis=0), rows.std(axis=0), len(rows)
 
     def prepare(given: Float) -> NDArray[np.float32]:
-        return np.column_stack([(given - mean) / np.where(scale > 0, scale, 1.0), np.ones(len(given))]).astype("f4")
+        units = np.clip((given - mean) / np.where(scale > 0, scale, 1.0), -FARTHEST, FARTHEST)
+        return np.column_stack([units, np.ones(len(given))]).astype("f4")
 
     x, t, size = prepare(rows), inside.astype("f4"), min(max(SMALLEST, count // 5), LARGEST)
     shape = x.shape[1], hidden
