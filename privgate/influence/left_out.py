@@ -32,6 +32,8 @@ from privgate.training.ledger import digest_code
 
 #: of whom a closed form says that they matter most, refitted beside these
 WORST = 5
+#: share of the people above a limit by the ranking, from which on they are expected to refuse
+MANY = 0.3
 #: paired seeds of whoever is to contradict a theorem, which holds under every seed
 SEEDS = 2
 
@@ -136,6 +138,15 @@ def list_hints(run: Run) -> list[str]:
 def spared(run: Run) -> bool:
     """Return whether nobody is trained without where attacks break a rule, because that blocks whatever it shows."""
     return bool(run.attacked) and not run.limits.full and not computes_everybody(run)
+
+
+def expects_refusal(run: Run) -> bool:
+    """Return whether the ranking shows so many above a limit that people come before further looks at attacks."""
+    may = spared(run) and _may_stop(run) and run.compute(limit_everybody) is None
+    if not may or run.at_once or run.subject.task == "regression":
+        return False
+    score = run.compute(riskiest.rank_everybody).score
+    return bool((score > max(run.thresholds)).mean() >= MANY)
 
 
 @dataclass(frozen=True, eq=False)

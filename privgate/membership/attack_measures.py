@@ -75,10 +75,11 @@ def look_first(run: Run) -> bool:
 def look_in_turn(run: Run) -> dict[Request, Looks]:
     """Return what each look showed, by request; the last is where a rule is broken, none is open, or all are trained.
 
-    It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again.
+    It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again. Where people
+    refuse, the first look is the last.
     """
     shown, looks = run.compute(plan_looks)
-    for _ in looks:
+    for _ in () if run.refused else looks:
         pass
     return shown
 

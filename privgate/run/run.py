@@ -104,6 +104,8 @@ class Run:
     attacked: Mapping[Request, tuple[str, Callable[[Measurement], str]]] = field(default_factory=dict)
     #: whether a rule on attacks names no level: then all shadow models are trained before the first look
     at_once: bool = False
+    #: whether people refuse already, so that attacks take no further look
+    refused: bool = False
     _kept: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
     def generator(self, purpose: str) -> np.random.Generator:

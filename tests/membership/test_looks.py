@@ -82,7 +82,7 @@ def signal_for(accuracy):
 
 def look_in_turn(rules):
     """Return what looks of a run that asks for nothing else showed."""
-    run = SimpleNamespace(attacked=rules, at_once=False)
+    run = SimpleNamespace(attacked=rules, at_once=False, refused=False)
     run.compute = lambda make: make(run)
     return attack_measures.look_in_turn(run)
 

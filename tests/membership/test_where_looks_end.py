@@ -199,6 +199,22 @@ def test_a_model_that_attacks_refuse_is_compared_with_no_other_seed(load_policy,
     assert said == "Do not release. “Attack accuracy” is beyond its limit."
 
 
+def test_people_who_refuse_spare_further_looks_at_attacks(load_policy):
+    attack = "  - {metric: attack_accuracy, level: 0.05, max: 0.8}\n"
+    policy = load_policy(f"rules:\n{attack}  - {{metric: pdtp, max: 1.0, aggregate: max}}\n")
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(200, 1)), rng.integers(0, 2, 200)
+    data = TrainingData(X[:100], y[:100], candidates=(X[100:], y[100:]), one_record_each=True)
+    remembers = Subject.local(Recipe(DecisionTreeClassifier(max_leaf_nodes=30), seed=2), data)
+    verdict = gate.evaluate(policy, remembers, fleet=(fleet := InProcess()))
+    assert [f.outcome for f in verdict.findings if f.rule in ("attack_accuracy", "pdtp")] == [
+        Outcome.INCONCLUSIVE,
+        Outcome.FAILED,
+    ]
+    assert any(p.name == "reached" and "more shadow models" in p.message for p in verdict.evidence.preconditions)
+    assert fleet.calls <= 25  # 80 with all looks
+
+
 HEAVY = {"long_untargeted", "shokri", "quantile"}
 
 
