@@ -265,8 +265,13 @@ def _count_above(run: Run, refits: Retrained) -> int:
 
 
 def _may_stop(run: Run) -> bool:
-    """Return whether work ends with the first broken rule; a regressor's unit of measure then comes from folds."""
-    known = run.subject.task == "classification" or run.compute(riskiest.compute_everybody).computed is None
+    """Return whether work ends with the first broken rule; a regressor's unit of measure then comes from folds.
+
+    Where answers carry noise, its scale is the unit, and nobody is left out for nothing.
+    """
+    known = run.subject.task == "classification" or (
+        run.subject.release.noise is None and run.compute(riskiest.compute_everybody).computed is None
+    )
     return bool(run.breaks) and not run.limits.full and known
 
 
@@ -280,8 +285,6 @@ def find_broken(run: Run, people: int, refits: Retrained) -> str:
     scale = 1.0
     if run.subject.task == "regression":
         moves, fewer = per_person.measure_moves(run.subject, refits), len(refits.units) < people
-        if run.subject.release.noise is not None:
-            return ""
         try:
             scale, low = per_person.measure_unit(run, moves, missing=fewer), moves.low
         except MeasurementError:  # and no look may be the last
