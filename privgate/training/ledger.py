@@ -15,6 +15,7 @@ import secrets
 import stat
 import struct
 import uuid
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -23,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from privgate import digest
-from privgate.errors import UsageError
+from privgate.errors import PrivgateWarning, UsageError
 from privgate.subject import estimators
 from privgate.subject.sources import providing
 from privgate.subject.subject import Subject
@@ -269,9 +270,12 @@ def _open_folder(folder: Path) -> bool:
     """Make the folder if it is missing; return whether others can write to it, as a team's may be."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = folder.stat()
+        status, old = folder.stat(), next(folder.glob("*.seg"), None)
     except OSError as exc:
         raise UsageError(f"the ledger {folder} cannot be opened: {exc.strerror}; say --ledger FOLDER") from exc
+    if old is not None:
+        message = f"the ledger {folder} was written by privgate 0.1, whose answers are not read; delete its *.seg files"
+        warnings.warn(message, PrivgateWarning, stacklevel=2)
     return status.st_uid != os.getuid() or bool(status.st_mode & 0o022)
 
 
