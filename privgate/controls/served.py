@@ -198,9 +198,17 @@ def describe_release(release: Release) -> str:
     """Return what a release hands out, in words."""
     if release.noise is not None:
         return f"numbers with {type(release.noise).__name__} noise of scale {release.noise.scale:g}"
+    few = f"probabilities of the {release.k} likeliest labels" if release.k > 1 else "the likeliest label's probability"
+    text = {
+        "probabilities": "probabilities" if release.temperature != 1 else "exact probabilities",
+        "rounded": f"probabilities rounded to {release.step:g}",
+        "binned": f"centres of bins of width {release.step:g}",
+        "top_k": few,
+        "label": "labels alone",
+    }[release.form]
     if isinstance(release.floor, tuple):
-        return f"probabilities of {min(release.floor):.3g} or more"
-    return "labels alone" if release.form == "label" else "exact probabilities"
+        text = f"{text.removeprefix('exact ')} of {min(release.floor):.3g} or more"
+    return text if release.temperature == 1 else f"{text} at temperature {release.temperature:g}"
 
 
 def _describe_values(values: Float, log_p: Float) -> str:

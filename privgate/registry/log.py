@@ -257,7 +257,7 @@ def _as_checked(recipe: Recipe) -> Iterator[None]:
                 raise
             raise SubjectError(
                 f"training raised {type(exc).__name__}: {exc}; a check trains without sklearn.set_config(**{lost}), "
-                "which no source of the recipe says: write it at the top of a module that holds the training function"
+                "which no source of the recipe says: write it at the top of the training function's module"
             ) from exc
 
 

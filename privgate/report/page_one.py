@@ -392,8 +392,10 @@ def no_attack_limited(doc: ReportDocument) -> str:
     limited = any(metric.limits_attacks and mode != "warn" for metric, mode in rules)
     if limited or not any(metric.per_unit for metric, _ in rules):
         return ""
+    warmth = doc.subject.release.temperature
     where = "regression-1-attacks" if doc.subject.task == "regression" else "dtp-1-attacks"
-    return say("limits.no_attack", policy=where)
+    declared = "" if warmth == 1 else " " + say("limits.temperature", temperature=number(warmth))
+    return say("limits.no_attack", policy=where) + declared
 
 
 def level(doc: ReportDocument) -> str:

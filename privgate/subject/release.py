@@ -13,11 +13,13 @@ import numpy as np
 from privgate.arrays import Bool, Float
 from privgate.statistics import leakage
 
-Form = Literal["probabilities", "label"]
+Form = Literal["probabilities", "rounded", "binned", "top_k", "label"]
 #: what MLflow is made to serve of a model that was logged otherwise
 Serve = Literal["probabilities"]
 
-#: nats; labels that are no further apart than rounding may change places
+#: relative; what a probability loses on its way to a rounding: one logarithm and back, or single precision
+HAIR = 2.0**-22
+#: nats; labels that are no further apart than rounding may change places when they are heated, or lost a last digit
 TIED = 1e-12
 #: nats; below exp(-708) float64 loses digits, and below exp(-746) nothing but 0 is left
 SUBNORMAL, NOTHING = -708.0, -746.0
@@ -67,8 +69,6 @@ class Gaussian(Noise):
     laws = ("normal", "norm")
 
 
-#: what earlier versions could declare: digests are of these too
-_USUAL = {"step": 0.01, "k": 1, "temperature": 1.0}
 _NOISES = {"laplace": Laplace, "gaussian": Gaussian}
 
 
@@ -78,8 +78,14 @@ class Release:
 
     Parameters
     ----------
-    form : {"probabilities", "label"}
-        Exact probabilities by default; the likeliest label is measured in addition to them, never instead.
+    form : {"probabilities", "rounded", "binned", "top_k", "label"}
+        Exact probabilities by default; the others are measured in addition to exact ones, never instead.
+    step : float
+        Rounding step or bin width, for "rounded" and "binned".
+    k : int
+        Number of labels listed, for "top_k".
+    temperature : float
+        Logits are divided by it before the softmax; 1 leaves them.
     noise : Noise, optional
         Of a regressor: added to every answer.
     floor : bool, float, mapping or tuple
@@ -90,19 +96,28 @@ class Release:
     """
 
     form: Form = "probabilities"
+    step: float = 0.01
+    k: int = 1
+    temperature: float = 1.0
     noise: Noise | None = None
     floor: bool | float | Mapping[Any, float] | tuple[float, ...] = 0.0
     alone: bool = False
 
     def __post_init__(self) -> None:
+        if not 0 < self.step < 1:
+            raise ValueError(f"release: step must lie in (0, 1), not {self.step!r}")
         if self.form not in get_args(Form):
             raise ValueError(f"release: no form {self.form!r}; it is one of {', '.join(get_args(Form))}")
-        if self.noise is not None and self.form != "probabilities":
-            raise ValueError("release: noise is added to a regressor's answers, which have no form")
+        if isinstance(self.k, bool) or self.k != int(self.k) or self.k < 1:
+            raise ValueError(f"release: k must be a whole number of at least 1, not {self.k!r}")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"release: temperature must be finite and above 0, not {self.temperature!r}")
+        if self.noise is not None and not (self.form == "probabilities" and self.temperature == 1.0):
+            raise ValueError("release: noise is added to a regressor's answers, which have no form and no temperature")
         if isinstance(self.floor, str | list) or self.floor == {}:
             raise ValueError(f"release: floor is True, a number, or a mapping label -> number, not {self.floor!r}")
         if self.floor and (self.form != "probabilities" or self.noise is not None):
-            raise ValueError("release: a floor is for probabilities without noise")
+            raise ValueError("release: a floor is for probabilities that are neither rounded, listed nor noisy")
 
     def resolved(self, classes: Any) -> Self:
         """Return the release with a floor for each of the sorted labels; ``ValueError``: not above 0, or too much."""
@@ -130,22 +145,55 @@ class Release:
     def shown(self, p: Float) -> Float:
         """Return what the endpoint hands out for exact probabilities ``p``, both of shape (n, K).
 
-        A label alone has 1, others 0; ties go to the earlier class. Nothing is normalised again. MLflow serves by this,
-        stored by value: it needs numpy alone.
+        Bins ``[0, h), [h, 2h), …`` count by their centres. A label that "top_k" does not list has 0. Ties go to the
+        earlier class. Nothing is normalised again. MLflow serves by this, stored by value: it needs numpy alone.
         """
         p = np.asarray(p, dtype=np.float64)
+        if self.temperature != 1.0:
+            with np.errstate(divide="ignore"):
+                p = np.exp(heated(np.log(p), self.temperature))
+        if self.form in ("rounded", "binned"):
+            return self.coarse(p)
         if self.floor:
             return floored(p, np.array(self.floor))
-        return p if self.form == "probabilities" else np.asarray(_find_likeliest(p), dtype=np.float64)
+        return p if self.form == "probabilities" else self.listed(p, 1.0, 0.0)
+
+    def coarse(self, p: Float) -> Float:
+        """Return multiples of ``step`` nearest to ``p``, halves to the even one, or the centres of its bins."""
+        if self.form == "binned":  # a hair of tolerance keeps 0.29 / 0.01 in its own bin
+            return np.asarray((np.minimum(np.floor(p / self.step + 1e-12), self.last_bin) + 0.5) * self.step)
+        per_one = 1.0 / self.step
+        whole = np.rint(per_one)
+        # np.round(p, 2) multiplies by 100 and divides by it; 0.01 itself is not a hundredth
+        if abs(per_one - whole) < 1e-9 * per_one:
+            return np.asarray(np.rint(p * whole) / whole)
+        return np.asarray(np.rint(p / self.step) * self.step)
+
+    @property
+    def last_bin(self) -> int:
+        """Number of the last bin, which holds probability 1 too."""
+        return int(np.ceil(1.0 / self.step - 1e-9) - 1)
+
+    def list_size(self, n_labels: int) -> int:
+        """Return how many of so many labels are listed."""
+        return 1 if self.form == "label" else min(self.k, n_labels)
+
+    def listed(self, scores: Float, only: float, nothing: float) -> Float:
+        """Return scores of listed labels, ``nothing`` for others, shape (..., K); ``only`` for the one of "label"."""
+        order = np.argsort(-scores, axis=-1, kind="stable")[..., : self.list_size(scores.shape[-1])]
+        values = np.take_along_axis(scores, order, axis=-1)
+        out = np.full(scores.shape, nothing)
+        np.put_along_axis(out, order, np.full(order.shape, only) if self.form == "label" else values, axis=-1)
+        return out
 
     @property
     def exact(self) -> bool:
         """Whether exact probabilities leave the endpoint."""
-        return self.form == "probabilities" and self.noise is None and not self.floor
+        return self.form == "probabilities" and self.temperature == 1.0 and self.noise is None and not self.floor
 
     def payload(self) -> dict[str, Any]:
         """Return JSON values; noise only where there is some."""
-        stated: dict[str, Any] = {"form": self.form, **_USUAL}
+        stated = {k: getattr(self, k) for k in ("form", "step", "k", "temperature")}
         if self.floor:
             stated |= {"floor": self.floor, **({"alone": True} if self.alone else {})}
         if self.noise is not None:
@@ -154,17 +202,11 @@ class Release:
 
     @classmethod
     def from_payload(cls, payload: dict[str, Any]) -> Self:
-        """Return the release that ``payload`` describes; ``ValueError``: one that went with 0.1.0."""
-        form = payload.get("form", "probabilities")
-        if form not in get_args(Form) or payload.get("temperature", 1.0) != 1.0:
-            raise ValueError(
-                "release: rounded, binned or listed probabilities and temperatures went with 0.1.0, the last version "
-                "that knew them: exact probabilities are judged in any case; declare these or labels"
-            )
+        """Return the release that ``payload`` describes."""
         stated, floor = payload.get("noise"), payload.get("floor", 0.0)
         noise = None if stated is None else _NOISES[stated["kind"]](float(stated["scale"]))
         floor = tuple(floor) if isinstance(floor, list) else floor
-        return cls(form, noise, floor)  # only who checks may state that it is alone
+        return cls(**{**payload, "noise": noise, "floor": floor, "alone": False})  # which only who checks may state
 
 
 def floored(p: Float, floor: Float) -> Float:
@@ -180,29 +222,35 @@ def floored(p: Float, floor: Float) -> Float:
         low = more
 
 
-def _find_likeliest(scores: Float, *, later: bool = False) -> Bool:
-    """Return which label is the likeliest, shape (..., K); of equal ones the earlier, or the later."""
-    step = -1 if later else 1
-    best = scores[..., ::step].argmax(axis=-1)[..., None]
-    return np.asarray((np.arange(scores.shape[-1]) == best)[..., ::step])
-
-
 def released(log_p: Float, release: Release) -> Float:
     """Return the natural logarithm of what the endpoint hands out for each label, shape (..., K).
 
     It is that of ``Release.shown`` for the exact natural log-probabilities ``log_p``, but without its underflow:
-    ``-inf`` where a label gets 0 (docs/mathematics.md, section 11).
+    ``-inf`` where a label gets 0 or is not listed (docs/mathematics.md, section 11).
     """
+    log_q = heated(log_p, release.temperature)
     if release.floor:
-        return np.log(floored(np.exp(log_p), np.array(release.floor)))
-    return log_p if release.form == "probabilities" else np.where(_find_likeliest(log_p), 0.0, -np.inf)
+        return np.log(floored(np.exp(log_q), np.array(release.floor)))
+    if release.form in ("rounded", "binned"):
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(release.coarse(np.exp(log_q))))
+    return log_q if release.form == "probabilities" else release.listed(log_q, 0.0, -np.inf)
+
+
+def heated(log_p: Float, temperature: float) -> Float:
+    """Return log-probabilities after the logits were divided by ``temperature``; a probability of 0 stays 0."""
+    if temperature == 1.0:
+        return np.asarray(log_p, dtype=np.float64)
+    scaled = np.asarray(log_p, dtype=np.float64) / temperature
+    total = np.logaddexp.reduce(scaled, axis=-1, keepdims=True)
+    return np.asarray(scaled - np.where(np.isneginf(total), 0.0, total))
 
 
 def measure_changes(log_with: Float, log_without: Float, release: Release) -> Float:
     """Return the largest label change of what is released, shape (...,), nats.
 
-    Infinite where one model alone hands out 0: who asks sees the difference with certainty. Ties go one way;
-    ``bound_changes`` has the worst of both.
+    Infinite where one model alone hands out 0 or leaves a label out: who asks sees the difference with certainty.
+    Halves and ties go one way; ``bound_changes`` has the worst of both.
     """
     return leakage.largest_change(released(log_with, release), released(log_without, release))
 
@@ -231,36 +279,50 @@ def _held(log_p: Float) -> tuple[Float, Float]:
 def bound_changes(log_with: Float, log_without: Float, release: Release) -> tuple[Float, Float]:
     """Return the smallest and the largest change of what real models release, shape (...,), nats.
 
-    Ties of labels are resolved one way by one endpoint and another way by the next; the worst of both counts. Two
-    models that give exactly the same log-probabilities release the same. ``FloatingPointError``: one is NaN.
+    Halves (0.125 in hundredths), values on an edge of a bin, and ties for the last place of a list are resolved one way
+    by one endpoint and another way by the next; the worst of both counts. Two models that give exactly the same
+    log-probability release the same, though two probabilities a few bits apart may share their logarithm.
+    ``FloatingPointError``: a log-probability is NaN.
     """
     if np.isnan(log_with).any() or np.isnan(log_without).any():
         raise FloatingPointError("NaN log-probabilities: an engine failure, not a zero")
-    if release.form != "label":
-        change = measure_changes(log_with, log_without, release)
-        return change, change
-    differ = (log_with != log_without).any(axis=-1)
-    small, large = np.full(differ.shape, np.inf), np.zeros(differ.shape)
-    for later in (False, True):  # either of equal labels may come first, by one endpoint always the same
-        (may, must), (may_too, must_too) = (_rank_first(m, 0.0, later=later) for m in (log_with, log_without))
-        large[differ & ((may & ~must_too) | (may_too & ~must)).any(axis=-1)] = np.inf
-        small[~(differ & ((must & ~may_too) | (must_too & ~may)).any(axis=-1))] = 0.0
-    return small, large
+    models = (np.asarray(log_with, dtype=np.float64), np.asarray(log_without, dtype=np.float64))
+    one, other = (_values(m, release) for m in models)
+    same = models[0] == models[1]
+    if release.temperature != 1.0:
+        same = same.all(axis=-1, keepdims=True)
+    small, large = (np.where(same, 0.0, distance) for distance in _apart(one, other))
+    if release.form in ("top_k", "label"):
+        small, large = _with_lists((small, large), models, (one[1], other[1]), release)
+    return small.max(axis=-1), large.max(axis=-1)
 
 
-def _values(log_p: Float, release: Release, error: float) -> tuple[Float, Float]:
+def _values(log_p: Float, release: Release, error: float = 0.0) -> tuple[Float, Float]:
     """Return the lowest and highest logarithm of the value of each label, were every label listed."""
+    log_q = heated(log_p, release.temperature)
     if release.form == "label":
-        return np.zeros(log_p.shape), np.zeros(log_p.shape)
+        return np.zeros(log_q.shape), np.zeros(log_q.shape)
+    # heated, ln q_y = -ln sum_c exp((l_c - l_y) / T), and each difference moves by at most 2 e
+    margin = error if release.temperature == 1.0 else 2 * error / release.temperature
     if release.floor:  # where each label moves by a factor at most, so does what makes the sum 1
         low, answers = np.log(np.array(release.floor)), released(log_p, release)
-        return np.maximum(answers - 2 * error, low), np.minimum(answers + 2 * error, 0.0)
+        return np.maximum(answers - 2 * margin, low), np.minimum(answers + 2 * margin, 0.0)
     nothing = np.isneginf(log_p)
-    log_q = np.where(nothing, NOTHING, log_p)
-    low, high = log_q - error, np.minimum(log_q + error, 0.0)
+    log_q = np.where(nothing, NOTHING, log_q)
+    low, high = log_q - margin, np.minimum(log_q + margin, 0.0)
     high = np.where(high < SUBNORMAL, high + np.log(2.0), high)  # the last bit may be half of what is left
-    low = np.where(nothing | (low < SUBNORMAL), -np.inf, low)
-    return low, np.where(nothing | (high < NOTHING), -np.inf, high)
+    low = np.where(nothing | (log_p - error < SUBNORMAL) | (low < SUBNORMAL), -np.inf, low)
+    high = np.where(nothing | (high < NOTHING), -np.inf, high)
+    if release.form in ("rounded", "binned"):
+        low, high = np.exp(low) * (1 - HAIR) / release.step, np.exp(high) * (1 + HAIR) / release.step
+        shift = 0.0 if release.form == "rounded" else 0.5
+        if release.form == "rounded":
+            low, high = np.ceil(low - 0.5), np.floor(high + 0.5)
+        else:
+            low, high = (np.minimum(np.floor(v), release.last_bin) for v in (low, high))
+        with np.errstate(divide="ignore"):
+            low, high = np.log(np.maximum(low, 0.0) + shift), np.log(high + shift)
+    return low, high
 
 
 def _apart(one: tuple[Float, Float], other: tuple[Float, Float]) -> tuple[Float, Float]:
@@ -271,15 +333,37 @@ def _apart(one: tuple[Float, Float], other: tuple[Float, Float]) -> tuple[Float,
     return np.fmax(nearest, 0.0), np.fmax(farthest, 0.0)
 
 
-def _rank_first(log_p: Float, error: float, *, later: bool = False) -> tuple[Bool, Bool]:
-    """Return which labels may be the likeliest, and which certainly are; of equal ones the later or the earlier."""
-    first = _find_likeliest(log_p, later=later)
+def _with_lists(
+    apart: tuple[Float, Float], models: tuple[Float, Float], highest: tuple[Float, Float], release: Release
+) -> tuple[Float, Float]:
+    """Return changes of listed labels, infinite where one model alone lists a label that has a probability."""
+    small, large = apart
+    seen = ~np.isneginf(highest).all(axis=0) & ~np.isneginf(models).all(axis=0)
+    seen &= ~(models[0] == models[1]).all(axis=-1)[..., None]
+    smallest, largest = np.full(small.shape, np.inf), np.zeros(large.shape)
+    for later in (False, True):  # either of equal labels may be listed first, by one endpoint always the same
+        (may, must), (may_too, must_too) = (_listed(m, release, later=later) for m in models)
+        alone = ((may & ~must_too) | (may_too & ~must)) & seen
+        surely = ((must & ~may_too) | (must_too & ~may)) & seen
+        largest = np.maximum(largest, np.where(alone, np.inf, np.where(may & may_too, large, 0.0)))
+        smallest = np.minimum(smallest, np.where(surely, np.inf, np.where(must & must_too, small, 0.0)))
+    return smallest, largest
+
+
+def _listed(log_p: Float, release: Release, error: float = 0.0, *, later: bool = False) -> tuple[Bool, Bool]:
+    """Return which labels may be listed, and which certainly are; of equal ones the later or the earlier first."""
+    k, step = release.list_size(log_p.shape[-1]), -1 if later else 1
+    first = ~np.isnan(release.listed(log_p[..., ::step], 0.0, np.nan))[..., ::step]
+    if k == log_p.shape[-1]:
+        return first, first
     with np.errstate(invalid="ignore"):
-        gap = log_p.max(axis=-1, keepdims=True) - log_p
+        gap = np.abs(log_p - np.sort(log_p, axis=-1)[..., [-k]])
         near = ((gap > 0) & (gap < TIED)).any(axis=-1, keepdims=True)  # not equal, but rounding may make them so
         e = np.where(near, max(error, TIED), error)
-        may = gap <= 2 * e
-    return np.where(e > 0, may, first), np.where(e > 0, may & (may.sum(axis=-1, keepdims=True) == 1), first)
+        low, high = (np.where(np.isneginf(log_p), -np.inf, log_p + side) for side in (-e, e))
+    may = high >= np.sort(low, axis=-1)[..., [-k]]
+    must = low > np.sort(high, axis=-1)[..., [-k - 1]]
+    return np.where(e > 0, may, first), np.where(e > 0, must, first)
 
 
 def admissible(values: Float, log_p: Float, release: Release, error: float) -> Bool:
@@ -289,10 +373,12 @@ def admissible(values: Float, log_p: Float, release: Release, error: float) -> B
     log-probabilities. ``error`` bounds the error of each of these and the relative error of each value; above 0.
     """
     low, high = _values(log_p, release, error)
+    if release.form in ("rounded", "binned"):
+        low, high = low + np.log(release.step), high + np.log(release.step)
     with np.errstate(divide="ignore", invalid="ignore"):
         handed = np.log(values)
     fits = (handed >= low - error) & (handed <= high + error)
-    if release.form == "label":
-        may, must = _rank_first(log_p, error)
-        return np.asarray(np.where(values == 0, ~must, may & fits).all(axis=-1))
+    if release.form in ("top_k", "label"):
+        may, must = _listed(log_p, release, error)
+        return np.asarray(np.where(values == 0, ~must | np.isneginf(low), may & fits).all(axis=-1))
     return np.asarray(fits.all(axis=-1))

@@ -62,7 +62,7 @@ class Subject:
         numbers, release = self.task == "regression", self.release
         if numbers and self.data.y.dtype.kind not in "biuf":
             raise SubjectError("the recipe declares task='regression', but the targets are no numbers")
-        if numbers and release.form != "probabilities":
+        if numbers and (release.form != "probabilities" or release.temperature != 1.0):
             raise SubjectError(
                 f"a regressor has no probabilities to release as {release.form!r}; release its numbers, or add noise: "
                 "Release(noise=Laplace(scale))"

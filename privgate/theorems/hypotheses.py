@@ -51,7 +51,8 @@ def refusal(subject: Subject, name: str, *, unsmoothed: str = "", classes: bool 
         whose = f"privgate.models.{name}" if own else f"scikit-learn's {name}"
         return f"the recipe is not {whose} released by predict_proba"
     if not release.exact:
-        return f"the release is {release.form}; the bound is about exact probabilities"
+        form = f"{release.form} at temperature {release.temperature:g}"
+        return f"the release is {form}; the bound is about exact probabilities"
     if K < 2:
         return "the training data have one class only"
     if len(shape) != 2 or (own and sparse):

@@ -116,6 +116,16 @@ def test_a_label_that_never_flips_is_limited():
     assert (found["pdtp_high"] <= 1e-9).all()
 
 
+def test_rounded_answers_get_a_limit_that_jumps_widen():
+    rng = np.random.default_rng(1)
+    quiet = measure_influence(flipping(0.0, SEEDS_FOR_A_LIMIT, 50, rng, inside=0.02), Release("binned", step=0.1))
+    jumpy = measure_influence(flipping(0.1, SEEDS_FOR_A_LIMIT, 50, rng, inside=0.02), Release("binned", step=0.1))
+
+    assert (quiet["pdtp_low"] <= quiet["pdtp"]).all()
+    assert (jumpy["pdtp"] <= jumpy["pdtp_high"]).all()
+    assert (jumpy["pdtp_high"] - jumpy["pdtp"]).mean() > (quiet["pdtp_high"] - quiet["pdtp"]).mean()
+
+
 def test_a_changed_spread_raises_the_upper_limit():
     rng = np.random.default_rng(2)
     found = flipping(0.0, SEEDS_FOR_A_LIMIT, 30, rng)

@@ -1,6 +1,7 @@
 """The law of declared releases: what is stated is never below what real models, trained again, would release.
 
-Truth is enumerated: raw probabilities of refits, put through what consumers write (``argmax``, ``predict``).
+Truth is enumerated without privgate's own rounding: raw probabilities of refits, put through what consumers write
+(``np.round``, Python's ``round``, decimal formats, ``np.floor``, ``np.digitize``, ``argsort``, ``predict``).
 """
 
 import warnings
@@ -52,15 +53,68 @@ KINDS = {
 }
 
 
-def lists():
+def digits(d):
     return [
-        lambda p: np.eye(p.shape[1])[p.argmax(axis=1)],
-        lambda p: np.eye(p.shape[1])[p.shape[1] - 1 - p[:, ::-1].argmax(axis=1)],
+        lambda p: np.round(np.round(p, d).astype(np.float64), d),  # decided in the model's precision
+        np.vectorize(lambda v: round(float(v), d)),
+        np.vectorize(lambda v: float(f"{v:.{d}f}")),
+        lambda p: np.floor(np.asarray(p, dtype=float) * 10**d + 0.5) / 10**d,
     ]
 
 
+def centres(h):
+    edges = np.arange(1, int(np.ceil(1 / h - 1e-9))) * h
+    return [
+        lambda p: (np.minimum(np.floor(p / h), len(edges)).astype(np.float64) + 0.5) * h,
+        lambda p: (np.digitize(p, edges) + 0.5) * h,
+        lambda p: (np.digitize(p, edges, right=True) + 0.5) * h,
+    ]
+
+
+def lists(k, value=lambda p: p):
+    def first(p):
+        return _kept(p, np.argsort(-p, axis=1, kind="stable")[:, :k])
+
+    def last(p):
+        return _kept(p, np.argsort(p, axis=1, kind="stable")[:, ::-1][:, :k])
+
+    def _kept(p, order):
+        out = np.zeros(p.shape)
+        np.put_along_axis(out, order, np.take_along_axis(value(p), order, axis=1), axis=1)
+        return out
+
+    return [first, last]
+
+
+def hot(temperature, ways=None):
+    def heat(p):
+        p = np.asarray(p, dtype=np.float64)
+        with np.errstate(divide="ignore"):
+            z = np.log(p) / temperature
+        e = np.exp(z - z.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+
+    return [heat] if ways is None else [lambda p, w=w: w(heat(p)) for w in ways]
+
+
 #: declared release -> ways to compute it from exact probabilities
-FORMS = {Release("label"): [*lists(), "predict"]}
+FORMS = {
+    Release("rounded", step=0.01): digits(2),
+    Release("rounded", step=0.1): digits(1),
+    Release("rounded", step=0.3): [
+        lambda p: 0.3 * np.rint(p / 0.3).astype(np.float64),
+        lambda p: 0.3 * np.floor(p / 0.3 + 0.5).astype(np.float64),
+    ],
+    Release("binned", step=0.01): centres(0.01),
+    Release("binned", step=0.15): centres(0.15),
+    Release("top_k", k=1): lists(1),
+    Release("top_k", k=2): lists(2),
+    Release("label"): [*lists(1, np.ones_like), "predict"],
+    Release(temperature=0.05): hot(0.05),
+    Release(temperature=20.0): hot(20.0),
+    Release("rounded", step=0.01, temperature=0.5): hot(0.5, digits(2)),
+    Release("top_k", k=2, temperature=3.0): hot(3.0, lists(2)),
+}
 
 
 class Remembering(Fleet):

@@ -106,7 +106,7 @@ def test_a_leak_near_the_record_is_found_by_who_asks_there_and_by_nobody_else(fi
 
 
 def test_on_a_declared_release_it_is_found_as_well():
-    board = start(Recipe(equal_do_not_vote, seed=3), release=Release(floor=0.01)).compute(boards.make_board)
+    board = start(Recipe(equal_do_not_vote, seed=3), release=Release("rounded", step=0.05)).compute(boards.make_board)
     names = {a.attack.name: a for a in board.wanted("lira_beside")}
 
     assert auc(names["lira_beside on the release"].scores, board.members) > 0.74

@@ -120,7 +120,7 @@ def drawn(rng):
     else:
         y[:6] = [0, 1, 0, 1, 0, 1]
     groups = rng.integers(0, n // 2, n) if rng.random() < 0.2 else None
-    release = Release() if kind is regression or rng.random() < 0.8 else Release("label")
+    release = Release() if kind is regression or rng.random() < 0.8 else Release("rounded", step=0.1)
     recipe = Recipe(model, seed=1)
     return kind.__name__, Subject.local(
         recipe, TrainingData(X, y, domain=domain, groups=groups, one_record_each=groups is None), release=release

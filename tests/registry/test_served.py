@@ -24,7 +24,15 @@ from privgate.errors import UsageError
 from privgate.models import RandomTrees
 from privgate.registry import adopt, native
 
-DECLARED = [Release(), Release("label"), Release(floor=0.01).resolved("abc")]
+DECLARED = [
+    Release(),
+    Release("rounded", step=0.01),
+    Release("binned", step=0.15),
+    Release("top_k", k=2),
+    Release("label"),
+    Release(temperature=2.0),
+    Release("top_k", k=1, temperature=0.5),
+]
 
 
 @pytest.fixture(scope="module")

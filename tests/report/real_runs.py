@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import trained
 import trained_early
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate, registry, report
+from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, registry, report
 from privgate.evidence import Evidence, encode
 from privgate.evidence.measurement import Behind
 from privgate.evidence.verdict import Finding, Verdict
@@ -42,7 +42,7 @@ UNSMOOTHED = Recipe(CategoricalNB(alpha=0.001, min_categories=trained.SIZES), se
 TREE = Recipe(DecisionTreeClassifier(), seed=1)
 LOGISTIC = Recipe(LogisticRegression(C=0.1, tol=1e-10, solver="newton-cholesky"), seed=1)
 PEOPLE = np.repeat([f"person {i:03d}" for i in range(20)], 3)
-
+ROUNDED = Release("rounded", step=0.1, temperature=2.0)
 FOREST = Recipe(RandomForestClassifier(n_estimators=5, max_depth=2, min_samples_leaf=8), seed=1)
 
 
@@ -134,6 +134,8 @@ PLAIN = {
     "people": lambda w: w.check("dtp-1", "visits", NAIVE_BAYES, categories(groups=PEOPLE)),
     # a recipe that does not depend on its data
     "stopped": lambda w: w.check("dtp-1", "frozen", Recipe(trained.checkpoint, seed=1), categories()),
+    # what is released is rounded and of another temperature than what is trained
+    "rounded": lambda w: w.check("dtp-1", "rounded", NAIVE_BAYES, categories(), release=ROUNDED),
 }
 
 

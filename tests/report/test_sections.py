@@ -82,12 +82,14 @@ def test_no_sentence_of_a_rule_about_people_speaks_of_one_record():
 
 
 def test_page_one_says_that_influence_stops_no_attack_unless_an_enforced_rule_limits_attacks(runs):
-    def said(*metrics, mode="enforce"):
+    def said(*metrics, mode="enforce", temperature=1.0):
         doc = runs.document("certified")
         doc["findings"] = [doc["findings"][-1] | {"metric": m, "mode": mode, "outcome": "passed"} for m in metrics]
+        doc["subject"]["release"]["temperature"] = temperature
         return page_one.no_attack_limited(read(doc))
 
     assert "stops no attack" in said("dtp")
+    assert "temperature 20" in said("dtp", temperature=20.0)
     assert said("dtp", "attack_accuracy") == ""
     assert said("dtp", "attack_accuracy", mode="warn")
     assert said("attack_tpr") == ""

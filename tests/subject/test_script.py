@@ -1,6 +1,7 @@
 """What a script's or notebook's function reaches is recorded, and nothing of the work around it."""
 
 import linecache
+import os
 import sys
 import textwrap
 import types

@@ -63,8 +63,8 @@ def test_a_floor_of_too_much_or_of_nobody_is_an_error(floor, said):
 
 
 def test_only_probabilities_have_a_floor():
-    with pytest.raises(ValueError, match="without noise"):
-        Release("label", floor=0.01)
+    with pytest.raises(ValueError, match="neither rounded"):
+        Release("rounded", floor=0.01)
     data = TrainingData(np.eye(4), [0.0, 1.0, 2.0, 3.0], one_record_each=True)
     with pytest.raises(SubjectError, match="regressor releases numbers"):
         Subject.local(Recipe(Ridge(), task="regression"), data, release=Release(floor=0.01))

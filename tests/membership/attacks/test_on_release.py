@@ -1,4 +1,4 @@
-"""Attacks on what one query returns: every attack runs on labels, and hears nothing beyond it."""
+"""Attacks on what one query returns: every attack runs on every form of release, and hears nothing beyond it."""
 
 from dataclasses import replace
 
@@ -10,11 +10,14 @@ from privgate.membership.attacks.observed import OnRelease
 from privgate.statistics.roc import auc
 from privgate.subject.release import Release, released
 
+FORMS = [Release("rounded", step=0.1), Release("binned"), Release("top_k", k=1), Release("label"),
+         Release(temperature=5.0)]  # fmt: skip
+
 
 @pytest.mark.quick
+@pytest.mark.parametrize("release", FORMS, ids=lambda r: f"{r.form}-{r.temperature:g}")
 @pytest.mark.parametrize("attack", attacks.ALL, ids=lambda a: a.name)
-def test_every_attack_finds_the_planted_leak_in_what_is_released_and_hears_nothing_else(attack, leaking):
-    release = Release("label")
+def test_every_attack_finds_the_planted_leak_in_what_is_released_and_hears_nothing_else(attack, release, leaking):
     seen = OnRelease(attack, release)
     scores = seen.scores(leaking.without_truth(), np.random.default_rng(3))
     names = replace(leaking, target=released(leaking.target, release), shadow=released(leaking.shadow, release))

@@ -40,14 +40,23 @@ def at_an_edge(seed: int, probability: float, C: float) -> tuple[Any, Any]:
     return np.vstack([X, person]), np.append(y, int(gap[best] < 0))
 
 
-def edge(folder: Path, *, seed: int) -> Trial:
-    """Return a regression at scikit-learn's default tolerance whose released labels real refits change."""
-    X, y = at_an_edge(seed, 0.5, 1.0)
-    made = LogisticRegression()
-    found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.labels).max())
-    own = policy(folder, "metric: pdtp, max: 1")
-    data = TrainingData(X, y, one_record_each=True)
-    return Trial(own, lambda: Subject.local(Recipe(made, seed=0), data, release=Release("label")), lambda: found, 1.0)
+def edge(folder: Path, *, form: str, seed: int, C: float = 1.0, limit: float = 1.0) -> Trial:
+    """Return a regression at scikit-learn's default tolerance whose released answers real refits change."""
+    release, shown, probability = {
+        "label": (Release("label"), truth.labels, 0.5),
+        "bins": (Release("binned", step=0.01), truth.binned(0.01), 0.01),
+        "cold": (Release(temperature=0.05), truth.heated(0.05), None),
+    }[form]
+    X, y = regression_data(120, 3, seed)[:2] if probability is None else at_an_edge(seed, probability, C)
+    made = LogisticRegression(C=C)
+    found = float(truth.leave_one_out(truth.trainer(made), X, y, release=shown).max())
+    own = policy(folder, f"metric: pdtp, max: {limit}")
+    return Trial(
+        own,
+        lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y, one_record_each=True), release=release),
+        lambda: found,
+        limit,
+    )
 
 
 variants(
@@ -56,8 +65,65 @@ variants(
     approve=False,
     because="the exact minimiser without a person stays on one side of an edge, the library's own refit stops on the "
     "other",
-    label={"seed": 2},
+    label={"form": "label", "seed": 2},
+    bins={"form": "bins", "seed": 3, "C": 0.05},
+    temperature={"form": "cold", "seed": 2, "limit": 4.49},
 )
+
+
+# -- rounding to the even neighbour ------------------------------------------------------------------------------------
+
+
+def leaf(ones: int, of: int) -> tuple[Any, Any]:
+    """Return records of two leaves: ``ones`` of ``of`` in one, half of 60 in the other."""
+    X = np.concatenate([np.zeros(of), np.ones(60)])[:, None]
+    y = np.concatenate([np.arange(of) < ones, np.arange(60) < 30]).astype(int)
+    return np.column_stack([X, np.random.default_rng(0).random(len(y))]), y
+
+
+def half(folder: Path, *, ones: int, of: int, step: float) -> Trial:
+    X, y = leaf(ones, of)
+    X = X[:, :1]
+    made = DecisionTreeClassifier(max_depth=1, random_state=0)
+    found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.rounded(step)).max())
+    data = TrainingData(X, y, one_record_each=True)
+    subject = lambda: Subject.local(Recipe(made, seed=0), data, release=Release("rounded", step=step))
+    return Trial("pdtp-1", subject, lambda: found, 1.0)
+
+
+variants(
+    half,
+    "rounding to the even neighbour",
+    approve=False,
+    because="1 of 20 is .05, which numpy rounds to 0 at a step of .1; without somebody else of the leaf it is 1 of 19 "
+    "= .0526, which rounds to .1: whoever asks sees with certainty that somebody left",
+    one_of_twenty={"ones": 1, "of": 20, "step": 0.1},
+)
+variants(
+    half,
+    "honest",
+    approve=True,
+    because="7 of 20 is .35 and rounds to .4; 6 of 19, 7 of 19 round to .3 and .4: the change is ln(4 / 3)",
+    seven_of_twenty={"ones": 7, "of": 20, "step": 0.1},
+)
+
+
+@case(
+    "rounding to the even neighbour",
+    approve=False,
+    because="shares of 20 neighbours end on .05: numpy rounds .25 to .2, and what is rounded up in one model and down "
+    "in the other is twice as much, ln 2 = .69 where .65 is allowed",
+)
+def half_of_neighbours(folder: Path) -> Trial:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60, 2)), (rng.random(60) < 0.35).astype(int)
+    made = KNeighborsClassifier(20, algorithm="brute")
+    found = float(truth.leave_one_out(truth.trainer(made), X, y, release=truth.rounded(0.1)).max())
+    release = Release("rounded", step=0.1)
+    subject = lambda: Subject.local(Recipe(made, seed=0), TrainingData(X, y, one_record_each=True), release=release)
+    return Trial(policy(folder, "metric: pdtp, max: 0.65"), subject, lambda: found, 0.65)
 
 
 @case("memory", approve=False, because="a refit without a person flips that person's label: 1 and 0 change places")

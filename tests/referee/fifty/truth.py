@@ -38,6 +38,28 @@ def labels(p: Float) -> Float:
     return np.eye(p.shape[1])[p.argmax(axis=1)]
 
 
+def rounded(step: float) -> Callable[[Float], Float]:
+    """Release numpy's rounding, which goes to the even neighbour at a half."""
+    return lambda p: np.round(p / step) * step
+
+
+def binned(width: float) -> Callable[[Float], Float]:
+    """Release the middle of the bin that holds the probability."""
+    return lambda p: (np.minimum(np.floor(p / width), np.ceil(1 / width) - 1) + 0.5) * width
+
+
+def heated(temperature: float) -> Callable[[Float], Float]:
+    """Release probabilities whose logarithms were divided by a temperature."""
+
+    def form(p: Float) -> Float:
+        with np.errstate(divide="ignore"):
+            z = np.log(p) / temperature
+        z = np.exp(z - z.max(axis=1, keepdims=True))
+        return np.asarray(z / z.sum(axis=1, keepdims=True))
+
+    return form
+
+
 def change(p: Float, q: Float) -> Float:
     """Return the largest change of a log-probability at each question, nats.
 
