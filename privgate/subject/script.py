@@ -1,9 +1,10 @@
 """What a function of a script or notebook reaches: helpers, imports and constants, without the work around them.
 
-A script trains and logs at its top level, and none of that may run again where its function is imported. So what is
-recorded is no copy of the file: every global name that the function reads is followed. A constant is written as the
-value that it has now, a module or function of a library as an import, a function or class of the script as its own
-code. Anything else is refused.
+A script trains, logs and registers at its top level, and none of that may run again where its function is imported.
+So what is recorded is no copy of the file: beginning with the function, every global name that its code reads is
+followed. A constant is written as the value that it has now (environment and command line of a script are not those
+of a worker), a module or function of a library as an import, a function or class of the script as its own code,
+anything else as the statements that made it.
 """
 
 import __future__
@@ -13,9 +14,9 @@ import ast
 import dis
 import inspect
 import linecache
-import logging
 import math
 import pathlib
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
@@ -25,6 +26,13 @@ from typing import Any
 
 from privgate.errors import SubjectError
 
+#: calls that read, train or log: made again at every import, they would do so in every worker
+_WORK = re.compile(
+    r"(partial_)?fit(_\w+)?|train(_\w+)?|read_\w+|load\w*|open|fetch_\w+|log_\w+|start_run|autolog|download\w*|urlopen"
+    r"|urlretrieve|connect|execute|query|from_pretrained|parse_\w*args|input|cross_val\w*|predict\w*|recv|get_data\w*"
+)
+#: calls that set up a library, kept where the function reaches that library: precision, determinism, warnings
+_SETTING = re.compile(r"set_\w+|use_\w+|manual_seed\w*|seed|seterr|filterwarnings|simplefilter|enable_\w+|disable_\w+")
 _LONGEST = 20_000  # characters of a constant as source
 #: what is written as the value that it has, beside plain Python, and where it is imported from
 _HELD: dict[type, str] = {argparse.Namespace: "argparse", pathlib.PosixPath: "pathlib", pathlib.WindowsPath: "pathlib"}
@@ -35,13 +43,14 @@ def needed(names: Iterable[str], *, file: Path | None) -> str:
     """Return the source that defines these names of ``__main__`` and everything that they reach.
 
     ``file`` is the script; None in a notebook, whose cells Python remembers. ``SubjectError``: something that is
-    reached is neither plain, nor imported, nor defined there.
+    reached would have to be trained, read or logged again, or has no text; the sentence names its line.
     """
     part = _Part(vars(sys.modules["__main__"]), file)
     for name in names:
         part.reach(name)
+    part.keep_settings()
     part.check()
-    return part.text()
+    return part.text(with_settings=True)
 
 
 class _Part:
@@ -55,20 +64,23 @@ class _Part:
         self.imports: set[str] = set()
         self.modules: dict[str, str] = {}
         self.constants: list[str] = []
+        self.settings: list[str] = []
         self.pieces: list[str] = []
+        self.kept: set[ast.stmt] = set()
 
-    def text(self) -> str:
-        """Return the source: imports, constants, then what uses them."""
+    def text(self, *, with_settings: bool) -> str:
+        """Return the source: imports, constants, what sets up libraries, then what uses them."""
         head = ["from __future__ import annotations"] if self.lazy else []
-        return "\n".join([*head, *sorted(self.imports), *self.constants, *self.pieces, ""])
+        settings = self.settings if with_settings else []
+        return "\n".join([*head, *sorted(self.imports), *self.constants, *settings, *self.pieces, ""])
 
     def check(self) -> None:
-        """Run it once, so that what is missing is known before anything trains."""
+        """Run it once, apart from what sets up libraries, so that what is missing is known before anything trains."""
         name = "the notebook" if self.file is None else self.file.name
         module = ModuleType("_privgate_part")
         sys.modules[module.__name__] = module  # dataclasses look their module up
         try:
-            exec(compile(self.text(), name, "exec", dont_inherit=True), vars(module))  # noqa: S102  the user's own module, in the user's process
+            exec(compile(self.text(with_settings=False), name, "exec", dont_inherit=True), vars(module))  # noqa: S102  the user's own module, in the user's process
         except Exception as exc:
             raise SubjectError(
                 f"what the training function needs of {name} cannot be imported alone: {type(exc).__name__}: {exc}; "
@@ -91,16 +103,12 @@ class _Part:
         elif (home := _home(value)) is not None:
             alias = "" if name == value.__qualname__ else f" as {name}"
             self.imports.add(f"from {home} import {value.__qualname__}{alias}")
-        elif isinstance(value, logging.Logger):
-            self.imports.add("import logging")
-            self.constants.append(f"{name} = logging.getLogger({value.name!r})")
         elif getattr(value, "__module__", None) != "__main__" or getattr(value, "__qualname__", "") != name:
-            raise SubjectError(
-                f"the training function uses {name} (a {type(value).__name__}), which cannot be recorded from here; "
-                "make it inside the function, or hand it over as a parameter"
-            )
+            self._add_makers(name)
         elif (node := self._definition(name, value)) is not None:
-            self._add(node)
+            self._add(node, self.pieces)
+        elif any(name in _bound(s) for s in self.body):  # by a call: a namedtuple
+            self._add_makers(name)
         else:
             raise SubjectError(f"the text of {name} is not known here; move it to a module to register it")
 
@@ -115,7 +123,7 @@ class _Part:
             self.imports.add(f"from {_HELD[kind]} import {kind.__name__}")
         self.constants.append(f"{name} = {written}")
 
-    def _add(self, node: ast.stmt) -> None:
+    def _add(self, node: ast.stmt, pieces: list[str]) -> None:
         """Add a statement behind what it reaches; after ``import a.b`` the script says ``a.b``, and so does this."""
         for used in sorted(self._read_globals(node)):
             self.reach(used)
@@ -127,7 +135,7 @@ class _Part:
                 if not isinstance(sys.modules.get(reached), ModuleType):
                     break
                 self.imports.add(f"import {reached}")
-        self.pieces.append(ast.unparse(node))
+        pieces.append(ast.unparse(node))
 
     def _read_globals(self, node: ast.stmt) -> set[str]:
         flags = __future__.annotations.compiler_flag if self.lazy else 0
@@ -145,12 +153,79 @@ class _Part:
         near = [n for n, start in zip(held, starts, strict=True) if start <= line <= (n.end_lineno or line)]
         return next(reversed(near or held), None)
 
+    def _add_makers(self, name: str) -> None:
+        """Add the statements of the script that made an object."""
+        where = [s for s in self.body if name in _bound(s) and s not in self.kept]
+        if not where:
+            raise SubjectError(
+                f"the training function uses {name} (a {type(self.space[name]).__name__}), which cannot be recorded "
+                "from here; make it inside the function, or hand it over as a parameter"
+            )
+        for statement in where:
+            self.kept.add(statement)
+            if call := _work(statement):
+                path = "" if self.file is None else f"{self.file.name}:{statement.lineno}: "
+                raise SubjectError(
+                    f"{path}the training function uses {name}, which {call} makes when the file is imported; hand it "
+                    "over as a parameter, or make it inside the function"
+                )
+            self._add(statement, self.pieces)
+
+    def keep_settings(self) -> None:
+        """Add the statements that set up libraries which are reached: ``torch.set_default_dtype(torch.float64)``."""
+        reached = {line.split()[1].partition(".")[0] for line in self.imports}
+        for statement in self.body:
+            call = statement.value if isinstance(statement, ast.Expr) else None
+            setting = _SETTING.fullmatch(_called(call)) if isinstance(call, ast.Call) else False
+            root = min(_bound(statement), default="")
+            if not (setting or isinstance(statement, ast.Assign)) or _work(statement):
+                continue
+            held = self.space.get(root)  # a module, or a library's own set_config()
+            home = held.__name__ if isinstance(held, ModuleType) else (setting and _home(held)) or ""
+            names = self._read_globals(statement) - {root, *self.modules}
+            if home.partition(".")[0] in reached and all(_is_plain(self.space.get(name)) for name in names):
+                self._add(statement, self.settings)
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    """Return the global names that a statement at the top of a file binds or changes."""
+    if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
+        return set()
+    names: set[str] = set()
+    for node in _outside_functions(statement):
+        if isinstance(node, _NAMED):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+        elif isinstance(node, ast.Name | ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names |= set(_dotted(node)[:1])
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        names |= set(_dotted(statement.value.func)[:1])
+    return names
+
+
+def _outside_functions(statement: ast.AST) -> Iterator[ast.AST]:
+    yield statement
+    if not isinstance(statement, (*_NAMED, ast.Lambda)):
+        for child in ast.iter_child_nodes(statement):
+            yield from _outside_functions(child)
+
+
+def _work(statement: ast.stmt) -> str:
+    """Return the first call in a statement that reads, trains or logs, as text; empty if there is none."""
+    calls = (node for node in _outside_functions(statement) if isinstance(node, ast.Call))
+    return next((f"{ast.unparse(c.func)[:60]}()" for c in calls if _WORK.fullmatch(_called(c))), "")
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
 
 def _dotted(node: ast.AST) -> list[str]:
-    """Return the names of ``a.b.c``; empty where it begins with anything but a name."""
+    """Return the names of ``a.b.c``, also below subscripts; empty where it begins with anything but a name."""
     parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        parts += [node.attr] if isinstance(node, ast.Attribute) else []
         node = node.value
     return [node.id, *reversed(parts)] if isinstance(node, ast.Name) else []
 

@@ -128,21 +128,62 @@ def test_usual_heads_are_no_obstacle(as_main, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_what_sets_up_a_library_that_is_reached_is_kept(as_main, tmp_path):
+    main = as_main("""
+        import numpy as np
+        import warnings
+        import os
+        import xml.etree.ElementTree
+        import sklearn
+        from sklearn import set_config
+        from sklearn.linear_model import LogisticRegression
+        LEVEL = "ignore"
+        sklearn.set_config(enable_metadata_routing=False)
+        set_config(transform_output="default")
+        LogisticRegression.set_fit_request
+        LogisticRegression().set_params(C=1)
+        np.seterr(divide=LEVEL)
+        np.random.seed(3)
+        warnings.simplefilter("ignore")
+        os.environ["PG_KEPT"] = "x"
+        def fit(X, y, *, seed):
+            return np.sum(X), os.getcwd(), xml.etree.ElementTree.Element("a"), LogisticRegression
+    """)
+    text = again(main, tmp_path, "fit")[0]["train_it.py"].decode()
+    for kept in (
+        "np.seterr(divide=LEVEL)", "np.random.seed(3)", "os.environ['PG_KEPT'] = 'x'", "import xml.etree.ElementTree",
+        "sklearn.set_config(enable_metadata_routing=False)",  # reached by another name
+        "set_config(transform_output='default')",
+    ):  # fmt: skip
+        assert kept in text
+    assert text.index("LEVEL = ") < text.index("np.seterr")
+    assert "set_params" not in text
+    assert "simplefilter" not in text
+    del os.environ["PG_KEPT"]
+
+
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        ("import pandas as pd\nTHING = pd.Series([1])", r"uses THING \(a Series\), .* make it inside the function"),
-        ("from sklearn.naive_bayes import GaussianNB\nTHING = GaussianNB()", r"uses THING \(a GaussianNB\)"),
-        ("from collections import namedtuple\nTHING = namedtuple('THING', 'a b')", "move it to a module"),
-        ("THING = lambda v: v", r"uses THING \(a function\)"),
+        ("import pandas as pd\nTHING = pd.read_csv({csv!r})", r"train_it.py:3: .* pd.read_csv\(\)"),
+        ("import numpy as np\nTHING = np.loadtxt({csv!r}, skiprows=1)", r"uses THING, which np.loadtxt\(\)"),
+        ("import re\nTHING = re.compile(open({csv!r}).read())", r"open\(\)|read\(\)"),
+        (
+            "from sklearn.naive_bayes import GaussianNB\nTHING = GaussianNB().fit([[0.0], [1.0]], [0, 1])",
+            r"GaussianNB\(\).fit\(\)",
+        ),
+        ("import re\nif __name__ == '__main__':\n    THING = re.compile('a')", "make it inside the function"),
         ("THING = list(range(20_000))", "a list of .* characters"),
-        ("HELD = open(__file__)\ndef THING(X=HELD.read()): return X", r"uses HELD \(a TextIOWrapper\)"),
     ],
 )
-def test_what_is_neither_plain_nor_defined_nor_imported_is_refused(as_main, made, words):
-    main = as_main("\n" + made + "\ndef fit(X, y, *, seed):\n    return THING\n")
+def test_what_reads_or_trains_is_refused_with_its_line(as_main, tmp_path, made, words):
+    (tmp_path / "a.csv").write_text("1\n2\n")
+    main = as_main("\n" + made.format(csv=str(tmp_path / "a.csv")) + "\ndef fit(X, y, *, seed):\n    return THING\n")
+    main.unused = 1
     with pytest.raises(SubjectError, match=words):
-        Recipe(main.fit, seed=1)  # where the recipe is made, before anything is trained or logged
+        sources.collect(["train_it:fit"])
+    with pytest.raises(SubjectError, match=words):  # where the recipe is made, before anything is trained or logged
+        Recipe(main.fit, seed=1)
 
 
 def test_names_of_locals_and_attributes_are_not_followed(as_main, tmp_path):
@@ -180,6 +221,12 @@ def test_functions_and_classes_of_a_notebook(as_main, tmp_path):
     assert fit([[1.0], [2.0]], [0, 1], seed=0).theta_.ravel().tolist() == [3.0, 6.0]
 
 
+def test_what_a_notebook_cannot_give_again_is_refused(as_main):
+    as_main("import re\nPATTERN = re.compile('a')\ndef fit(X, y, *, seed):\n    return PATTERN\n", file="")
+    with pytest.raises(SubjectError, match=r"uses PATTERN \(a Pattern\)"):
+        sources.collect(["notebook_cells:fit"])
+
+
 SHAPES = {
     "recursion": (
         """
@@ -215,6 +262,7 @@ SHAPES = {
         """,
         1,
     ),
+    "one line": ("import re\nx = re.compile('a'); y = re.compile('b')\ndef fit(X, y_, *, seed): return x != y", True),
     "bases": (
         """
         class P:
@@ -225,8 +273,29 @@ SHAPES = {
         """,
         8,
     ),
+    "lambda": ("square = lambda v: v * v\ndef fit(X, y, *, seed): return square(3)", 9),
+    "infinity": ("N = float('inf')\ndef fit(X, y, *, seed): return N", float("inf")),
+    "array": ("import numpy as np\nclasses = np.array([1, 2])\ndef fit(X, y, *, seed): return classes.sum()", 3),
     "alias": ("import os.path as p\ndef fit(X, y, *, seed): return p.basename('a/b')", "b"),
     "text": ("def fit(X, y, *, seed, text='''\n  kept\n'''): return text", "\n  kept\n"),
+    "objects": (
+        """
+        import re
+        from collections import namedtuple
+        from dataclasses import dataclass
+        from functools import partial
+        Pair = namedtuple("Pair", "a b")
+        TABLE = {"f": re.compile}
+        TABLE["g"] = re.escape
+        @dataclass
+        class Setup:
+            depth: int = 3
+        SETUP = Setup(5)
+        double = partial(int.__mul__, 2)
+        def fit(X, y, *, seed): return Pair(1, 2).b, sorted(TABLE), SETUP.depth, double(4)
+        """,
+        (2, ["f", "g"], 5, 8),
+    ),
 }
 
 
