@@ -1,10 +1,8 @@
 """Load a subject from the registry: every file is verified by digest, and no code of the recipe runs."""
 
 import ast
-import mmap
-import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +22,7 @@ from privgate.registry.requirement_files import check_requirements
 from privgate.registry.sqlite_store import find_client
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import estimators
-from privgate.subject.recipe import Recipe, name_removed_class
+from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.sources import check_path
 from privgate.subject.subject import Subject
@@ -135,8 +133,6 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     recipe, root = _read_sources(folder, document)
     flavor = flavor_of(folder)
     compare(dict(document["model"]["files"]), files, "model")
-    if why := name_removed_class(_list_pickled_classes(folder / name for name in files)):
-        raise SubjectError(f"the stored model names {why}")
     data = training_data.read(client, document["data"], place / "data")
     data = training_data.declare_people(data, document.get("people"))
     return Subject(
@@ -155,27 +151,6 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
         },
         detail=_describe(target, document, flavor, check_requirements(folder)),
     )
-
-
-#: (module, class) names in pickles of each protocol and in skops files; h. and j.... refer to a memoised module
-_PICKLED = re.compile(
-    rb"c(privgate[\w.]+)\n(\w+)\n"
-    rb"|(?:\x8c.(privgate[\w.]+)\x94?|h.|j....)\x8c.(\w+)\x94?\x93"
-    rb'|"__class__": "(\w+)",\s*"__module__": "(privgate[\w.]+)"',
-    re.DOTALL,
-)
-
-
-def _list_pickled_classes(files: Iterable[Path]) -> Iterator[str]:
-    """Yield the names of privgate's classes in pickle and skops files, read as bytes: no file is unpickled."""
-    for path in files:
-        if path.stat().st_size:
-            with path.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                if content.find(b"privgate.") < 0:
-                    continue
-                for m in _PICKLED.finditer(content):
-                    module, name = m[1] or m[3] or m[6] or b"privgate.models", m[2] or m[4] or m[5]
-                    yield f"{module.decode()}.{name.decode()}"
 
 
 def _describe(target: Named, document: dict[str, Any], flavor: str, packages: Precondition) -> dict[str, Any]:

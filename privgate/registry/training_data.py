@@ -189,7 +189,7 @@ def refuse_without_place(data: TrainingData, store: str | Path | None) -> None:
         raise UsageError(
             "nobody said where the training data may be kept; give store='a folder or URI that the gate may read'; or "
             "store='artifacts', which uploads them with the run, in clear for whoever may read its artifacts; or data "
-            "with a source (TrainingData.from_file, from_dataset, from_loader), of which a reference and a digest are "
+            "with a source (TrainingData.from_file, from_loader), of which a reference and a digest are "
             "logged"
         )
 

@@ -1,6 +1,6 @@
 """Which questions a model accepts, and a model that refuses all others.
 
-Nothing here needs more than numpy: a copy of this file is stored beside every model whose domain is declared, and
+Nothing here needs more than numpy: it is stored by value with every model whose domain is declared, and
 serves it where privgate is not installed.
 """
 

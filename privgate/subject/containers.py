@@ -117,7 +117,7 @@ def checked(X: Any) -> Any:
     array, shape = isinstance(X, np.ndarray), getattr(X, "shape", None)
     problems = {
         f"is a {type(X).__module__.partition('.')[0]} {type(X).__name__}; pass an array (X.numpy()), a DataFrame "
-        "(X.to_pandas()), a sparse matrix or a list of text; of a dataset of MLflow, TrainingData.from_dataset(X)": (
+        "(X.to_pandas()), a sparse matrix or a list of text": (
             not (array or is_pandas(X) or isinstance(X, list | tuple))
         ),
         "is a masked array, whose mask learners do not see; pass X.filled(numpy.nan)": np.ma.is_masked(X),

@@ -1,6 +1,5 @@
 """The recipe: everything needed to train the model again."""
 
-import copy
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -46,9 +45,8 @@ class Recipe:
     Parameters
     ----------
     training : callable or estimator
-        ``fit(X, y, *, seed, **params) -> model`` at the top level of a module, script or notebook; a method, callable
-        object or ``functools.partial`` of that form; an unfitted estimator or pipeline (anything with ``fit`` and
-        ``get_params``); or a class with ``fit`` that takes a seed where it is made or fitted.
+        ``fit(X, y, *, seed, **params) -> model`` at the top level of a module, script or notebook, or a
+        ``functools.partial`` of it; or an unfitted estimator or pipeline (anything with ``fit`` and ``get_params``).
     params : mapping
         Hyperparameters: keyword arguments of the function, or ``set_params`` of the estimator.
     seed : int, optional
@@ -178,9 +176,8 @@ class Recipe:
         if self.is_estimator:
             estimator = _configured(self.training, self.params)
             return {**common, "kind": "estimator", "estimator": estimators.encode(estimator), "params": {}}
-        function, owner = sources.split_method(self.training)
-        params = {k: estimators.encode(v) for k, v in {**owner, **self.params}.items()}
-        return {**common, "kind": "function", "fit": estimators.reference(function), "params": params}
+        params = {k: estimators.encode(v) for k, v in self.params.items()}
+        return {**common, "kind": "function", "fit": estimators.reference(self.training), "params": params}
 
     @cached_property
     def snapshot(self) -> Mapping[str, bytes]:
@@ -277,7 +274,7 @@ class Recipe:
         if self.recorded is None:
             return self.estimator
         whole = isinstance(spec, Mapping) and spec.get("!") == "estimator"
-        if not whole or self._shadows_libraries or estimators.keeps_state(spec):
+        if not whole or self._shadows_libraries:
             return None
         classes = estimators.find_classes(spec, lambda ref: sources.resolve(ref, None))
         if not all(is_number_type(r) or is_class_of(homes, thing) for r, thing in classes.items()):
@@ -310,13 +307,11 @@ class Recipe:
             with estimators.seeded(estimator, seed):
                 return estimator.fit(X, y)
         if self.recorded is None:
-            function, owner = sources.split_method(self.training)
-            params = {**copy.deepcopy(owner), **self.params}
+            function, params = self.training, dict(self.params)
         else:
             function = self._resolve(self.recorded["fit"])
             params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()}
-        with sources.importing_from(self.root):  # methods, too, import what they need when they are called
-            return sources.train(function, X, y, seed=seed, params=params | made_of)
+        return function(X, y, seed=seed, **params, **made_of)
 
     def answerless(self, model: Any) -> str:
         """Return why a trained model answers nothing that could be judged; empty if it does."""

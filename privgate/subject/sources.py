@@ -239,83 +239,36 @@ def check_path(name: str) -> str:
     return name
 
 
-# Ways to write down training: a function, a partial, a method, a callable object, a class with ``fit``.
+# Ways to write down training: a function, a partial of one, an estimator.
 
-_FORM = "a recipe needs fit(X, y, *, seed, **params)"
-#: name of the object among the recorded parameters, if the function is a method
-_OWNER = "self"
+_FORM = "a recipe needs a function fit(X, y, *, seed, **params) at the top level of a module, or an estimator"
 
 
 def simplify_training(training: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """Return the same training as a function, method, class or estimator, with its parameters."""
-    if isinstance(training, functools.partial):
+    """Return the same training as a function or estimator, with its parameters."""
+    while isinstance(training, functools.partial):
         if training.args:
             raise SubjectError("the partial gives arguments by position, where X and y go; give them by name")
-        return simplify_training(training.func, {**training.keywords, **params})
-    fits, named = hasattr(training, "fit"), hasattr(training, "get_params")
-    if isinstance(training, type):
-        return (training() if fits and named else training), params
-    if hasattr(training, "__code__") or inspect.ismethod(training) or (fits and named):
-        return training, params
-    if fits:
-        return training.fit, params
-    return training if hasattr(training, "__qualname__") or not callable(training) else training.__call__, params
-
-
-def split_method(training: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the function whose name is recorded, and the object that it is a method of, as a parameter."""
-    if inspect.ismethod(training) and not isinstance(training.__self__, type):
-        return training.__func__, {_OWNER: training.__self__}
-    return training, {}
+        training, params = training.func, {**training.keywords, **params}
+    return training, params
 
 
 def check_training(training: Any, params: Mapping[str, Any]) -> None:
     """Refuse what cannot be called with records, labels, a seed and these parameters; say which argument is wrong."""
-    name, is_class = getattr(training, "__qualname__", type(training).__name__), isinstance(training, type)
-    if _OWNER in params:
-        raise SubjectError(f"a parameter of {name} is called {_OWNER!r}; rename it")
-    if is_class and not hasattr(training, "fit"):
-        raise SubjectError(f"{name} is a class without fit; {_FORM}")
-    place = _name_seed(training) if is_class else "seed"
-    if is_class and not place and "seed" not in _names(training.fit):
-        raise SubjectError(f"neither {name}() nor its fit takes a seed or random_state; {_FORM}")
-    if not is_class and "seed" not in _names(training):
-        raise SubjectError(f"{name} takes no argument 'seed', by which it is trained again; {_FORM}")
+    name = getattr(training, "__qualname__", type(training).__name__)
+    if isinstance(training, type) or inspect.ismethod(training) or not hasattr(training, "__qualname__"):
+        raise SubjectError(f"{name} is a class, a method or an object; {_FORM}")
     try:
         signature = inspect.signature(training)
     except (TypeError, ValueError):  # written in C
         return
+    kinds = {p.kind for p in signature.parameters.values()}
+    if "seed" not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise SubjectError(f"{name} takes no argument 'seed', by which it is trained again; {_FORM}")
     try:
-        signature.bind(*(() if is_class else (None, None)), **{**params, **({place: 0} if place else {})})
+        signature.bind(None, None, **{"seed": 0, **params})
     except TypeError as exc:
         raise SubjectError(f"{name} cannot be called with these parameters: {exc}; {_FORM}") from exc
-
-
-def train(function: Any, X: Any, y: Any, *, seed: int | None, params: Mapping[str, Any]) -> Any:
-    """Return the model; a method or class that returns nothing has trained its object."""
-    if isinstance(function, type):
-        place = _name_seed(function)
-        owner = function(**params, **({place: seed} if place else {}))
-        model = owner.fit(X, y) if place else owner.fit(X, y, seed=seed)
-    elif _OWNER in params:
-        owner, others = params[_OWNER], {k: v for k, v in params.items() if k != _OWNER}
-        model = getattr(owner, function.__name__)(X, y, seed=seed, **others)
-    else:
-        return function(X, y, seed=seed, **params)
-    return owner if model is None else model
-
-
-def _names(function: Any) -> set[str]:
-    """Return the names of arguments that may be given by name; all that are asked about where anything may."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return {"seed", "random_state"}
-    return {p.name for p in parameters} | ({"seed"} if any(p.kind is p.VAR_KEYWORD for p in parameters) else set())
-
-
-def _name_seed(kind: type) -> str:
-    return next((name for name in ("seed", "random_state") if name in _names(kind)), "")
 
 
 # What is known of installed libraries before they are imported, and how skops is imported.

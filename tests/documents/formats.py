@@ -110,7 +110,7 @@ RECIPE = {
     },
     "recipe_digest": "sha256:" + "b" * 64,
     "sources": {"folder": "privgate/src/b", "files": {"train.py": "sha256:" + "c" * 64}},
-    "release": {"form": "rounded", "step": 0.01, "k": 1, "temperature": 1.0},
+    "release": {"form": "label", "step": 0.01, "k": 1, "temperature": 1.0},
     "data": {"kind": "loader", "reference": "shop:people", "options": {"year": 2026}, "digest": "sha256:" + "d" * 64},
     "environment": {"python": "3.11.9", "packages": {"numpy": "2.0.0"}},
 }  # fmt: skip

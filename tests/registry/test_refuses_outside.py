@@ -105,7 +105,7 @@ for odd in (2.0, np.nan, np.inf, -1e300):
 @pytest.mark.slow  # an environment of its own
 def test_a_generic_model_refuses_where_privgate_is_not_installed(registry, tmp_path, without_privgate):
     data = data_of(NUMBERS, Domain(box=((-1, 1),) * 3))
-    for release, name in ((Release("rounded", step=0.1), "generic"), (Release(), "plain")):
+    for release, name in ((Release(floor=0.01), "generic"), (Release(), "plain")):
         info = log_model(Recipe(LOGISTIC, seed=1), data, release=release, store="artifacts")
         said = without_privgate(info, tmp_path / name, ODD)
         assert said[:5] == ["(1, 2)", *["QuestionRefusedError"] * 4]
@@ -201,7 +201,7 @@ def by_place(X):
 
 
 @pytest.mark.quick(3)
-@pytest.mark.parametrize("release", [Release(), Release("rounded", step=0.1)], ids=["sklearn", "generic"])
+@pytest.mark.parametrize("release", [Release(), Release(floor=0.01)], ids=["sklearn", "generic"])
 @pytest.mark.parametrize("domain", [Domain(box=((-1, 1), (0, 100))), Domain.read({"a": (-1, 1), "b": (0, 100)})])
 @pytest.mark.parametrize("first", ["by name", "by place"])
 def test_a_frame_of_other_columns_is_refused_however_the_model_reads_it(registry, release, domain, first):

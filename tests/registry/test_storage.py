@@ -175,23 +175,3 @@ def test_what_cannot_be_recorded_of_a_file_is_refused(table, tmp_path, path, abo
     with pytest.raises(SubjectError, match=words) as refused:
         TrainingData.from_file(path if "://" in path else tmp_path / path, target="label", **about)
     assert "secret" not in str(refused.value)
-
-
-def test_a_dataset_of_mlflow_is_referred_to_by_its_source(registry, table, tmp_path):
-    path = tmp_path / "people.csv"
-    table.drop(columns=["name", "who"]).to_csv(path, index=False)
-    frame = pd.read_csv(path)
-    dataset = mlflow.data.from_pandas(frame, source=str(path), targets="label")
-
-    log_model(Recipe(GaussianNB()), TrainingData.from_dataset(dataset, one_record_each=True), registered_model_name="m")
-
-    assert Subject.load("models:/m/1").data.source["uri"] == str(path)
-    with pytest.raises(SubjectError, match="from_dataset"):
-        TrainingData(dataset, frame["label"], one_record_each=True)
-    for other in (
-        mlflow.data.from_pandas(frame.assign(b=0), source=str(path), targets="label"),
-        mlflow.data.from_pandas(frame, targets="label"),
-        mlflow.data.from_numpy(frame[["a"]].to_numpy(), targets=frame["label"].to_numpy()),
-    ):  # in memory only: somebody must say where
-        with pytest.raises(UsageError, match="store="):
-            log_model(Recipe(GaussianNB()), TrainingData.from_dataset(other, one_record_each=True))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
-from privgate.errors import PrivgateWarning, UsageError
+from privgate.errors import UsageError
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
@@ -84,13 +84,6 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half(tmp_path, monkeypat
     assert not [p for p in (tmp_path / "ledger").rglob("*") if p.is_file()]
     ledger.write(NAMES[0], b"more")
     assert ledger.read(NAMES[0]) == b"more"
-
-
-def test_a_ledger_of_before_is_ignored_by_one_sentence(tmp_path):
-    (tmp_path / "00000-1-abc.seg").write_bytes(b"PRIVGATE")
-    with pytest.warns(PrivgateWarning, match=r"written by privgate 0\.1, whose answers are not read") as told:
-        Ledger(tmp_path)
-    assert len(told) == 1
 
 
 @pytest.mark.parametrize("where", ["s3://bucket/ledger", "memory://team", "file:///tmp/ledger"])
