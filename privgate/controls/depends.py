@@ -136,8 +136,8 @@ def check_depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
 
 def list_attempts(subject: Subject) -> list[tuple[int, list[Probe]]]:
     """Return how many trainings on the same data and which probes are made, one attempt after the other."""
-    probes = list_probes(subject)
-    relabelled = [p for p in probes if p.fit.relabel and not len(p.unchanged.left_out)]
+    probes, whole = list_probes(subject), plan_training(subject).encoding
+    relabelled = [p for p in probes if p.fit.relabel and p.unchanged.encoding == whole]
     quick = [(2, relabelled)] if relabelled and subject.recipe.library_estimator is not None else []
     return [*quick, (REPEATS, probes)]
 
