@@ -12,7 +12,7 @@ from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Estimate, Measurement, MembershipPart, Request
 from privgate.evidence.telling import SMALL_CELL
 from privgate.membership import board as boards
-from privgate.membership import limits, per_record, trial_sets
+from privgate.membership import limits, trial_sets
 from privgate.membership.board import Attempt, Board, cells
 from privgate.membership.limits import Figure, Interval
 from privgate.run import pool as pools
@@ -38,10 +38,6 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     one who learned the best threshold on a random half of the trials and is tried on the other half.
     ``MeasurementError`` where there are too few people or shadow models, or the attack did not run.
     """
-    if request.option("scope", "model") == "record":
-        if run.subject.task == "regression":
-            raise MeasurementError("scope record is not measured on regressors; judge by scope model or group")
-        return per_record.measure_records(run, request, figure)
     alpha = 1 - float(request.option("confidence", 0.95))
     if request.option("level") is None:
         measured = look_once(run.compute(boards.make_board), request, figure, low_alpha=alpha, high_alpha=alpha).shown
@@ -52,7 +48,7 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     return measured
 
 
-accuracy, advantage, members_found = (partial(measure_figure, figure=figure) for figure in Figure)
+accuracy, members_found = (partial(measure_figure, figure=figure) for figure in Figure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +101,7 @@ def limit_guess(run: Run, request: Request) -> float | None:
             return limits.tpr_limits(ranks, members, fpr=fpr, low_alpha=alpha, high_alpha=alpha).high
         half = np.arange(len(first)) % 2 == 0  # the threshold is learned on the others
         guess = Decisions.from_flags(ranks[half] >= 0.5, members[half])
-        found = limits.balanced_accuracy(guess, low_alpha=alpha, high_alpha=alpha)
-        return (limits.as_advantage(found) if run.attacked[request][0] == Figure.ADVANTAGE else found).high
+        return limits.balanced_accuracy(guess, low_alpha=alpha, high_alpha=alpha).high
     except MeasurementError:
         return None
 
@@ -274,8 +269,7 @@ def limit_figure(
     if figure is Figure.MEMBERS_FOUND:
         fpr, ranks = float(request.option("at_fpr")), board.ranks(attempt)[who]
         return [limits.tpr_limits(ranks, board.members[who], fpr=fpr, **alphas)]
-    got = [limits.balanced_accuracy(d, **alphas) for d in board.decisions(attempt, who)]
-    return [limits.as_advantage(g) for g in got] if figure is Figure.ADVANTAGE else got
+    return [limits.balanced_accuracy(d, **alphas) for d in board.decisions(attempt, who)]
 
 
 # What the report shows: figures with limits, and curves; small cells are suppressed.

@@ -244,7 +244,7 @@ def _describe_interval(a: Assertion, m: Measurement) -> str:
 def _sample(m: Measurement) -> Iterator[str]:
     tried = BehindMembership.read(m.behind)
     if tried.members is not None and tried.candidates is not None:
-        drawn = 0 < m.n < m.population and m.request.option("scope", "record") != "record"
+        drawn = 0 < m.n < m.population
         key = "tile.tried_drawn" if drawn else "tile.tried"
         yield say(key, members=number(tried.members), others=number(tried.candidates))
     elif m.n and m.population:
