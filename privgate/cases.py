@@ -24,11 +24,7 @@ from privgate.kernel.sample import exceeding_limit, plan_looks, quantile_rank
 
 FILE = "cases.npz"
 #: families of the kernel that went with 0.1.0, and what they were about
-GONE = {
-    "cells": "boosted trees and forests",
-    "words": "multinomial and complement naive Bayes",
-    "squares": "least squares over a domain",
-}
+GONE = {"cells": "boosted trees and forests", "words": "multinomial and complement naive Bayes"}
 #: bytes of arrays that are kept of one check, and read of one file; twice that is held while they are written
 MOST = 1 << 30
 #: of two runs of the kernel
@@ -289,7 +285,8 @@ def find_yeses(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Ye
 
 def _read_unit(named: str, evidence: Mapping[str, Any], kept: Sequence[Kept]) -> float:
     """Return what one of a finding's units is in the case's: nats of both, or deviations of a regressor's targets."""
-    targets = [float(k.case.settings["deviation"]) for k in kept if "deviation" in k.case.settings]
+    targets = [float(k.case.arrays["y"].std()) for k in kept if k.case.family == "squares"]
+    targets += [float(k.case.settings["deviation"]) for k in kept if "deviation" in k.case.settings]
     if not targets:
         return 1.0
     scale = evidence["influence"]["sensitivity"] if named == "residual deviations" else None

@@ -21,7 +21,8 @@ from privgate.run.needs import Need
 from privgate.run.run import TRIALS, Budget, Run
 from privgate.statistics.roc import APPROVING
 from privgate.subject.subject import Subject
-from privgate.theorems import catalogue, two_models
+from privgate.theorems import catalogue
+from privgate.theorems.least_squares import not_over_domain
 from privgate.training.fleet import Fleet
 
 
@@ -116,15 +117,13 @@ def prepare(
     if subject.release.floor:  # that nobody gets the file is the operator's word, never the recipe's
         stated = policy.file == WITHHELD or (limits is not None and limits.file_withheld)
         subject = replace(subject, release=replace(subject.release, alone=stated))
-    if subject.data.domain is not None and (catalogue.applicable(subject)[0] or not two_models.refusal(subject)):
+    if subject.data.domain is not None and (catalogue.applicable(subject)[0] or not not_over_domain(subject)):
         subject = served.check_domain(subject, fleet)
     theorems: tuple[str, ...] = ()
     if any("theorem" in r.when for r in policy.rules):  # those that bound everybody without a training
         theorems = tuple(c.name for c in catalogue.applicable(subject)[0] if c.name in catalogue.THEOREMS)
     policy = asked_of(policy, subject, theorems)
     needs = frozenset(need for rule in policy.rules for need in rule.about.needs)
-    if any(rule.request().option("over") == "domain" for rule in policy.rules):
-        needs |= {Need.EVERY_QUERY}
     people = _on_people(policy)
     run = Run(
         subject,
@@ -187,7 +186,7 @@ def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
         "dp": subject.recipe.payload["dp"] is not None,
         "probabilities": subject.release.form != "label",
         "sensitive": len(subject.data.sensitive),
-        "why_no_sensitivity_bound": (subject.beyond or two_models.refusal(subject))
+        "why_no_sensitivity_bound": (subject.beyond or not_over_domain(subject))
         if subject.task == "regression"
         else "",
     }

@@ -22,7 +22,7 @@ from privgate.run import refit
 from privgate.run.near_questions import CHECKED, plan_looks_at, tell_size
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
-from privgate.theorems import catalogue
+from privgate.theorems import catalogue, two_models
 from privgate.theorems.catalogue import CLOSED_FORMS
 from privgate.theorems.closed_form import REFIT, Retrained, Seeds, Status
 from privgate.theorems.pipelines import seen
@@ -196,7 +196,8 @@ def leave_out(run: Run) -> LeftOut:
 
 def _ask(run: Run, people: Index) -> Retrained:
     """Return refits of some people, who are asked every listed question where a rule or a theorem needs the answers."""
-    return refit.ask_listed(riskiest.ask_about(run, people), changes=Need.EVERY_QUERY in run.needs)
+    reads = run.subject.task == "regression" and not two_models.refusal(run.subject)
+    return refit.ask_listed(riskiest.ask_about(run, people), changes=Need.EVERY_QUERY in run.needs or reads)
 
 
 def _list_compared(run: Run, plan: Plan) -> Index:

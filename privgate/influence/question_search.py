@@ -16,7 +16,7 @@ from privgate.run.run import Run
 from privgate.statistics import leakage
 from privgate.subject.containers import length, make_like, stack, take
 from privgate.subject.subject import Subject
-from privgate.theorems import catalogue, two_models
+from privgate.theorems import catalogue
 from privgate.theorems.closed_form import RefitRequest, Seeds
 from privgate.theorems.hypotheses import dense
 from privgate.training.fleet import Fleet
@@ -32,14 +32,9 @@ RECORDS = 200
 
 
 def count_trainings(run: Run) -> int:
-    """Return how many trainings the search takes at most; none where a theorem limits every answer.
-
-    Of regressors nothing is searched, and models are read.
-    """
+    """Return how many trainings the search takes at most; none where a theorem limits every answer."""
     if catalogue.applicable(run.subject)[0]:
         return 0
-    if run.subject.task == "regression":
-        return 0 if two_models.refusal(run.subject) or run.n_units > two_models.MOST else run.n_units + 1
     return (min(UNITS, run.n_units) + 1) * len(run.seeds[:SEEDS])
 
 

@@ -12,10 +12,9 @@ from privgate.cases import Kept
 from privgate.controls.served import describe_release
 from privgate.evidence import SensitivityFigures
 from privgate.influence import left_out, per_person
-from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.subject.release import Gaussian, Laplace, Noise
-from privgate.theorems import two_models
+from privgate.theorems import least_squares, two_models
 from privgate.theorems.theorem import Certified, Units
 
 
@@ -34,11 +33,11 @@ def confirm_lower(run: Run) -> Float:
 
 
 def limit_domain(run: Run) -> Certified:
-    """Return the largest change over the declared domain, by two models a person; nothing where no rule asks."""
+    """Return the largest change over the declared domain."""
     subject, refits = run.subject, run.compute(left_out.retrained)
-    asked = "" if Need.EVERY_QUERY in run.needs else "no rule asks about the whole domain"
-    if why := asked or two_models.refusal(subject):
-        return Certified.nothing(refits.units, why=why)
+    limited = least_squares.over_domain(subject, refits.units)
+    if not limited.why or two_models.refusal(subject):
+        return limited
     limited = two_models.LINEAR.certify(Units(subject, refits.units, refits, fleet=run.fleet))
     return replace(limited, cases=tuple(replace(k, theorem=two_models.LINEAR.name) for k in limited.cases))
 

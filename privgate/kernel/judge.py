@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from privgate.kernel import construction, counts, gaussian, linear, logistic, sample
+from privgate.kernel import construction, counts, gaussian, linear, logistic, sample, squares
 from privgate.kernel.assertion import Case, Limits, Refused
 
 #: family -> (case) -> limits; each is a module of this room, whose docstring is its theorem
@@ -12,6 +12,7 @@ FAMILIES: dict[str, Callable[[Case], Limits]] = {
     "construction": construction.bound,
     "sample": sample.bound,
     "logistic": logistic.bound,
+    "squares": squares.bound,
     "categorical": counts.categorical,
     "partitions": counts.partitions,
     "gaussian": gaussian.bound,

@@ -1,8 +1,9 @@
-"""Linear regressions and ridge classifiers: the model without each person by the hat matrix.
+"""Linear regressions and ridge classifiers: the model without each person by the hat matrix, and limits over a domain.
 
 Without the records T the answer at q is ``f(q) - H(q, T) (I - H(T, T))^-1 (y_T - f(T))``, H the hat function
 ``x_q (X'X + alpha I)^-1 x_t`` of centred records, plus 1 / n for a free intercept: Allen (1974), PRESS; Golub, Heath
-and Wahba (1979).
+and Wahba (1979). The largest change of a regression's answer over a declared domain is the kernel's
+(``kernel/squares``); the parameters and everybody's move are proposed here, and nothing of them is believed.
 """
 
 from typing import Any, NamedTuple
@@ -10,10 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from privgate import kernel
 from privgate.arrays import Float, Index
+from privgate.cases import Kept
 from privgate.subject.subject import Subject
+from privgate.theorems import hypotheses, two_models
 from privgate.theorems.closed_form import Declined, Engine, RefitRequest, Retrained
 from privgate.theorems.hypotheses import VANISHED, design_refusal, matrix, unit_rows, vanishing
+from privgate.theorems.theorem import Certified, people_of
 
 RELEASE = "privgate.linear_scores:softmax_scores"
 #: share of themselves that a person's fitted values leave over, 1 - h for one record: below, eight digits are lost
@@ -28,6 +33,8 @@ FAR = 1e7
 LARGEST = 1e100
 #: numbers handled at once: 8 MB of float64 stay near the processor
 _BLOCK = 1_000_000
+#: units of roundoff of what a solver of scikit-learn leaves of a gradient, as a share of the sizes that it adds up
+_SOLVER = 4
 
 
 class Squares(Engine):
@@ -207,3 +214,83 @@ def pull_away(half: Float, rest: Float, people: Index, least: float) -> tuple[Fl
         pulled[some[fine]] = own[fine].transpose(0, 2, 1) @ np.linalg.solve(remainder[fine], rest[rows[fine]])
         sure[some] = fine
     return pulled, sure
+
+
+def not_over_domain(subject: Subject) -> str:
+    """Return why no theorem limits the change over the declared domain, known without training; empty if one may."""
+    why = _refuse(subject)
+    return why if two_models.refusal(subject) else ""
+
+
+def _refuse(subject: Subject) -> str:
+    if (why := LEAST_SQUARES.refusal(subject)) or subject.accepted is None:
+        return why or "no domain is declared: pass TrainingData(..., domain=...) with what the endpoint accepts"
+    reach = hypotheses.read_domain(subject.accepted, int(subject.data.X.shape[1]))
+    return reach if isinstance(reach, str) else ""
+
+
+def over_domain(subject: Subject, units: Index) -> Certified:
+    """Return limits of the change of any answer over the domain, in deviations of the targets; or why none."""
+    if why := _refuse(subject):
+        return Certified.nothing(units, why=why)
+    try:
+        # whoever leaves next to nothing of their own over: the library may drop a direction without them
+        fit, (person, rows) = fit_whole(subject), unit_rows(subject, units)
+        sure = pull_away(fit.half[rows], fit.rest[rows], person, fit.least)[1]
+        kept = Kept.judge_case(pose(subject, units), units, theorem="least_squares").about(sure)
+    except (Declined, kernel.Refused, np.linalg.LinAlgError) as exc:
+        singular = isinstance(exc, np.linalg.LinAlgError)
+        return Certified.nothing(units, why="the normal equations are singular" if singular else str(exc))
+    return Certified(np.where(sure, kept.high, np.inf), np.where(sure, kept.low, 0.0), cases=(kept,))
+
+
+def pose(subject: Subject, units: Index) -> kernel.Case:
+    """Return the kernel's case over the declared domain, which ``not_over_domain`` has agreed to; ``units`` first."""
+    estimator, n, reach = subject.recipe.library_estimator, subject.data.n, hypotheses.reach(subject)
+    X = matrix(subject)[:n].astype(np.float64)
+    y, d = subject.data.y.astype(np.float64), X.shape[1]
+    penalty = np.full(d, float(getattr(estimator, "alpha", 0.0)))
+    if estimator.fit_intercept:
+        X, penalty = np.column_stack([X, np.ones(n)]), np.append(penalty, 0.0)
+    person = people_of(subject, units)
+    proposal = propose(X, y, penalty, person)
+    arrays = {"X": X, "y": y, "penalty": penalty, "person": person, **proposal}
+    arrays["allowed"] = left_by_solver(X, y, penalty, proposal, int(np.bincount(person).max()))
+    moves = np.nan_to_num(proposal["moves"])
+    weights, offset = moves[:, :d], moves[:, d:].sum(axis=1)
+    up = offset + reach.bound_dot(weights) >= reach.bound_dot(-weights) - offset
+    question = np.where(up[:, None], hypotheses.attain(reach, weights), hypotheses.attain(reach, -weights))
+    settings, accepted = hypotheses.state_domain(reach)
+    settings |= {"intercept": bool(estimator.fit_intercept)}
+    return kernel.Case("squares", "any", settings, arrays | accepted | {"question": question})
+
+
+def left_by_solver(X: Float, y: Float, penalty: Float, proposal: dict[str, Float], most: int) -> Float:
+    """Return how large a component of the gradient may be where a training of scikit-learn ends, (p,): an axiom.
+
+    Its solvers are backward stable: they solve the problem of records that are off by a share of the largest, or of
+    one dual number a record where features are more. At ``most`` so many records leave at once. docs/mathematics.md,
+    section 8.4; compared with the library by ``test_axiom_of_solvers``.
+    """
+    n, p = X.shape
+    whole, longest = float(np.linalg.norm(X)), np.nan_to_num(np.linalg.norm(proposal["moves"], axis=1)).max(initial=0.0)
+    size = whole * 2 * (np.linalg.norm(proposal["at"]) + longest) + np.linalg.norm(y)
+    if p > n - most and (penalty > 0).any():
+        rest = float(np.linalg.norm(y - X @ proposal["at"]))
+        size += 4 * whole**2 * rest / penalty[penalty > 0].min()
+    return np.full(p, _SOLVER * (n + p) * 2.0**-53 * whole * size)
+
+
+def propose(X: Float, y: Float, penalty: Float, person: Index) -> dict[str, NDArray[Any]]:
+    """Return arrays ``at``, ``factor`` and ``moves`` of a case; a move is NaN where a person holds a direction alone.
+
+    ``X`` has a column of ones last where there is an intercept; ``penalty`` has shape (p,).
+    """
+    factor = np.linalg.inv(np.linalg.cholesky(X.T @ X + np.diag(penalty)))
+    at = np.zeros(X.shape[1])
+    for _ in range(3):  # each round takes off what rounding left
+        at = at - factor.T @ (factor @ (X.T @ (X @ at - y) + penalty * at))
+    rows = np.argsort(person, kind="stable")
+    pulled, sure = pull_away((X @ factor.T)[rows], (y - X @ at)[rows, None], person[rows], 1e-9)
+    moves = np.where(sure[:, None], -pulled[:, :, 0] @ factor, np.nan)
+    return {"at": at, "factor": factor, "moves": moves}

@@ -273,7 +273,7 @@ def test_near_is_refused_for_rows_of_another_design():
         with pytest.raises(Refused):
             near(s.case({**c, **arrays}))
     with pytest.raises(Refused, match="no scores of"):
-        near(replace(s.case({**c, "rows": rows, "whose": nobody * 0}), family="linear"))
+        near(replace(s.case({**c, "rows": rows, "whose": nobody * 0}), family="squares"))
 
 
 def test_what_is_known_of_everybody_saves_time_only_and_is_asked_again_where_it_is_of_another_problem():

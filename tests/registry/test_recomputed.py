@@ -163,7 +163,7 @@ def test_of_a_sample_whoever_has_no_case_counts_as_above():
 def test_of_seeds_the_worst_counts_and_of_theorems_the_best():
     def kept(theorem, seed, *high):
         values = np.array(high)
-        return Kept(Case("linear", "any"), np.arange(len(values)), 0 * values, values, theorem, seed)
+        return Kept(Case("squares", "any"), np.arange(len(values)), 0 * values, values, theorem, seed)
 
     made = [kept("a", 0, 1.0, 5.0), kept("a", 0, 3.0, 2.0), kept("a", 1, 0.5, 4.0), kept("b", 0, 2.0)]
     assert cases.upper(made, 3).tolist() == [1.0, 4.0, np.inf]

@@ -10,11 +10,11 @@ from sklearn.linear_model import Lasso, LinearRegression, Ridge, RidgeClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from privgate import Recipe, Subject, TrainingData
+from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.linear_scores import softmax_scores
 from privgate.theorems.catalogue import find_closed_form
 from privgate.theorems.closed_form import Declined, RefitRequest
-from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
+from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE, over_domain
 
 X, Y = (v[:90] for v in load_diabetes(return_X_y=True))
 LABELS = (Y.mean() < Y).astype(int)
@@ -24,6 +24,13 @@ COVERED = [
     LinearRegression(),
     LinearRegression(fit_intercept=False),
 ]
+IDS = [f"{type(e).__name__}-{k}" for k, e in enumerate(COVERED)]
+GROUPS = {"argvalues": [None, np.arange(90) // 3], "ids": ["records", "people"]}
+
+
+def where(found):
+    """Return a question at which each limit is largest, or nearly where several constraints are stated."""
+    return found.cases[0].case.arrays["question"]
 
 
 def subject_of(estimator, x=X, y=Y, **options):
@@ -145,7 +152,9 @@ def test_who_fits_themselves_and_what_is_nearly_singular_is_left_to_refits():
     with pytest.raises(Declined, match="nearly singular"):
         leave_out(RIDGE, classified(RidgeClassifier(alpha=1e-12), twins, np.tile([0, 1], 15)))
     # next to no penalty: what is left of each record is smaller than rounding
-    assert compared(Ridge(1e-8), rng.normal(size=(5, 12)), rng.normal(size=5)) == 0
+    few, target, domain = rng.normal(size=(5, 12)), rng.normal(size=5), Domain(box=((-3.0, 3.0),) * 12)
+    assert compared(Ridge(1e-8), few, target) == 0
+    assert np.isinf(over_domain(subject_of(Ridge(1e-8), few, target, domain=domain), np.arange(5)).upper).all()
 
 
 @pytest.mark.parametrize(
@@ -161,9 +170,10 @@ def test_who_fits_themselves_and_what_is_nearly_singular_is_left_to_refits():
 def test_numbers_whose_rounding_decides_are_left_to_refits(change, said, estimator):
     rng = np.random.default_rng(0)
     x, y = change(rng.normal(size=(40, 3)), rng.normal(size=40))
-    subject = subject_of(estimator, x, y)
+    subject = subject_of(estimator, x, y, domain=[(-1e13, 1e13)] * 3)
     with pytest.raises(Declined, match=said):
         leave_out(LEAST_SQUARES, subject)
+    assert said in over_domain(subject, np.arange(40)).why
 
 
 @pytest.mark.parametrize("estimator", [LinearRegression(), Ridge(alpha=1e-9)])
@@ -196,3 +206,87 @@ def test_what_scikit_learn_itself_computes_to_few_digits_is_refused_beforehand(e
 )
 def test_says_why_it_leaves_others_to_refits(engine, subject, said):
     assert said in engine.refusal(subject)
+
+
+BOX = Domain(box=tuple((float(a) - 0.05, float(b) + 0.02) for a, b in zip(X.min(axis=0), X.max(axis=0), strict=True)))
+
+
+@pytest.mark.parametrize("groups", **GROUPS)
+@pytest.mark.parametrize("estimator", COVERED, ids=IDS)
+def test_no_question_of_the_box_moves_an_answer_more_and_the_corner_named_attains_it(estimator, groups):
+    subject = subject_of(estimator, domain=BOX, groups=groups)
+    units, (_, deviation), (low, high) = np.arange(len(subject.data.units)), subject.scale, np.array(BOX.box).T
+    rng = np.random.default_rng(2)
+    asked = np.concatenate(
+        [low + (high - low) * rng.random((200, 10)), np.where(rng.random((200, 10)) < 0.5, low, high)]
+    )
+    found, full = over_domain(subject, units), clone(estimator).fit(X, Y)
+    for u in units[::15]:
+        at = np.concatenate([where(found)[[u]], asked])
+        moved = np.abs(full.predict(at) - refitted(estimator, subject, subject.data.units[u], at)) / deviation
+        assert moved.max() <= found.upper[u] <= moved[0] * (1 + 1e-4)
+
+
+def wide_records():
+    rng = np.random.default_rng(3)
+    return rng.normal(size=(15, 30)), rng.normal(size=15)
+
+
+CODES = np.random.default_rng(3).integers(0, 3, (40, 4)).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("x", "domain"), [(CODES, Domain(categories=(3,) * 4)), (wide_records()[0], [(-3.0, 3.0)] * 30)]
+)
+def test_what_is_said_to_be_seen_is_what_a_refit_shows(x, domain):
+    y = np.random.default_rng(4).normal(size=len(x))
+    subject, full = subject_of(Ridge(0.3), x, y, domain=domain), Ridge(0.3).fit(x, y)
+    found = over_domain(subject, np.arange(len(x)))
+    for u in range(0, len(x), 6):
+        at = where(found)[[u]]
+        moved = np.abs(full.predict(at) - refitted(Ridge(0.3), subject, [u], at))[0] / y.std()
+        assert found.lower[u] == pytest.approx(moved, rel=1e-4)
+        assert found.lower[u] <= found.upper[u]
+        assert found.lower[u] >= found.upper[u] / 1.05
+
+
+@pytest.mark.parametrize(
+    ("estimator", "domain", "said"), [(Ridge(), None, "no domain is declared"), (Lasso(), BOX, "no least squares")]
+)
+def test_nothing_is_limited_where_no_theorem_speaks(estimator, domain, said):
+    found = over_domain(subject_of(estimator, domain=domain), np.arange(3))
+    assert said in found.why
+    assert np.isinf(found.upper).all()
+
+
+def awkward(rng):
+    """Records and targets of badly scaled, offset and nearly collinear features."""
+    n, d = int(rng.integers(5, 80)), int(rng.integers(1, 12))
+    x = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-4, 4, d) + rng.normal(size=d) * 10.0 ** rng.uniform(-3, 5)
+    if d > 1 and rng.random() < 0.2:
+        x[:, 1] = x[:, 0] * (1 + 1e-6 * rng.normal(size=n))
+    noise, offset = rng.normal(size=n) * 10.0 ** rng.uniform(-3, 3), 10.0 ** rng.uniform(-2, 4)
+    return x, x @ (rng.normal(size=d) / np.abs(x).max(axis=0)) + noise + offset
+
+
+SOLVERS = [Ridge(1e-3, solver="cholesky"), Ridge(10.0, solver="svd"), Ridge(1.0), Ridge(0.5, fit_intercept=False)]
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("estimator", [*SOLVERS, LinearRegression()], ids=str)
+def test_axiom_of_solvers(estimator):
+    """No training of the library, of those that are limited, ends at a larger gradient than the kernel is told."""
+    rng, seen = np.random.default_rng(7), []
+    for _ in range(60):
+        x, y = awkward(rng)
+        domain = [(float(a) - 1, float(b) + 1) for a, b in zip(x.min(axis=0), x.max(axis=0), strict=True)]
+        found = over_domain(subject_of(estimator, x, y, domain=domain), np.arange(len(y)))
+        arrays = found.cases[0].case.arrays if found.cases else {}
+        for k in np.flatnonzero(np.isfinite(found.upper))[:4]:
+            kept = np.arange(len(y)) != k
+            made, Z = clone(estimator).fit(x[kept], y[kept]), arrays["X"][kept]
+            u = np.append(made.coef_, made.intercept_) if made.fit_intercept else made.coef_
+            left = np.abs(Z.T @ (Z @ u - y[kept]) + arrays["penalty"] * u)
+            seen.append(float((left / arrays["allowed"]).max()))
+    assert len(seen) > 20
+    assert max(seen) <= 0.5  # with room for what was not tried

@@ -310,7 +310,7 @@ class Sensitivity(LeaveOneOutRule):
 
     ``over: own`` asks at each person's own features, ``over: beside`` at or beside them, moved by steps that are small
     against each column's spread; where one rule asks so, all rules about people are measured so. ``over: domain`` asks
-    at every question of the declared domain, which only a theorem can bound (linear models: the change is
+    at every question of the declared domain, which only a theorem can bound (least squares and ridge: the change is
     linear in the question). **Passes** if the upper limit is within ``max``, **fails** if a change that was seen
     exceeds it, else **inconclusive**. A policy that enforces it refuses a classifier before anything is trained.
 
@@ -361,7 +361,7 @@ class Sensitivity(LeaveOneOutRule):
             return f"{WAY_OUT}; the per-person table names the records that move answers most"
         if self.over == "domain" and math.isinf(measurement.high) and not measurement.problem:
             return (
-                "only linear models on a declared domain are bounded at every question: declare "
+                "only least squares and ridge on a declared domain of numbers are bounded at every question: declare "
                 "TrainingData(..., domain=...), or judge over: own"
             )
         return super().advice(measurement, outcome)
