@@ -184,8 +184,6 @@ _PATTERNS = {
 _FIRST_LINES = {"schema": "schema: privgate/policy/v1", "name": "name: my-policy", "version": 'version: "1"'}
 #: metrics of earlier versions -> what to use instead
 GONE = {
-    "attack_advantage": "attack_accuracy: an advantage of 0.2 is an accuracy of 0.6",
-    "generalization_gap": "attack_accuracy, whose attack label_gap measures the gap",
     "collusion": "attack_accuracy and pdtp, which judge the model itself",
     "table": "pdtp, or an expectation in the suite of data",
 }

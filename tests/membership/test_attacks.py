@@ -101,6 +101,8 @@ def test_every_metric_is_its_own_figure_in_every_scope_and_says_where_it_is_wors
     # half the outsiders may be accused: a tree that knows its members by heart gives most of them away
     assert tpr.value > accuracy.value
     assert tpr.low != accuracy.low
+    advantage = measure(run, "attack_advantage", scope=scope)
+    assert [advantage.value, advantage.low] == pytest.approx([2 * v - 1 for v in (accuracy.value, accuracy.low)])
     assert accuracy.where.startswith("lira_online")
     assert {"class": "label", "group": "9 = "}.get(scope, "") in accuracy.where
 
@@ -271,6 +273,15 @@ def test_small_groups_count_but_are_not_named():
     assert got.high > 0.9  # nothing is known about four people, and that is not a pass
     assert got.behind.cells_too_small_to_show == 1
     assert "9 = 1" not in str(attack_measures.part(run).attacks)
+
+
+def test_the_gap_is_the_difference_of_error_rates(overfitted):
+    gap = questions.measure(overfitted, Request.build("generalization_gap", confidence=0.95))
+    board = overfitted.compute(boards.make_board)
+    wrong = board.signals.target.argmax(axis=1) != board.signals.labels
+
+    assert gap.value == pytest.approx(wrong[~board.members].mean() - wrong[board.members].mean())
+    assert gap.low < gap.value < gap.high < 1
 
 
 def test_a_self_test_that_passed_is_remembered_while_source_and_libraries_stay_and_its_seal_fits(tmp_path, monkeypatch):

@@ -8,8 +8,10 @@ from pydantic import Field
 
 from privgate.policy.rules.attacks import (
     AttackAccuracy,
+    AttackAdvantage,
     AttackTpr,
     AttributeAdvantage,
+    GeneralizationGap,
     RobustAdvantage,
 )
 from privgate.policy.rules.claims import DeletionCapacity, DpAttackAccuracyBound, DpEpsilon, DpEpsilonLowerBound
@@ -22,7 +24,9 @@ _RULES: tuple[type[Rule], ...] = (
     Dtp,
     Pdtp,
     AttackAccuracy,
+    AttackAdvantage,
     AttackTpr,
+    GeneralizationGap,
     DpEpsilon,
     DpAttackAccuracyBound,
     DpEpsilonLowerBound,

@@ -55,30 +55,12 @@ class CandidatesRule(Rule):
             yield f"can never approve: {self.hopeless}"
 
 
-class ScopedRule(CandidatesRule):
-    """A limit over all people, or for the worst label or group."""
-
-    scope: str
-    group: str | None = Field(default=None, description="One sensitive column, for scope group; all of them if absent.")
-    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
-
-    @model_validator(mode="after")
-    def _group_has_its_scope(self) -> Self:
-        if self.group is not None and self.scope != "group":
-            raise wrong("group", f"'group' belongs to scope 'group', not to {self.scope!r}")
-        return self
-
-    def who(self) -> str:
-        """Return the people that the number speaks about."""
-        return WHO[self.scope]
-
-
 def _count_needed(given: int, times: float) -> int:
     """Return how many candidates make an interval narrower by a factor: it narrows with their root."""
     return math.ceil(given * max(1.0, times) ** 2 / 100) * 100
 
 
-class MembershipRule(ScopedRule):
+class MembershipRule(CandidatesRule):
     """A limit on how well a membership attack does against this model.
 
     ``scope`` says against whom: ``model`` is the registered model, trials over its records and the candidates;
@@ -90,6 +72,8 @@ class MembershipRule(ScopedRule):
 
     attack: str = Field(default="any", description="Catalogue key of the attack, or any: the best of all that apply.")
     scope: Literal["model", "class", "group"] = Field(default="model", description="Against whom.")
+    group: str | None = Field(default=None, description="One sensitive column, for scope group; all of them if absent.")
+    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
     level: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
         default=None,
         description="Probability of a wrong verdict, either way, over all looks: at 4, 8, 16, 32 and 64 shadow models, "
@@ -97,7 +81,9 @@ class MembershipRule(ScopedRule):
     )
 
     @model_validator(mode="after")
-    def _level_fits(self) -> Self:
+    def _level_and_group_fit(self) -> Self:
+        if self.group is not None and self.scope != "group":
+            raise wrong("group", f"'group' belongs to scope 'group', not to {self.scope!r}")
         if self.level is not None and not math.isclose(self.level, 1 - self.confidence):
             raise wrong("level", f"level {self.level:g} is not 1 - confidence {self.confidence:g}: they are one number")
         return self
@@ -130,6 +116,10 @@ class MembershipRule(ScopedRule):
             return ""
         needed = _count_needed(given, (high - guess) / (self.limit - guess))
         return f": give more candidates, {needed:,} or more instead of {given:,}"
+
+    def who(self) -> str:
+        """Return the people that the number speaks about."""
+        return WHO[self.scope]
 
     def is_open(self, measurement: Measurement) -> bool:
         """Whether no upper limit was found, which is no figure."""
@@ -192,6 +182,32 @@ class AttackAccuracy(MembershipRule):
             f"{self.who()}, {self.what()} tells members from others in {self.deciding(measurement, percent)} of "
             "cases; tossing a coin is right in 50 %"
         )
+
+
+class AttackAdvantage(MembershipRule):
+    """No attack may flag members much more often than others.
+
+    Limit ``max`` in [0, 1]. Advantage is 2 x balanced accuracy - 1 (Yeom et al., 2020, definition 4); see
+    ``MembershipRule``.
+
+        - metric: attack_advantage
+          max: 0.2
+    """
+
+    about = _attack(
+        "attack_advantage",
+        "Attack advantage (guessing: 0)",
+        measured_by="membership.attack_measures:advantage",
+        reaches="0 (guessing) to 1 (all members flagged, nobody else)",
+        guessing=0.0,
+        figure="TPR less FPR",
+    )
+    metric: Literal["attack_advantage"] = "attack_advantage"
+    max: Fraction = Field(description="Largest TPR - FPR allowed; 0 is guessing.")
+
+    def meaning(self, measurement: Measurement) -> str:
+        more = self.deciding(measurement, points)
+        return f"{self.who()}, {self.what()} flags members {more} more often than people who were not in the data"
 
 
 class AttackTpr(MembershipRule):
@@ -260,6 +276,39 @@ class AttackTpr(MembershipRule):
                 f"a false-positive rate of {self.at_fpr:g} is resolved by {self.least} candidates or more, but "
                 f"audit.min_candidates is {audit.min_candidates}: fewer are always undecided; raise it"
             )
+
+
+class GeneralizationGap(CandidatesRule):
+    """The model may not be right much more often on its own data than on other people.
+
+    Limit ``max`` on the error rate on candidates less that on training records, a fraction: the advantage of the attack
+    that calls whom the model answers rightly a member (Yeom et al., 2020, theorem 2), a **lower bound** on the best
+    attack. A small gap does not mean that attacks fail (theorem 4), so this rule never stands alone for safety.
+
+        - metric: generalization_gap
+          max: 0.05
+    """
+
+    about = _share(
+        "generalization_gap",
+        "Better on its training data than on candidates",
+        measured_by="membership.attack_measures:measure_gap",
+        question="membership",
+        reaches="-1 to 1; 0 where training data are treated like others",
+        guessing=0.0,
+        needs=frozenset({Need.CANDIDATES}),
+        shows_leaks_only=True,
+    )
+    hopeless = "the upper confidence limit of a gap lies above 0"
+    metric: Literal["generalization_gap"] = "generalization_gap"
+    max: Fraction = Field(description="Largest difference of error rates allowed.")
+    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
+
+    def meaning(self, measurement: Measurement) -> str:
+        often = self.deciding(measurement, points)
+        return (
+            f"the model is right {often} more often on its own data than on others; a small gap is no proof of safety"
+        )
 
 
 class AttributeAdvantage(CandidatesRule):

@@ -238,7 +238,7 @@ def test_every_other_field_is_part_of_the_question(metric):
         assert rule.model_copy(update={name: "x"}).loosened(rule) == {}
 
 
-@pytest.mark.parametrize("metric", ["attack_accuracy", "attribute_advantage"])
+@pytest.mark.parametrize("metric", ["attack_accuracy", "generalization_gap"])
 def test_confidence_tightens_upwards_and_where_only_proof_blocks_downwards(metric):
     rule = example(metric)
     assert rule.model_copy(update={"confidence": 0.99}).loosened(rule) == {}
