@@ -27,7 +27,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Domain, Fleet, Policy, Recipe, Release, Subject, TrainingData
 from privgate.check.gate import evaluate
 from privgate.controls.odd_questions import make_odd_questions as odd
-from privgate.models import FixedOneHot, FixedScaler, RandomTrees, SmoothedNeighbors
+from privgate.models import FixedOneHot, FixedScaler
 from privgate.subject.containers import length, stack, take
 
 WORDS = ["red", "green", "blue", "cold", "warm", "small", "large", "old", "new", "sad"]
@@ -65,8 +65,8 @@ def numbers(rng, n):
             FunctionTransformer(np.sqrt)][int(rng.integers(5))]  # fmt: skip
     if isinstance(step, FunctionTransformer) and step.func in (np.log1p, np.sqrt):
         X = np.abs(X)
-    last = [GaussianNB(var_smoothing=0.1), logistic(rng), tree_like(rng), SmoothedNeighbors(3), BernoulliNB(),
-            RandomTrees(d, low=-3.0, high=3.0, n_trees=2, depth=2), make_pipeline(step, logistic(rng)),
+    last = [GaussianNB(var_smoothing=0.1), logistic(rng), tree_like(rng), BernoulliNB(),
+            make_pipeline(step, logistic(rng)),
             make_pipeline(step, tree_like(rng)),
             make_pipeline(FixedScaler(domain), logistic(rng))]  # fmt: skip
     return X, (domain if rng.random() < 0.6 else None), last[int(rng.integers(len(last)))]
