@@ -24,11 +24,7 @@ from privgate.kernel.sample import exceeding_limit, plan_looks, quantile_rank
 
 FILE = "cases.npz"
 #: families of the kernel that went with 0.1.0, and what they were about
-GONE = {
-    "cells": "boosted trees and forests",
-    "partitions": "contingency tables and random trees",
-    "words": "multinomial and complement naive Bayes",
-}
+GONE = {"cells": "boosted trees and forests", "words": "multinomial and complement naive Bayes"}
 #: bytes of arrays that are kept of one check, and read of one file; twice that is held while they are written
 MOST = 1 << 30
 #: of two runs of the kernel

@@ -1,6 +1,6 @@
-"""Counts in cells: categorical and Bernoulli naive Bayes.
+"""Counts in cells: categorical and Bernoulli naive Bayes, and partitions that no data moved.
 
-Records.  ``cells`` each record is in one cell of each of d features. Counts are whole numbers, so that
+Records.  ``cells`` each record is in one cell of each of d features or partitions. Counts are whole numbers, so that
 what a person's absence takes off them is exact.
 
 Claim.  Scores of class k are a constant plus a sum of what one cell of each feature adds (``_Model``). No answer about
@@ -16,10 +16,12 @@ Why it is enough.
 2. A change of a log-odds is a sum over features, so its maximum is the sum of the features' maxima.
    Where there are few questions, all of them are put, and for two classes those that matter (``_ends``).
 3. Where a class is left without records, or a feature without the category that sets its size, nothing is limited.
-4. ``scores`` turns changes of scores into those of answers.
+4. One table: no other cell than a person's own changes. Without smoothing an empty cell answers 1 / K for all labels.
+5. Shares of declared classes (setting ``declared``) stay defined where a class is left without records.
+6. ``scores`` turns changes of scores into those of answers.
 
-Axioms.  Training counts, and answers are computed as scikit-learn's ``CategoricalNB`` and ``BernoulliNB`` do; the
-latter computes ln(1 - exp(ln p)) (``_negated``).
+Axioms.  Training counts, and answers are computed as scikit-learn's ``CategoricalNB`` and ``BernoulliNB``, and
+privgate's ``ContingencyTable`` and ``RandomTrees`` do; the latter computes ln(1 - exp(ln p)) (``_negated``).
 """
 
 import math
@@ -42,7 +44,7 @@ _TINY = 1e-290
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """Scores ``bias[k] + sum_j table[cell of feature j, k]``."""
+    """Scores ``bias[k] + scale * sum_j table[cell of feature j, k]``."""
 
     #: shapes (n,) and (n, d)
     label: Index
@@ -54,30 +56,40 @@ class _Model:
     #: shape (K,)
     N: Float
     alpha: float
-    #: shape (d, K): what shares are of: N + alpha V
+    #: shape (d, K): what shares are of: N + alpha V; infinite where it is the same for all classes
     whole: Float
     #: shape (K,)
     bias: Float
     #: whether the bias follows N
     learnt: bool
+    scale: float
+    #: whether classes without records stay
+    declared: bool = False
     #: what Bernoulli's rounding adds to ``off``
     negated: float = 0.0
 
     @classmethod
-    def from_case(cls, case: Case, codes: Index, sizes: Index) -> "_Model":
-        """Return the model that is trained on the case's records."""
-        label, N = labels(case, codes.shape)
+    def from_case(cls, case: Case, codes: Index, sizes: Index, *, shares: bool) -> "_Model":
+        """Return the model that is trained on the case's records; ``shares`` are of N, or of what is in the cell."""
+        declared = not shares and case.setting("declared", bool, default=False)
+        label, N = labels(case, codes.shape, declared=declared)
         alpha, d = case.setting("alpha", float), codes.shape[1]
         every(
-            (alpha >= _TINY, "without smoothing a cell may be impossible"),
+            (alpha >= _TINY or (alpha == 0 and not shares and d == 1), "without smoothing a cell may be impossible"),
             (sizes.shape == (d,) and bool(((codes >= 0) & (codes < sizes)).all()), "a record is in no cell"),
         )
         K, start = len(N), np.cumsum(sizes) - sizes
         cells = codes + start
         counts = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K)
-        T, fixed, whole = counts.reshape(-1, K).astype(np.float64), fixed_prior(case, K), N + alpha * sizes[:, None]
+        T, scale = counts.reshape(-1, K).astype(np.float64), 1.0 if shares else 1.0 / d
+        fixed = fixed_prior(case, K) if shares else np.zeros(K)
+        whole = N + alpha * sizes[:, None] if shares else np.full((d, K), np.inf)
         bias = np.log(N) if fixed is None else fixed
-        return cls(label, cells, start, T, N, alpha, whole, bias, fixed is None)
+        return cls(label, cells, start, T, N, alpha, whole, bias, fixed is None, scale, declared)
+
+    def keep_counts(self, m: Float) -> Float:
+        """Return how many records each class keeps without ``m`` of them, (U, K); those declared cannot vanish."""
+        return np.full(m.shape, np.inf) if self.declared else self.N - m
 
     @property
     def sizes(self) -> Index:
@@ -86,7 +98,8 @@ class _Model:
     @cached_property
     def table(self) -> Float:
         """What each cell adds to the scores, (cells, K)."""
-        return np.asarray(np.log(self.T + self.alpha) - np.repeat(np.log(self.whole), self.sizes, axis=0))
+        logs = np.where(np.isfinite(self.whole), np.log(self.whole), 0.0)
+        return np.asarray(self.scale * (np.log(self.T + self.alpha) - np.repeat(logs, self.sizes, axis=0)))
 
     @cached_property
     def off(self) -> float:
@@ -94,8 +107,8 @@ class _Model:
         d, V = len(self.start), int(self.sizes.max())
         top = float(self.N.sum()) + self.alpha * V
         one = 2 * max(abs(np.log(self.alpha)), abs(np.log(top)), 1.0)
-        size = 3 * d * one + np.log(top) + np.abs(self.bias).max()
-        return self.negated + float(2 * (d * gamma(V + 8) + (gamma(d + 8) + ELEMENTARY) * size))
+        size = 3 * d * self.scale * one + np.log(top) + np.abs(self.bias).max()
+        return self.negated + float(2 * (d * self.scale * gamma(V + 8) + (gamma(d + 8) + ELEMENTARY) * size))
 
 
 class _Loss(NamedTuple):
@@ -117,7 +130,7 @@ class _Loss(NamedTuple):
         T = model.T[key % cells, key // (cells * U)]
         M.ravel()[key] += np.log1p(R / (T - R + model.alpha))
         bias = -np.log1p(-m / model.N) if model.learnt else np.zeros((U, K))
-        return cls(model.N - m, bias, M)
+        return cls(model.keep_counts(m), bias, model.scale * M)
 
     def at(self, model: _Model, cells: Index, who: Index) -> tuple[Float, Float]:
         """Return (low, high) at questions in these cells (m, d), without the people ``who``."""
@@ -132,7 +145,7 @@ def categorical(case: Case) -> Limits:
     n, d = codes.shape
     every((n > 0 and d > 0 and sizes.shape == (d,) == floor.shape, "records, 'sizes' and 'floor' differ"))
     every((bool((sizes == np.maximum(codes.max(axis=0) + 1, floor)).all()), "training knows other 'sizes'"))
-    model, (person, people) = _Model.from_case(case, codes, sizes), case.person(n)
+    model, (person, people) = _Model.from_case(case, codes, sizes, shares=True), case.person(n)
     accepted = case.array("accepted", 1, "i") if case.scope == "any" else sizes
     within = accepted.shape == (d,) and bool(((accepted > 0) & (accepted <= sizes)).all())
     every((within, "'accepted' are other categories"))
@@ -161,6 +174,15 @@ def _negated(model: _Model, person: Index, people: int) -> float:
     own = ELEMENTARY * 2 * size + 8 * EPS
     taken = of_logarithm(2 * (own * ones / zeros + EPS * (ones + zeros) / zeros))
     return float(taken.sum(axis=0).max())
+
+
+def partitions(case: Case) -> Limits:
+    """Return limits of partitions that no data moved: cells ``leaf`` (n, B), of ``sizes`` (B,); every cell is asked."""
+    leaf, sizes = case.array("leaf", 2, "i"), case.array("sizes", 1, "i")
+    average, one = case.setting("average", str), len(sizes) == 1
+    every((one or average == "geometric", f"no limit is known of the {average} mean"))
+    model = _Model.from_case(case, leaf, sizes, shares=False)
+    return _table(case, model) if one else _limits(case, model, sizes)
 
 
 def _limits(case: Case, model: _Model, questions: Index) -> Limits:
@@ -259,3 +281,25 @@ def _question(case: Case, model: _Model, questions: Index, people: int) -> Index
     question = case.array("question", 2, "i")
     every((question.shape == (people, len(questions)), "'question' fits nobody"))
     return np.where(((question >= 0) & (question < questions)).all(axis=1, keepdims=True), question + model.start, -1)
+
+
+def _shares_off(model: _Model) -> float:
+    B, K, a, n = len(model.start), len(model.N), model.alpha, float(model.N.sum())
+    size = 1 + (abs(np.log(a)) if a > 0 else 0.0) + np.log(n + K * (a + 1))
+    return float(8 * (gamma(2 * B + 2 * K + 24) + ELEMENTARY * size))
+
+
+def _table(case: Case, model: _Model) -> Limits:
+    """Return limits of one table of shares: a person's absence changes only that person's cells."""
+    (person, people), (cells, K), a = case.person(len(model.label)), model.T.shape, model.alpha
+    key, where = np.unique(person * cells + model.cells[:, 0], return_inverse=True)
+    R, m = np.zeros((len(key), K)), np.zeros((people, K))
+    np.add.at(R, (where.ravel(), model.label), 1.0)
+    np.add.at(m, (person, model.label), 1.0)
+    T = model.T[key % cells]
+    p, q = (np.where(t.sum(axis=1, keepdims=True) + K * a > 0, t + a, 1.0) for t in (T, T - R))
+    p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
+    change = np.where(p == q, 0.0, np.abs(np.log(p) - np.log(q))).max(axis=1)
+    most, gone = largest(key // cells, people, change), (model.keep_counts(m) <= 0).any(axis=1)
+    low, high = np.maximum(most - _shares_off(model), 0.0), most + _shares_off(model)
+    return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))

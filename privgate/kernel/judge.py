@@ -14,6 +14,7 @@ FAMILIES: dict[str, Callable[[Case], Limits]] = {
     "logistic": logistic.bound,
     "squares": squares.bound,
     "categorical": counts.categorical,
+    "partitions": counts.partitions,
     "gaussian": gaussian.bound,
     "linear": linear.bound,
 }

@@ -131,15 +131,15 @@ def settled(block: Block, below: Float, shown: Float, high: Float, rest: Float) 
     return np.where(vanishing, np.inf, low), np.where(vanishing, np.inf, high)
 
 
-def labels(case: Case, records: tuple[int, ...]) -> tuple[Index, Float]:
-    """Return (label of each record, records of each class) of a case."""
+def labels(case: Case, records: tuple[int, ...], *, declared: bool = False) -> tuple[Index, Float]:
+    """Return (label of each record, records of each class) of a case; a class that is ``declared`` may have none."""
     label, K = case.array("label", 1, "i"), case.setting("classes", int)
     every(
         (min(records) > 0 and label.shape == records[:1], "records and labels differ"),
         (K >= 2 and bool(((label >= 0) & (label < K)).all()), f"labels are not from 0 to {K - 1}"),
     )
     N = np.bincount(label, minlength=K).astype(np.float64)
-    every((bool((N > 0).all()), "a class has no record"))
+    every((declared or bool((N > 0).all()), "a class has no record"))
     return label, N
 
 

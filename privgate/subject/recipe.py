@@ -26,9 +26,6 @@ GONE = {
     "FrozenEncoder": "a table of what the public encoder makes of the records as X",
     "Floored": "the model itself, judged by share-1 or release-1 or trained in privgate.models.Sharded",
     "KeyedDropout": "torch.nn.Dropout in a training function of your own",
-    "ContingencyTable": "CategoricalNB of scikit-learn, or Sharded",
-    "SmoothedNeighbors": "privgate.models.Sharded",
-    "RandomTrees": "privgate.models.Sharded",
     "TorchTraining": "a training function of your own, as in examples/recipes/torch_loop.py",
 }
 

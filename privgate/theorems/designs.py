@@ -1,4 +1,4 @@
-"""Designs that limit everybody whatever the data are: members that are strangers, a ball."""
+"""Designs that limit everybody whatever the data are: members that are strangers, votes of neighbors, a ball."""
 
 from functools import partial
 from typing import Any
@@ -13,8 +13,8 @@ from privgate.models.ball_logistic import FLAT
 from privgate.subject import estimators, sources
 from privgate.subject.estimators import is_class_of
 from privgate.subject.subject import Subject
-from privgate.theorems.hypotheses import estimator_of, refusal
-from privgate.theorems.theorem import DataTheorem, make_design
+from privgate.theorems.hypotheses import estimator_of, own_error, refusal
+from privgate.theorems.theorem import DataTheorem, limit_shares, make_design
 
 #: whose learners read their records and nothing else
 KNOWN = ("sklearn.", "lightgbm.", "xgboost.", "catboost.", "privgate.")
@@ -135,7 +135,26 @@ def _pose_ball(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
     return make_design(held, design="ball", C=float(ball.C), radius=float(ball.radius), stop=FLAT), (words,)
 
 
-_SECTION = "docs/mathematics.md, section"
+def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
+    """Return the votes of each person: a record is among the k nearest of a question, or nothing changes.
+
+    Then its vote passes to the next neighbor, or is lost, where nobody is left to vote: with e of r lost votes
+    replaced, a label's share grows by at most ``(e + alpha) / alpha x (V + C alpha) / (V - r + e + C alpha)``, which is
+    largest where e = r.
+    """
+    neighbors, held = estimator_of(subject, "SmoothedNeighbors"), np.diff(subject.data.units.bounds)[units]
+    alpha, most = float(neighbors.alpha), int(neighbors.n_neighbors)
+    case = make_design(held, design="shares", alpha=alpha, most=most, off=own_error(subject, alpha, 1))
+    order = "neighbors are ordered by distance and, where equal, by their own features and label"
+    return case, (f"any query is allowed; {order}",)
+
+
+_SECTION, _NEIGHBORS = "docs/mathematics.md, section", "SmoothedNeighbors"
+_ONE_VOTE = "without smoothing one vote can make a label impossible: DTP is infinite"
+NEIGHBORS = DataTheorem(
+    "smoothed_neighbors", f"{_SECTION} 5: order by (distance, record); section 12.3",
+    partial(refusal, name=_NEIGHBORS, unsmoothed=_ONE_VOTE), _pose_neighbors, partial(limit_shares, name=_NEIGHBORS),
+)  # fmt: skip
 _refuse_ball = partial(refusal, name="BallLogistic", classes=True)
 BALL = DataTheorem("ball_logistic", f"{_SECTION} 12.3, Theorem 12.4", _refuse_ball, _pose_ball, _limit_ball)
 #: holds for every data set with these labels, for a learner of a known library, which reads its records alone

@@ -13,6 +13,7 @@ from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 
 U = 2.0**-53  # unit roundoff of float64: one operation errs by at most this share
+TINY = 1e-290  # the smallest share of a count that float64 holds in full
 _CELLS = 4e8  # entries of the largest sparse table that is written out
 VANISHED = "without the person one class has no record left"
 #: what looking at a parameter or a column of a kind that nobody expects may raise
@@ -39,7 +40,7 @@ def estimator_of(subject: Subject, name: str) -> Any:
     return estimator if theirs or type(estimator) is getattr(models, name, None) else None
 
 
-def refusal(subject: Subject, name: str, *, classes: bool = False) -> str:
+def refusal(subject: Subject, name: str, *, unsmoothed: str = "", classes: bool = False) -> str:
     """Return why a theorem about exact probabilities of class ``name`` says nothing here; empty if it may."""
     from privgate import models
 
@@ -60,13 +61,25 @@ def refusal(subject: Subject, name: str, *, classes: bool = False) -> str:
         return f"a table of {shape[0]} by {shape[1]} numbers does not fit the memory"
     if own and np.asarray(X).dtype.kind == "f" and np.isnan(np.asarray(X)).any():
         return "features are missing"
+    alpha = float(getattr(estimator, "alpha", 0.0)) if own else 0.0
+    if alpha != 0 and not alpha / (subject.data.n + K * alpha) >= TINY:
+        return f"float64 does not hold the probabilities that a smoothing of {alpha:g} gives"
     for parameter, size in (("class_prior", K), ("priors", K), ("alpha", shape[1]), ("min_categories", shape[1])):
         value = np.asarray(getattr(estimator, parameter, None), dtype=object)
         if value.ndim > 1 or (value.ndim == 1 and len(value) != size):
             return f"{parameter} does not have {size} entries"
         if "prior" in parameter and value.ndim == 1 and not (value.astype(np.float64) > 0).all():
             return f"{parameter} rules out a class"
-    return "classes= does not declare every label" if classes and subject.declared_classes is None else ""
+    if classes and subject.declared_classes is None:
+        return "classes= does not declare every label"
+    return "" if not unsmoothed or estimator.alpha > 0 else unsmoothed
+
+
+def own_error(subject: Subject, alpha: float, operations: int) -> float:
+    """Return how far rounding moves a change of smoothed shares, nats: both models, ``operations`` additions each."""
+    n, K = subject.data.n, len(subject.classes)
+    size = np.log1p(n) if alpha == 0 else np.log(n / alpha + K)
+    return float(8 * (operations + K + 20) * U * (1 + size))
 
 
 # The records.

@@ -1,5 +1,6 @@
-"""Naive Bayes: the cases of counts or moments that the kernel is asked about."""
+"""Naive Bayes, tables of counts and random trees: the cases of counts or moments that the kernel is asked about."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from privgate.kernel import Case
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
 from privgate.theorems.hypotheses import estimator_of, refusal
-from privgate.theorems.theorem import DataTheorem, people_of, refuses_more
+from privgate.theorems.theorem import DataTheorem, limit_shares, people_of, refuses_more
 
 #: a case, and what was checked, in words
 Posed = tuple[Case, tuple[str, ...]]
@@ -152,10 +153,40 @@ def _pose_gaussian(subject: Subject, units: Index) -> Posed:
     return _make_case(subject, units, "gaussian", settings, **arrays), words
 
 
+def _pose_table(subject: Subject, units: Index) -> Posed:
+    leaf = np.unique(np.asarray(subject.data.X), axis=0, return_inverse=True)[1].reshape(-1, 1)
+    words = ("cells without a record answer the same whatever the data are; any query is allowed",)
+    return _share(subject, units, "ContingencyTable", leaf, np.array([int(leaf.max()) + 1])), words
+
+
+def _pose_trees(subject: Subject, units: Index) -> Posed:
+    trees = estimator_of(subject, "RandomTrees")
+    leaf, sizes = trees.leaves(hypotheses.dense(subject.data.X)), np.full(trees.n_trees, 2**trees.depth)
+    words = ("splits are drawn from declared ranges before the data are seen; any query is allowed",)
+    return _share(subject, units, "RandomTrees", leaf, sizes), words
+
+
+def _share(subject: Subject, units: Index, library: str, leaf: Index, sizes: Index) -> Case:
+    estimator = estimator_of(subject, library)
+    settings = {"alpha": float(estimator.alpha), "average": getattr(estimator, "average", "arithmetic")}
+    settings["declared"] = subject.declared_classes is not None
+    arrays = {"leaf": leaf.astype(np.int64), "sizes": sizes.astype(np.int64)}
+    return _make_case(subject, units, "partitions", settings, **arrays)
+
+
 _COUNTS = "privgate/kernel/counts.py; docs/mathematics.md, section"
 _MOMENTS = "privgate/kernel/gaussian.py; docs/mathematics.md, section 3.5"
+_refuse_table, _limit_table, _limit_trees = (
+    partial(refusal, name="ContingencyTable"),
+    partial(limit_shares, name="ContingencyTable"),
+    partial(limit_shares, name="RandomTrees"),
+)
+_ALONE = "without smoothing a label that one record holds alone makes DTP infinite"
+_refuse_trees = partial(refusal, name="RandomTrees", unsmoothed=_ALONE)
 ALL = (
     DataTheorem("categorical_nb", f"{_COUNTS} 3.1", _refuse_categorical, _pose_categorical),
     DataTheorem("bernoulli_nb", f"{_COUNTS} 3.1 (V_j = 2)", _refuse_bernoulli, _pose_bernoulli, lost=_NEGATED),
     DataTheorem("gaussian_nb", _MOMENTS, _refuse_gaussian, _pose_gaussian, lost=_FAR),
+    DataTheorem("contingency_table", f"{_COUNTS} 1, Theorem 1", _refuse_table, _pose_table, _limit_table),
+    DataTheorem("random_trees", f"{_COUNTS} 4.2", _refuse_trees, _pose_trees, _limit_trees),
 )

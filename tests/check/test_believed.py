@@ -9,10 +9,11 @@ import pytest
 
 from privgate import Domain, Policy, Recipe, Subject, TrainingData, cases, report
 from privgate.check import confirm, gate
-from privgate.errors import ExitCode, SubjectError
+from privgate.errors import DigestMismatchError, ExitCode, SubjectError
 from privgate.evidence import Precondition, Request
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.kernel.sample import plan_looks
+from privgate.models import SmoothedNeighbors
 from privgate.theorems import catalogue
 from privgate.theorems.closed_form import REFIT
 from privgate.theorems.newton import Newton
@@ -175,6 +176,24 @@ def test_a_rule_that_does_not_apply_stays_a_warning():
     assert doubted({**stated, "required": True}, warned, evidence(())).outcome == "inconclusive"
 
 
+def test_people_who_vanish_with_a_class_leave_a_sample_as_it_is():
+    labels = np.arange(40) % 2
+    labels[7] = 2
+    asked = of(SmoothedNeighbors(5, alpha=2.0), people(40, candidates=None))
+    asked = asked.with_data(TrainingData(asked.data.X, labels, one_record_each=True))
+    theorem = catalogue.THEOREMS["smoothed_neighbors"]
+    some = np.array([3, 5, 7, 11, 20])
+    (kept,) = theorem.certify(Units(asked, some)).cases
+    kept = replace(kept, theorem="smoothed_neighbors")
+
+    assert kept.units.tolist() == [3, 5, ~7, 11, 20]
+    assert confirm.canonical(asked, kept) == ""
+    again = confirm.upper(asked, evidence([kept]))
+    assert np.flatnonzero(np.isfinite(again)).tolist() == [3, 5, 11, 20]
+    claimed = replace(kept, units=some)
+    assert np.array_equal(confirm.upper(asked, evidence([claimed])), again)
+
+
 # Cases of strangers: each family, each array and setting, of the wrong kind, size or value.
 
 
@@ -201,7 +220,7 @@ def spoilt(array):
 
 
 def test_whatever_is_canonical_is_compared_in_each_family(posed):
-    assert len(posed) == 3
+    assert len(posed) >= 4
     for family, (asked, kept) in posed.items():
         free = confirm.PROPOSED.get(family, {"question", "limit"})
         arrays, settings = dict(kept.case.arrays), dict(kept.case.settings)
@@ -296,6 +315,26 @@ def test_a_case_with_digests_made_again_is_compared_with_the_data(reported):
     ):
         with pytest.raises(SubjectError, match=says):
             again(asked, renamed(document, folder, other), folder)
+
+
+def test_nobody_is_claimed_with_whom_a_class_vanishes(fleet, policy, tmp_path):
+    """A design knows no labels: of whoever holds the last of one, it may claim nothing."""
+    labels = np.arange(40) % 2
+    labels[7] = 2
+    asked = of(SmoothedNeighbors(5, alpha=2.0), TrainingData(people(40).X, labels, one_record_each=True))
+    rule = "metric: dtp, aggregate: share_above, threshold: 1.0, max: {}"
+    verdict = gate.evaluate(policy(rule.format(0.05)), asked, fleet=fleet)
+    report.write(verdict, tmp_path / "out", hash_key=b"k" * 32)
+    document = json.loads((tmp_path / "out" / "report.json").read_text())
+    (kept,) = cases.read(tmp_path / "out" / cases.FILE)
+    everybody = replace(kept, units=kept.everybody).judge_again()
+    stricter = policy(rule.format(0.01))
+    document["policy"]["digest"] = stricter.digest
+    document["findings"][-1] |= {"limit": 0.01, "low": 0.0, "high": 0.0}
+
+    assert found(verdict).outcome == "passed"
+    with pytest.raises(DigestMismatchError, match=r"come to 0\.0(25|5): allowed is 0\.01"):
+        gate.again(asked, renamed(document, tmp_path / "out", everybody), tmp_path / "out", stricter)
 
 
 def test_what_controls_found_only_adds_to_a_limit():

@@ -102,7 +102,7 @@ def test_what_leaves_of_a_run_is_what_left(row):
 #: what was left open and is decided now: the truth of this one, .11267, lies above its limit, .1124
 DECIDED_SINCE = {"regression_lbfgs_1e2_median": "failed", "inherited": "failed"}  # a waiver is of its own file
 #: subjects of a second, one of each outcome
-FEW = frozenset(("constant_flags_alpha1e12", "naive_bayes_categorical", "plain_small_tree"))
+FEW = frozenset(("constant_flags_alpha1e12", "contingency_table", "plain_small_tree"))
 
 
 @pytest.mark.quick(1)

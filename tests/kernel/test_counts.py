@@ -5,10 +5,11 @@ import pytest
 from sklearn.naive_bayes import BernoulliNB, GaussianNB
 
 from privgate.kernel import Case, Refused, counts, limits
+from privgate.models import ContingencyTable
 from tests.kernel import fuzz_counts as fuzz
 
 #: problems of each family in the default run, how near limits are to what refits show, and how many are infinite
-DEFAULT = {"categorical": (14, 1.3, 0.05), "gaussian": (24, 1.2, 0.15)}
+DEFAULT = {"categorical": (14, 1.3, 0.05), "gaussian": (24, 1.2, 0.15), "partitions": (30, 1.3, 0.05)}
 
 
 @pytest.mark.quick(2)
@@ -69,6 +70,31 @@ def test_the_ends_of_two_classes_are_what_enumeration_finds(monkeypatch, limit):
         near.extend(tight.high[above] - truth[above])
     assert len(near) >= 49
     assert np.max(near) < 1e-6
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 1.0, 0.0])
+def test_tables_without_smoothing_and_declared_classes_answer_inside_their_limits(alpha):
+    """Shares of one table by refits of the model: a class may vanish where it is declared, and a cell may be empty."""
+    rng, infinite = np.random.default_rng(5), 0
+    for _ in range(15):
+        n = int(rng.integers(6, 25))
+        X, y = rng.integers(0, 3, (n, 1)), np.append(rng.integers(0, 2, n - 1), 2)
+        y, classes = np.unique(y, return_inverse=True)[1], [0, 1, 2, 3] if alpha or rng.random() < 0.5 else None
+        everybody, truth = ContingencyTable(alpha=alpha, classes=classes).fit(X, y).predict_proba(X), np.full(n, np.inf)
+        for u in range(n):
+            kept = np.arange(n) != u
+            if classes is not None or len(np.unique(y[kept])) == len(np.unique(y)):
+                p = ContingencyTable(alpha=alpha, classes=classes).fit(X[kept], y[kept]).predict_proba(X)
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    truth[u] = np.where(p == everybody, 0.0, np.abs(np.log(p) - np.log(everybody))).max()
+        settings = {"alpha": alpha, "classes": int(y.max()) + 1 if classes is None else 4, "average": "arithmetic"}
+        leaf = np.unique(X, return_inverse=True)[1].reshape(-1, 1)
+        arrays = {"leaf": leaf, "label": y, "sizes": np.array([leaf.max() + 1])}
+        case = Case("partitions", "any", settings | {"declared": classes is not None}, arrays)
+        assert not len(fuzz.outside(case, truth)[0])
+        np.testing.assert_allclose(limits(case).high, truth, atol=1e-9)
+        infinite += int(np.isinf(truth).sum())
+    assert (infinite > 0) == (alpha == 0)
 
 
 def small(**more):

@@ -15,7 +15,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
 from privgate import Domain, Recipe, TrainingData
 from privgate.errors import SubjectError
-from privgate.models import BallLogistic, FixedOneHot, FixedScaler
+from privgate.models import FixedOneHot, FixedScaler
 from privgate.subject.domain import Column
 
 FRAME = pd.DataFrame(
@@ -129,9 +129,3 @@ def test_a_domain_of_named_columns_is_read_back_and_has_a_box_where_all_are_numb
 
 def test_a_column_that_an_earlier_version_stored_is_found():
     assert pickle.loads(b"cprivgate.models.columns\nColumn\n.") is Column
-
-
-def test_a_snapshot_that_brings_its_own_module_of_the_name_is_not_believed(tmp_path):
-    (tmp_path / "privgate").mkdir()
-    (tmp_path / "privgate" / "models.py").write_text("raise SystemExit('must not run here')")
-    assert Recipe.read(dict(Recipe(BallLogistic()).payload), tmp_path).library_estimator is None

@@ -8,6 +8,7 @@ from sklearn.naive_bayes import CategoricalNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.influence import published
+from privgate.models import ContingencyTable, shares
 from privgate.theorems import catalogue
 
 #: ln delta of Propositions 6.3 and 6.8 as published, nats; once for each factor in 6.7
@@ -93,6 +94,20 @@ def test_another_label_changes_more_than_the_published_ratio_of_the_own_label(X,
     assert q[1 - y[k]] / p[1 - y[k]] == pytest.approx(other, rel=1e-6)
 
 
+def test_proposition_6_3_three_records_in_one_cell():
+    model = ContingencyTable(alpha=0.0)
+    p = model.fit([[0]] * 3, [0, 0, 1]).predict_proba([[0]])[0]
+    q = model.fit([[0]] * 2, [0, 1]).predict_proba([[0]])[0]
+    assert p[0] / q[0] == pytest.approx(4 / 3)
+    assert q[1] / p[1] == pytest.approx(3 / 2)
+    subject = Subject.local(
+        Recipe(ContingencyTable(alpha=0.0)), TrainingData(np.zeros((3, 1)), [0, 0, 1], one_record_each=True)
+    )
+    found = catalogue.THEOREMS["contingency_table"].bound(subject, np.arange(3), None)
+    assert found.upper[0] == pytest.approx(np.log(3 / 2))
+    assert found.upper[0] > FOUR_THIRDS
+
+
 def test_proposition_6_3_exceptions_are_exactly_cells_of_three_with_two():
     """All cells of at most 12 records and two labels: own-label ratio, 4/3 fails at (2, 1) only and 3/2 never."""
     worse = []
@@ -132,7 +147,7 @@ def test_proposition_6_8_two_stumps():
     left[:, 0, 0] -= 1
 
     def answer(table, i, j):
-        root = np.sqrt(table[0, i] * table[1, j])
+        root = np.sqrt(shares(table[0, i], 0.0) * shares(table[1, j], 0.0))
         return root / root.sum()
 
     def change(i, j):

@@ -18,7 +18,7 @@ FEW = (
     "checkpoint_of_two_records",
     "half_of_neighbours",
     "one_person_invisible",
-    "naive_bayes_categorical",
+    "contingency_table",
     "plain_small_tree",
 )
 #: subjects that are approved and must not be -> the sentence of docs that says so: what tried to see them went

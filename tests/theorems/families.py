@@ -16,7 +16,7 @@ from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.models import BallLogistic, Sharded
+from privgate.models import BallLogistic, ContingencyTable, RandomTrees, Sharded, SmoothedNeighbors
 from privgate.subject.containers import take
 
 #: below this a released probability is 0 or a number without digits
@@ -151,6 +151,40 @@ def logistic(rng):
     return Instance(subject_of(rng, estimator, X, y, Domain.read([(0, 1)] * d)), queries)
 
 
+def table(rng):
+    instance = categorical(rng)
+    estimator = ContingencyTable(alpha=float(rng.choice([0.1, 0.5, 1.0])))
+    return Instance(Subject.local(Recipe(estimator), instance.subject.data), instance.queries, complete=True)
+
+
+def neighbors(rng):
+    X, y, _, queries = _numbers(rng)
+    if rng.random() < 0.5:  # many equal distances
+        X, queries = np.round(X), np.round(queries)
+    k = int(rng.integers(1, min(6, len(y) - 2)))
+    estimator = SmoothedNeighbors(n_neighbors=k, alpha=float(rng.choice([0.3, 1.0])))
+    return Instance(subject_of(rng, estimator, X, y, None), queries)
+
+
+def random_trees(rng, X, domain, alpha):
+    low, high = (list(v) for v in zip(*domain.box, strict=True))
+    return RandomTrees(
+        n_features=X.shape[1],
+        low=low,
+        high=high,
+        n_trees=int(rng.integers(1, 5)),
+        depth=int(rng.integers(1, 4)),
+        alpha=alpha(rng),
+        random_state=int(rng.integers(100)),
+    )
+
+
+def trees(rng):
+    X, y, domain, queries = _numbers(rng)
+    estimator = random_trees(rng, X, domain, lambda rng: float(rng.choice([0.2, 1.0])))
+    return Instance(subject_of(rng, estimator, X, y, None), queries)
+
+
 def ball_logistic(rng):
     X = rng.normal(size=(int(rng.integers(4, 12)), 2)) * float(rng.choice([0.3, 1.0, 50.0]))
     y = rng.integers(0, 2, len(X))
@@ -199,6 +233,9 @@ FAMILIES = {
     "categorical_nb": categorical,
     "bernoulli_nb": bernoulli,
     "gaussian_nb": gaussian,
+    "contingency_table": table,
+    "smoothed_neighbors": neighbors,
+    "random_trees": trees,
     "ball_logistic": ball_logistic,
     "sharded": sharded,
     "newton": logistic,

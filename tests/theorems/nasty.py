@@ -10,8 +10,8 @@ from sklearn.base import clone
 
 from privgate import Domain, Recipe, Subject
 
-COUNTS = ("bernoulli_nb", "categorical_nb")
-NAMES = (*COUNTS, "gaussian_nb")
+COUNTS = ("bernoulli_nb", "categorical_nb", "contingency_table")
+NAMES = (*COUNTS, "gaussian_nb", "smoothed_neighbors", "random_trees")
 ALPHA = [1.0, 0.1, 1e-2, 1e-5, 1e-8, 1e-10, 1e-12, 1e-50, 1e-300, 1e6, 0.5]
 OFFSETS = [0.0, 0.0, 1e3, 1e6, 1718452800.1, -1e9, 0.1, 1e9 / 3]
 
@@ -23,7 +23,7 @@ def make_nasty(name, rng):
     X, y = np.asarray(data.X, dtype=np.float64), _disturb_labels(rng, data.y)
     groups, domain, queries = data.groups, data.domain, instance.queries.astype(np.float64)
     if name not in COUNTS:
-        X, domain, queries = _disturb_numbers(rng, X, domain, queries)
+        X, domain, queries = _disturb_numbers(rng, estimator, X, domain, queries)
     elif name == "bernoulli_nb":
         X, domain, queries = _disturb_flags(rng, estimator, X, queries)
     elif domain is not None and rng.random() < 0.5:  # less is asked than the classifier knows
@@ -54,10 +54,14 @@ def _disturb_parameters(rng, estimator, y):
         estimator.set_params(**{prior: (p / p.sum()).tolist()})
     if "var_smoothing" in known:
         estimator.set_params(var_smoothing=float(rng.choice([1e-9, 1e-9, 1e-9, 0.0, 1e-12, 1e-2, 1.0, 1e6])))
+    if "n_neighbors" in known:
+        estimator.set_params(n_neighbors=max(1, int(rng.choice([1, 2, 3, len(y) - 1, len(y), len(y) + 1]))))
+    if "classes" in known and rng.random() < 0.5:
+        estimator.set_params(classes=[*labels.tolist(), "zz" if labels.dtype.kind == "U" else 99])
 
 
-def _disturb_numbers(rng, X, domain, queries):
-    """Shift, scale, round and repeat columns."""
+def _disturb_numbers(rng, estimator, X, domain, queries):
+    """Shift, scale, round and repeat columns; ranges that are drawn from move along."""
     for j in range(X.shape[1]):
         scale, offset = 10.0 ** rng.integers(-6, 7) if rng.random() < 0.5 else 1.0, float(rng.choice(OFFSETS))
         constant = rng.random() < 0.15
@@ -69,6 +73,8 @@ def _disturb_numbers(rng, X, domain, queries):
         X[rng.integers(len(X), size=len(X) // 2)] = X[0]
     wide = float(rng.choice([0.0, 0.5, 2.0]))
     low, high = X.min(axis=0) - wide, X.max(axis=0) + wide
+    if "low" in estimator.get_params():
+        estimator.set_params(low=low.tolist(), high=high.tolist())
     if domain is not None:
         domain, queries = Domain(box=tuple(zip(low.tolist(), high.tolist(), strict=True))), np.clip(queries, low, high)
     return X, domain, queries

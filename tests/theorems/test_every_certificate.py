@@ -34,7 +34,7 @@ REFUSING = ("categorical_nb",)
 #: rounding of sums, and of refits that solve their equations in another order
 ROUNDING = 1e-8
 #: theorems whose limit is a change that some question attains
-EXACT = ("bernoulli_nb", "categorical_nb")
+EXACT = ("bernoulli_nb", "categorical_nb", "contingency_table")
 
 
 def speak(name, instance, units=None):

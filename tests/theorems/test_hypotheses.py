@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
+from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
 from privgate.theorems import catalogue
 
 rng = np.random.default_rng(0)
@@ -50,6 +52,8 @@ def bound(name, s):
         ("newton", LogisticRegression(tol=0.1, solver="newton-cholesky"), REAL, BOX, "set solver='newton-cholesky'"),
         ("newton", LogisticRegression(tol=1e-18, solver="newton-cg"), REAL, BOX, "gradient"),
         ("newton", LogisticRegression(solver="sag"), REAL, BOX, "sag does not stop by its gradient"),
+        ("smoothed_neighbors", SmoothedNeighbors(alpha=0.0), REAL, None, "without smoothing"),
+        ("random_trees", RandomTrees(n_features=3, alpha=0.0), REAL, None, "without smoothing"),
     ],
 )
 def test_a_hypothesis_that_fails_is_named(name, estimator, X, domain, said):
@@ -61,6 +65,9 @@ FULL = [
     ("bernoulli_nb", BernoulliNB(), CODES, None),
     ("gaussian_nb", GaussianNB(var_smoothing=0.1), REAL, BOX),
     ("newton", LogisticRegression(tol=1e-9, solver="newton-cholesky"), REAL, BOX),
+    ("contingency_table", ContingencyTable(), CODES, None),
+    ("smoothed_neighbors", SmoothedNeighbors(), REAL, None),
+    ("random_trees", RandomTrees(n_features=3), REAL, None),
 ]
 
 
@@ -106,3 +113,41 @@ def test_fewer_declared_categories_than_the_classifier_knows_ask_less():
     domains = (Domain(categories=(size,) * 3) for size in (5, 3))
     wide, narrow = (bound("categorical_nb", subject(CategoricalNB(min_categories=5), CODES, d)) for d in domains)
     assert (narrow.upper <= wide.upper + 1e-12).all()
+
+
+@pytest.mark.parametrize("k", [29, 30, 31, 500])
+def test_fewer_records_than_neighbors_are_bounded_too(k):
+    s = subject(SmoothedNeighbors(n_neighbors=k, alpha=0.6), REAL)
+    assert bound("smoothed_neighbors", s).upper.max() <= np.log1p(1 / 0.6) + 1e-9
+
+
+LABELS = ["a", "b", "c", "d"]
+OWN = {
+    "contingency_table": ContingencyTable(alpha=0.5, classes=LABELS),
+    "smoothed_neighbors": SmoothedNeighbors(n_neighbors=3, alpha=0.5, classes=LABELS),
+    "random_trees": RandomTrees(n_features=3, alpha=0.5, classes=LABELS),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_leaving_out_the_only_holder_of_a_class_is_bounded_where_the_classes_are_declared(name):
+    """Section 12.3: labels that are read off the data change every cell when one of them goes."""
+    model = OWN[name]
+    y = np.where(Y == 0, "a", "b").astype(object).astype(str)
+    y[5] = "c"
+    declared = bound(name, subject(model, REAL, y=y))
+    assert np.isfinite(declared.upper).all()
+    keep = np.arange(30) != 5
+    with_, without = clone(model).fit(REAL, y), clone(model).fit(REAL[keep], y[keep])
+    Q = np.concatenate([REAL, rng.random((100, 3))])
+    change = np.abs(np.log(with_.predict_proba(Q)) - np.log(without.predict_proba(Q))).max()
+    assert declared.lower[5] <= change <= declared.upper[5]
+    undeclared = bound(name, subject(clone(model).set_params(classes=None), REAL, y=y))
+    assert np.isinf(undeclared.upper[5])
+    with pytest.raises(ValueError, match="declared classes"):
+        clone(model).set_params(classes=["a", "b"]).fit(REAL, y)
+
+
+def test_neighbors_keep_dtp_1_from_a_smoothing_of_0_582():
+    above, below = (bound("smoothed_neighbors", subject(SmoothedNeighbors(alpha=a), REAL)) for a in (0.582, 0.58))
+    assert above.upper.max() <= 1.0 < below.upper.max()

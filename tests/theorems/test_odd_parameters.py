@@ -7,7 +7,7 @@ from sklearn.naive_bayes import BernoulliNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData, evaluate
-from privgate.models import Sharded
+from privgate.models import ContingencyTable, Sharded, SmoothedNeighbors
 from privgate.theorems import catalogue
 
 X = np.random.default_rng(0).integers(0, 2, (24, 2)).astype(float)
@@ -18,6 +18,8 @@ ODD = [
     BernoulliNB(alpha=["a", "b"]),
     MultinomialNB(alpha=10**400),
     KNeighborsClassifier("l1"),
+    ContingencyTable(alpha="l1"),
+    SmoothedNeighbors(alpha=[0.5, 0.5]),
     Sharded(GaussianNB(), shards=[[1]], classes=[0, 1]),
 ]
 
