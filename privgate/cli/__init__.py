@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Judge a model version by a policy; write and attach the report."),
     "adopt": ("adopt", "Give a version without a recipe one; older versions become a new one of the same bytes."),
     "promote": ("check", "Check a model version and move an alias to it if it is approved."),
-    "report": ("report", "Render a report again."),
+    "report": ("report", "Render a report again, or compare two."),
     "advise": ("check", "Find a change of one parameter of a refused model that is approved."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 #: spelling of 0.1 -> of today; the old one works for one version, and says so
 MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
     ("list",): ("explain", "--list"),
+    ("compare",): ("report", "--compare"),
     **{(name,): ("guard", name) for name in ("serve", "sign", "revoke", "doctor", "keys")},
     **{(*guard, "keys", verb): ("guard", "keys") for guard in ((), ("guard",)) for verb in ("init", "rotate", "show")},
     ("keys", "revoke"): ("guard", "revoke"),
@@ -53,7 +54,12 @@ def spell_as_today(args: list[str]) -> tuple[list[str], str]:
     """Return a command line of 0.1 in the words of today, and a sentence about what changed; empty if nothing did."""
     for count in (3, 2, 1):
         if words := MOVED.get(tuple(args[:count])):
-            return [*words, *args[count:]], f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"
+            old = args[count:]
+            if words[-1] == "--compare":  # which takes the earlier report: options stood anywhere
+                ends = [not k or not old[k - 1].startswith("--") or "=" in old[k - 1] for k in range(len(old))]
+                k = next((k for k, end in enumerate(ends) if end and not old[k].startswith("-")), 0)
+                old = [*old[k:], *old[:k]]
+            return [*words, *old], f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"
     return args, ""
 
 
@@ -83,8 +89,7 @@ class _Lazy(click.Group):
         args, moved = spell_as_today(args)
         if moved:
             click.echo(f"note: {moved}", err=True)
-        gone = next((g for k in (2, 1) if (g := " ".join(args[:k])) in console.GONE), "")
-        if instead := console.GONE.get(gone):
+        if instead := console.GONE.get(gone := " ".join(args[:2])):
             raise click.UsageError(f"`privgate {gone}` went with 0.1.0: {instead}", ctx)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)

@@ -30,7 +30,7 @@ GONE: dict[str, str] = {
     "--sweep": "run `privgate guard doctor` and `privgate verify` by a timer instead",
     **dict.fromkeys(("--lease", "--settle"), "run one `privgate guard serve` a registry"),
     **dict.fromkeys(("--purpose", "--owner", "--data-name", "--data-source"), "state it in privgate.yaml"),
-    **dict.fromkeys(("compare", "--compare", "--baseline"), "print both reports with --format markdown, and diff them"),
+    "--baseline": "a report is compared with the signed one of @production",
     "--max-retrains": "say --budget '100 trainings'",
     "--shadow-models": "there are 64, or audit.min_shadow_models of the policy where that is more",
     "--memory-limit": "a training may take its worker's share of the memory; fewer --jobs give it more",

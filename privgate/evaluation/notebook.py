@@ -78,7 +78,14 @@ def overview(verdict: Verdict) -> str:
     return f"<p><strong>{escape(repr(verdict)[1:-1])}</strong></p><table>{head}{cells}</table>"
 
 
-def report(verdict: Verdict, path: str | Path, *, hash_key: bytes | None = None, **stated: Any) -> list[Path]:
+def report(
+    verdict: Verdict,
+    path: str | Path,
+    *,
+    hash_key: bytes | None = None,
+    baseline: Mapping[str, Any] | None = None,
+    **stated: Any,
+) -> list[Path]:
     """Write the report: one page where ``path`` ends in .html, else every format into that folder."""
     if unknown := sorted(set(stated) - set(STATED)):
         raise TypeError(f"page one has no place for {', '.join(unknown)}; known: {', '.join(STATED)}")
@@ -86,9 +93,9 @@ def report(verdict: Verdict, path: str | Path, *, hash_key: bytes | None = None,
         verdict = with_context(verdict, stated)
     place, key = Path(path), load_hash_key() if hash_key is None else hash_key
     if place.suffix != ".html":
-        return reports.write(verdict, place, hash_key=key)
+        return reports.write(verdict, place, hash_key=key, baseline=baseline)
     place.parent.mkdir(parents=True, exist_ok=True)
-    page = reports.render(reports.document(verdict, hash_key=key), "html")
+    page = reports.render(reports.document(verdict, hash_key=key, baseline=baseline), "html")
     place.write_text(page, encoding="utf-8")
     return [place]
 

@@ -98,7 +98,7 @@ class Verdict:
 
     ``policy`` holds its name, version, digest, path and resolved source. ``findings`` are preconditions first, then one
     a rule. ``observed``: the operator only observes, so nothing is signed as approved, nothing promoted. ``detail`` has
-    JSON values added after judging: decided_at, expires, waivers listed.
+    JSON values added after judging: decided_at, expires, waivers listed, comparison.
     """
 
     policy: Mapping[str, Any]
@@ -127,8 +127,8 @@ class Verdict:
     def report(self, path: str | PathLike[str], **stated: Any) -> list[Path]:
         """Write the report and return the files: a page where ``path`` ends in .html, else a folder with every format.
 
-        ``stated`` is what page one says (``purpose``, ``owner``, ``data_name``, ``data_source``), and ``hash_key`` as
-        in ``privgate.report.write``.
+        ``stated`` is what page one says (``purpose``, ``owner``, ``data_name``, ``data_source``), and ``hash_key`` and
+        ``baseline`` as in ``privgate.report.write``.
         """
         written: list[Path] = self._door("report")(self, path, **stated)
         return written

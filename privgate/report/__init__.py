@@ -8,7 +8,9 @@ Names of units are replaced by keyed hashes wherever they stand, and the keys qu
 features and rows are left out, because a query may be a person's own features.
 """
 
+from privgate.report.compare import compare
 from privgate.report.document import PERSONAL, document, render, write
+from privgate.report.formats import differences
 from privgate.report.schema import SCHEMA
 
-__all__ = ["PERSONAL", "SCHEMA", "document", "render", "write"]
+__all__ = ["PERSONAL", "SCHEMA", "compare", "differences", "document", "render", "write"]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from privgate.evidence import BehindClaim, Measurement, figures
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import about
-from privgate.report.schema import ReportDocument, is_condition
+from privgate.report.schema import ReportDocument, RuleChange, RuleFigures, is_condition
 from privgate.report.text import capital, known, plain, prose, say
 
 
@@ -97,21 +97,21 @@ def _audit(f: Finding) -> bool:
     return about(f.metric).shows_leaks_only and about(f.metric).written_as == "epsilon"
 
 
-def shown_unit(finding: Finding) -> str:
+def shown_unit(finding: Finding | RuleChange) -> str:
     """Return the unit to show: epsilon is in nats, but a factor of an answer's probability is not what it limits."""
     metric = about(finding.metric)
-    share = "fraction" if "share" in finding.suffix else metric.unit
+    share = "fraction" if isinstance(finding, Finding) and "share" in finding.suffix else metric.unit
     return metric.written_as or plain(finding.unit, 20) or share
 
 
-def interval(judged: Finding, unit_name: str, direction: str) -> str:
+def interval(judged: Finding | RuleFigures, unit_name: str, direction: str) -> str:
     """Return a figure with its interval beside its limit."""
     return figures.interval(
         judged.value, judged.low, judged.high, limit=judged.limit, unit_name=unit_name, direction=direction
     )
 
 
-def limit(finding: Finding) -> str:
+def limit(finding: Finding | RuleChange) -> str:
     """Return the limit in words."""
     return figures.threshold(finding.limit, unit_name=shown_unit(finding), direction=finding.direction)
 
@@ -125,7 +125,7 @@ def condition(name: str) -> str:
     return capital(known(f"condition.{name}") or plain(name.replace("_", " "), 60))
 
 
-def title(finding: Finding) -> str:
+def title(finding: Finding | RuleChange) -> str:
     """Return a finding's plain name."""
     if finding.rule.startswith("precondition:"):
         return condition(finding.rule.removeprefix("precondition:"))

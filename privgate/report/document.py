@@ -4,6 +4,7 @@ import json
 import math
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from pkgutil import resolve_name
@@ -13,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import cases
-from privgate.errors import UsageError
+from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, encode
 from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import about
+from privgate.report.compare import compare
 from privgate.report.page_one import level
 from privgate.report.people import Pseudonyms, summary
 from privgate.report.schema import SCHEMA, ReportDocument, read
 from privgate.version import __version__
 
 
-def document(verdict: Verdict, *, hash_key: bytes) -> dict[str, Any]:
+def document(verdict: Verdict, *, hash_key: bytes, baseline: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the report of a verdict as JSON values, valid under ``privgate/schemas/report-v2.json``.
 
     It holds no person's name, no label of one and no feature value. ``hash_key`` makes the hashes that stand for names;
@@ -49,6 +51,7 @@ def document(verdict: Verdict, *, hash_key: bytes) -> dict[str, Any]:
         "expires": str(detail.get("expires") or ""),
         "waivers": names.scrub(list(detail.get("waivers") or ())),
         "next_steps": names.scrub(list(detail.get("next_steps") or ())),
+        "comparison": None,
         "subject": _subject(evidence.subject),
         "context": names.scrub(dict(detail.get("context") or {})),
         "policy": encode(verdict.policy),
@@ -59,7 +62,20 @@ def document(verdict: Verdict, *, hash_key: bytes) -> dict[str, Any]:
     }
     report = read({**doc, "decision": "", "level": ""})
     doc |= {"decision": report.decided.text, "level": level(report)}
+    if baseline is not None:
+        doc["comparison"] = _since(baseline, doc)
     return doc
+
+
+def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what changed; a comparison is an extra, and one of a version with itself says nothing."""
+    try:
+        comparison = compare(baseline, doc)
+    except SubjectError as exc:
+        warnings.warn(f"nothing is compared with the version before: {exc}", PrivgateWarning, stacklevel=3)
+        return None
+    same = [(d["subject"]["name"], d["subject"]["version"], d["subject"]["digests"]) for d in (baseline, doc)]
+    return None if same[0] == same[1] else comparison
 
 
 def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +145,13 @@ RECORDS = "records.parquet"
 PERSONAL = (RECORDS, cases.FILE)
 
 
-def write(verdict: Verdict, out_dir: str | os.PathLike[str], *, hash_key: bytes) -> list[Path]:
+def write(
+    verdict: Verdict,
+    out_dir: str | os.PathLike[str],
+    *,
+    hash_key: bytes,
+    baseline: Mapping[str, Any] | None = None,
+) -> list[Path]:
     """Write the report of a verdict in every format and return the files' paths.
 
     ``out_dir`` is made if absent; files of an earlier report are replaced, and untouched where ``OSError`` is raised.
@@ -139,7 +161,7 @@ def write(verdict: Verdict, out_dir: str | os.PathLike[str], *, hash_key: bytes)
     import pyarrow as pa
     from pyarrow import parquet
 
-    doc = document(verdict, hash_key=hash_key)
+    doc = document(verdict, hash_key=hash_key, baseline=baseline)
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
     people = dict(verdict.evidence.records) or {c: np.array([], dtype=object) for c in COLUMNS}

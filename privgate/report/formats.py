@@ -1,13 +1,15 @@
 """The report in every format, from its typed document alone: a page, a terminal's text, Markdown, and JUnit XML."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from privgate.evidence.verdict import Outcome
 from privgate.report import assertions, page_one
+from privgate.report.compare import lay_out, name_both
 from privgate.report.page import fill
-from privgate.report.schema import ReportDocument
+from privgate.report.schema import Comparison, ReportDocument
 from privgate.report.sections import sections
 from privgate.report.text import item, markdown, plain, prose, say
 
@@ -39,6 +41,15 @@ def lines(doc: ReportDocument) -> Iterator[str]:
         value = f"{tile.value}; " if tile.value else ""
         yield f"  {_MARKS[tile.tone]} {tile.title}: {value}{prose(tile.text)}"
     yield f"  {say('next.one')}: {page_one.steps(doc, 300)[0]}"
+
+
+def differences(comparison: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what ``compare`` returned as lines of Markdown."""
+    read = Comparison.model_validate(comparison)
+    blocks = lay_out(read)
+    yield from (f"## {markdown(name_both(read))}", "", f"**{markdown(blocks['summary'])}**", "")
+    for t in blocks["tables"]:
+        yield from _table(t.columns, t.rows, "|" + " --- |" * len(t.columns))
 
 
 def summary(doc: ReportDocument) -> str:

@@ -19,7 +19,7 @@ from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import WAY_OUT
 from privgate.report import assertions, charts
 from privgate.report.assertions import Assertion
-from privgate.report.schema import ReportDocument, SubjectFacts
+from privgate.report.schema import ComparedReport, ReportDocument, SubjectFacts
 from privgate.report.text import capital, moment, plain, prose, say, stop, whole
 from privgate.run.needs import Need
 
@@ -84,7 +84,7 @@ def view(doc: ReportDocument) -> dict[str, Any]:
         "pictures": charts.draw(doc),
         "harms": [_harm(t) for t in shown if t.question != "claim" or t.value],
         "open": list(_open(doc, shown)),
-        "signing": [(say("sign.advice"), ""), (say("sign.accepted"), ""), (say("sign.key"), say("unsigned"))],
+        "signing": _signing(doc),
     }
 
 
@@ -93,7 +93,7 @@ def tone(doc: ReportDocument) -> str:
     return "watch" if doc.observed else TONES[doc.outcome]
 
 
-def subject(s: SubjectFacts) -> str:
+def subject(s: SubjectFacts | ComparedReport) -> str:
     """Return "credit, version 3"."""
     name = plain(s.name, 60) or say("subject.unnamed")
     return say("subject", name=name, version=plain(s.version, 20)) if s.version else name
@@ -333,6 +333,15 @@ def kinds_tested(doc: ReportDocument) -> set[str]:
     """Return the kinds of attack that really ran; leave-one-out figures are no attack."""
     inferred = {"attribute inference", "model inversion"} if doc.evidence.attributes else set()
     return {a.kind for a in doc.attacks if a.figures} | inferred
+
+
+def _signing(doc: ReportDocument) -> list[tuple[str, str]]:
+    since, changed = say("sign.since"), say("sign.first")
+    if doc.comparison:
+        old, changed = doc.comparison.old, whole(stop(plain(doc.comparison.summary)), 120)
+        since = since if old.outcome.releases else say("sign.since_version", version=plain(old.version, 20))
+    blank = [(say("sign.advice"), ""), (say("sign.accepted"), ""), (say("sign.key"), say("unsigned"))]
+    return [*blank, (since, changed)]
 
 
 def verify(doc: ReportDocument) -> str:

@@ -222,13 +222,80 @@ class UnitsSummary(EvidenceModel):
         return self
 
 
+COMPARISON: Literal["privgate/comparison/v2"] = "privgate/comparison/v2"
+
+
+class ComparedReport(EvidenceModel):
+    """One side of a comparison."""
+
+    name: str
+    version: str
+    outcome: Outcome
+    decision: str
+    decided_at: str
+    policy: str
+
+
+class RuleFigures(EvidenceModel):
+    """What a rule said on one side."""
+
+    value: Number
+    low: Number
+    high: Number
+    outcome: Outcome
+    limit: Number
+
+
+class RuleChange(EvidenceModel):
+    """One rule on both sides; null on the side that has no such rule."""
+
+    rule: str
+    title: str
+    unit: str
+    metric: str
+    direction: Literal["max", "min"]
+    limit: Number
+    old: RuleFigures | None
+    new: RuleFigures | None
+    change: str
+
+
+class QuantileShift(EvidenceModel):
+    """Quantiles of one per-unit figure on both sides, nats."""
+
+    old: Quantiles
+    new: Quantiles
+
+
+class Cause(EvidenceModel):
+    """What may have caused a difference; changed is null where not both reports tell."""
+
+    cause: str
+    changed: bool | None
+    old: str
+    new: str
+
+
+class Comparison(EvidenceModel):
+    """What changed from one report to another."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    version: Literal["privgate/comparison/v2"] = Field(alias="schema")
+    old: ComparedReport
+    new: ComparedReport
+    summary: str = Field(default="", description="What changed, one sentence.")
+    rules: tuple[RuleChange, ...]
+    distribution: Mapping[FigureName, QuantileShift]
+    causes: tuple[Cause, ...]
+
+
 SCHEMA: Literal["privgate/report/v2"] = "privgate/report/v2"
 
 
 class ReportDocument(EvidenceModel):
     """Everything that a report shows; HTML, Markdown and JUnit are rendered from this alone."""
 
-    earlier = frozenset({"comparison"})
     version: Literal["privgate/report/v2"] = Field(alias="schema")
     privgate: str = Field(description="Version that wrote it.")
     outcome: Outcome
@@ -247,6 +314,7 @@ class ReportDocument(EvidenceModel):
     findings: tuple[Finding, ...]
     evidence: EvidenceDocument
     units: UnitsSummary | None = Field(description="null where no rule needed the per-person table.")
+    comparison: Comparison | None = Field(description="null without a version to compare with.")
 
     @property
     def decided(self) -> Decision:

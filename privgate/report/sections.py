@@ -10,6 +10,7 @@ from privgate import evidence, vocabulary
 from privgate.evidence.figures import fold, number, percent, sure
 from privgate.policy.rules import about
 from privgate.report import assertions, page_one, people
+from privgate.report.compare import lay_out
 from privgate.report.page import Section, fill_section
 from privgate.report.schema import ReportDocument
 from privgate.report.text import capital, moment, plain, prose, say, shown
@@ -258,6 +259,7 @@ CATALOGUE: Mapping[str, Callable[[ReportDocument], Any]] = {
     "attacks": attacks,
     "dp": dp,
     "coverage": lambda doc: doc.evidence,
+    "comparison": lambda doc: doc.comparison and lay_out(doc.comparison),
     "methods": methods,
     "trace": trace,
     "glossary": glossary,

@@ -31,8 +31,8 @@ def axe_source():
     return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 
 
-def crowded(doc):
-    """Return the document with page one as full as it can get: eight long rules, waivers and steps."""
+def crowded(doc, comparison):
+    """Return the document with page one as full as it can get: eight long rules, waivers, steps and changes."""
     long = "for every person in the data: without this person, the probability of some answer changes a great deal " * 4
     findings = [
         {**f, "rule": f"{f['rule']}_{i}", "title": f"{f['title']}, over all people and every group", "meaning": long}
@@ -47,6 +47,7 @@ def crowded(doc):
             **dict.fromkeys(("data_name", "data_source", "purpose", "owner", "run_by", "run_on"), long),
         },
         "findings": findings,
+        "comparison": {**comparison, "summary": long},
         "waivers": [{**w, "reason": long, "approver": "c.rossi" * 10} for w in doc["waivers"] * 3],
         "next_steps": [{k: long if isinstance(v, str) else v for k, v in s.items()} for s in doc["next_steps"] * 3],
     }
@@ -56,8 +57,8 @@ def crowded(doc):
 def pages(tmp_path_factory):
     """Every page that privgate writes, on disk: name -> path."""
     folder = tmp_path_factory.mktemp("pages")
-    docs = {k: real_runs.document(k) for k in SHOWN}
-    docs["crowded"] = crowded(docs["attacked"])
+    docs = {k: real_runs.document(k) for k in SHOWN} | {"compared": real_runs.compared()}
+    docs["crowded"] = crowded(docs["attacked"], docs["compared"]["comparison"])
     made = {k: report.render(d, "html") for k, d in docs.items()}
     for name, html in made.items():
         (folder / f"{name}.html").write_text(html, encoding="utf-8")

@@ -80,6 +80,7 @@ def test_a_file_that_can_be_written_keeps_what_it_holds(taken):
     [
         ["demo", "--folder", "taken/demo"],
         ["report", "report.json", "--html", "taken/page.html"],
+        ["report", "b.json", "--compare", "a.json", "--html", "taken/page.html"],
         ["guard", "keys", "key.pem", "--trust", "taken/trust.json"],
     ],
     ids=lambda a: " ".join(a[:3]),

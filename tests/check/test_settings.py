@@ -201,7 +201,8 @@ def test_a_shell_completes_commands_and_policies():
     ("old", "new"), [("dp capacity --epsilon 1 --delta 0 --json", "dp bounds --deletions --epsilon 1 --delta 0 --json"),
                      ("dp solve --max-accuracy 0.6 --delta 0", "dp bounds --max-accuracy 0.6 --delta 0"),
                      ("list", "explain --list"), ("policy list", "explain --list"),
-                     ("sign . --policy dtp-1", "guard sign . --policy dtp-1")]
+                     ("sign . --policy dtp-1", "guard sign . --policy dtp-1"),
+                     ("compare a b", "report b --compare a")]
 )  # fmt: skip
 def test_a_spelling_of_before_works_and_says_what_it_is_called_now(capsys, old, new):
     code, shown = run(new.split()), capsys.readouterr()
@@ -221,6 +222,8 @@ def test_serve_says_at_once_what_no_check_would_take(monkeypatch, capsys):
 
 
 OLD = {
+    "compare --html p.html a.json b.json": ["report", "--compare", "a.json", "b.json", "--html", "p.html"],
+    "compare --html=p.html a.json b.json": ["report", "--compare", "a.json", "b.json", "--html=p.html"],
     "keys revoke 123456 --trust t": ["guard", "revoke", "123456", "--trust", "t"],
 }
 

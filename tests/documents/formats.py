@@ -272,8 +272,11 @@ def formats(folder):
 
 
 def _shown(world):
-    """Return what is rendered."""
-    told = {kind: real_runs.document(kind) for kind in ("private", "attacked")}
+    """Return what is rendered and compared."""
+    told = {kind: real_runs.document(kind) for kind in ("private", "attacked", "before", "certified")}
+
+    def comparing(document):
+        list(rendering.differences(rendering.compare(told["before"], document)))
 
     def rendered(*forms):
         return lambda document: [rendering.render(document, form) for form in forms]
@@ -284,6 +287,7 @@ def _shown(world):
 
     shown = rendered("html", "markdown", "junit")
     reports = [(f"report, to show: {k}", shown, told[k]) for k in ("private", "attacked")]
+    reports += [("report, to compare", comparing, told["certified"])]
     return [Format(name, json.dumps(tree).encode(), given(show), tree, slow=True) for name, show, tree in reports]
 
 

@@ -12,6 +12,7 @@ from privgate.registry.client import check_server, connect
 
 COMMANDS = (
     ["check", "models:/credit/1", "--policy", "dtp-1", "--report-dir", "out", "--ledger", "none"],
+    ["compare", "models:/credit/1", "models:/credit/2"],
     ["report", "models:/credit/1", "--html", "page.html"],
 )
 

@@ -361,6 +361,11 @@ def document(kept, **more):
     return json.loads(json.dumps(report.document(judged, hash_key=KEY, **more)))
 
 
+def compared():
+    """Return the report of the approved version, with what changed since the refused one before it."""
+    return document("certified", baseline=document("before"))
+
+
 def main(names):
     FOLDER.mkdir(exist_ok=True)
     for name, made in make(names or tuple(KINDS)):

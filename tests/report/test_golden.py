@@ -118,7 +118,7 @@ def test_a_key_that_nobody_declared_does_not_fit(runs, published):
 
 
 def test_the_runs_fill_every_section(runs):
-    docs = [runs.document(k) for k in ("certified", "private", "erased", "attacked")]
+    docs = [runs.compared(), *(runs.document(k) for k in ("private", "erased", "attacked"))]
 
     assert {s.name for d in docs for s in sections(schema.read(d))} == set(CATALOGUE)
 
@@ -153,11 +153,12 @@ def test_what_this_version_did_not_write_is_refused_in_one_sentence(runs, change
     doc = runs.document("certified")
     (doc.update if isinstance(change, dict) else change)(change if isinstance(change, dict) else doc)
 
-    with pytest.raises(SubjectError, match=re.escape(said)) as caught:
-        report.render(doc, "html")
-    assert caught.value.exit_code is ExitCode.SUBJECT
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 500
+    for use in (lambda: report.render(doc, "html"), lambda: report.compare(doc, runs.document("before"))):
+        with pytest.raises(SubjectError, match=re.escape(said)) as caught:
+            use()
+        assert caught.value.exit_code is ExitCode.SUBJECT
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 500
 
 
 @pytest.mark.parametrize("junk", [{}, [], None, 3, "x"])

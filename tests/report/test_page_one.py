@@ -33,6 +33,21 @@ def test_a_hostile_name_stays_one_word_of_the_command(runs):
     assert page_one.verify(read(doc)) == ""
 
 
+def test_a_version_is_not_compared_with_itself(runs):
+    old = runs.document("certified")
+
+    assert runs.document("certified", baseline=old)["comparison"] is None
+
+
+def test_a_version_before_that_cannot_be_read_is_warned_of_and_costs_no_verdict(runs):
+    old = runs.document("before") | {"schema": "privgate/report/v1"}
+
+    with pytest.warns(PrivgateWarning, match="nothing is compared with the version before: another version"):
+        doc = runs.document("certified", baseline=old)
+    assert doc["comparison"] is None
+    assert doc["approved"]
+
+
 def test_every_section_of_the_mathematics_that_a_report_cites_exists(runs):
     page = (Path(__file__).parents[2] / "docs/mathematics.md").read_text(encoding="utf-8")
     known = set(re.findall(r"^#{2,3} (\d+(?:\.\d+)?)", page, flags=re.MULTILINE))
