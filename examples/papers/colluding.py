@@ -173,7 +173,7 @@ def robustness(change: Change | None, *, records: int, epochs: int) -> tuple[lis
                 "test accuracy": accuracy(net, X[test], y[test]),
             }
     seen = Seen("along random directions", found[0], members, found[1], members)
-    return guesses(seen), accuracies
+    return guesses(seen, None), accuracies
 
 
 def run_figure_7(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:

@@ -12,7 +12,7 @@ from papers.pictures import Picture, Series
 from papers.table import Row, Table
 from privgate.membership.attacks.attack_base import Signals
 from privgate.membership.numbers import BY_NAME
-from privgate.membership.sensitive import Inversion, Seen, normal
+from privgate.membership.sensitive import Inversion, Seen, normal, theorem_5
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet
 
@@ -79,12 +79,6 @@ def oracle(r: float, rng: Generator) -> list[Row]:
 def definition_6(tau: float, inside: float) -> float:
     """Return Adversary 4's advantage on members over a simulator who knows two equally frequent values alone."""
     return 0.5 * math.erf(tau / (2 * math.sqrt(2) * inside))
-
-
-def theorem_5(influence: float, inside: float, outside: float) -> float:
-    """Return the advantage of Adversary 4 on a feature of two equally frequent values, for normal errors."""
-    inner, outer = (math.erf(influence / (2 * math.sqrt(2) * error)) for error in (inside, outside))
-    return 0.5 * (inner - outer)
 
 
 def figure_1() -> Table:

@@ -397,10 +397,15 @@ class AttributeGuesses(EvidenceModel):
 class AttributeResult(EvidenceModel):
     """What was found about one sensitive feature."""
 
-    earlier = frozenset({"by_value", "without_model", "prior_guess", "influence", "influence_in", "theorem"})
+    earlier = frozenset({"by_value"})
     name: str
     values: int = Field(description="Values that were put in.")
     adversaries: tuple[AttributeGuesses, ...]
+    without_model: AttributeGuesses = Field(description="The same guess without any answer of the model.")
+    prior_guess: Number | None = Field(description="Right by the most frequent value; null where it tells a few.")
+    influence: Number = Field(description="How far the feature alone moves an answer, mean over people.")
+    influence_in: str = Field(description="Its unit.")
+    theorem: Number | None = Field(default=None, description="Advantage by Theorem 5; null where it has no sense.")
 
 
 class AttributesPart(EvidenceModel):
@@ -472,13 +477,13 @@ class ArtifactPart(EvidenceModel):
 class RobustAdversary(EvidenceModel):
     """How many people one adversary calls members."""
 
-    earlier = frozenset({"radius"})
     name: str
     title: str
     inside: Number = Field(description="Share of members called members.")
     outside: Number = Field(description="Share of candidates called members.")
     members: int = Field(description="Members asked about.")
     others: int = Field(description="Candidates asked about.")
+    radius: Number | None = Field(default=None, description="Largest change of a feature; null where there is none.")
     advantage: Estimate = Field(description="inside less outside, fraction; 0 is guessing.")
 
 

@@ -1,7 +1,8 @@
 """Membership guessed from how far a record is from the nearest question with another answer than its label.
 
-Distances, in three norms, are exact for linear models. Labels along random directions bound those of any other model
-from above. A record about which the model is wrong has distance 0. Source: Yeom et al. (2020), section 6.
+Distances, in three norms, are exact for linear models and single trees. Labels along random directions bound those of
+any other model from above. A record about which the model is wrong has distance 0. Source: Yeom et al. (2020), section
+6: Adversaries 8 and 9, with Adversary 1.
 """
 
 from collections.abc import Callable
@@ -45,6 +46,32 @@ def measure_linear(W: Float, b: Float, X: Float, y: Index) -> Float:
             away = np.where(size > 0, np.maximum(margin, 0.0) / size, np.where(margin > 0, np.inf, 0.0))
         nearest = np.where((y != k)[:, None], np.minimum(nearest, away), nearest)
     return nearest
+
+
+def measure_tree(fitted: Any, X: Float, y: Index) -> Float:
+    """Return exact distances (n, 3) to the nearest leaf of a scikit-learn tree with another answer."""
+    nearest = np.full((len(X), len(NORMS)), np.inf)
+    for low, high, answer in list_leaves(fitted):
+        outside = np.maximum(np.maximum(low - X, X - high), 0.0)
+        away = np.stack([np.linalg.norm(outside, ord=norm, axis=1) for norm in NORMS], axis=1)
+        nearest = np.where((y != answer)[:, None], np.minimum(nearest, away), nearest)
+    return nearest
+
+
+def list_leaves(fitted: Any) -> list[tuple[Float, Float, int]]:
+    """Return each leaf's box (low, high] and what it answers, as position of a class."""
+    t, d = fitted.tree_, int(fitted.n_features_in_)
+    todo, leaves = [(0, np.full(d, -np.inf), np.full(d, np.inf))], []
+    while todo:
+        node, low, high = todo.pop()
+        child, j, at = int(t.children_left[node]), int(t.feature[node]), float(t.threshold[node])
+        if child < 0:
+            leaves.append((low, high, int(np.argmax(t.value[node][0]))))
+            continue
+        below, above = high.copy(), low.copy()
+        below[j], above[j] = min(high[j], at), max(low[j], at)
+        todo += [(child, low, below), (int(t.children_right[node]), above, high)]
+    return leaves
 
 
 def along_random_directions(
@@ -103,6 +130,9 @@ def _measure(opened: Any, model: Any, rows: list[int]) -> tuple[str, Float]:
         flat = _read_linear(scalers, last)
         if flat is not None and ((X @ flat[0].T + flat[1]).argmax(axis=1) == ask(X)).all():
             return "exactly, as a linear model", measure_linear(*flat, X, y)
+        tree = getattr(model, "tree_", None)
+        if tree is not None and (tree.value[tree.apply(X.astype(np.float32))][:, 0].argmax(axis=1) == ask(X)).all():
+            return "exactly, leaf by leaf", measure_tree(model, X, y)
     box = table.min(axis=0), table.max(axis=0)
     return "along random directions", along_random_directions(ask, X, y, box, np.random.default_rng(0))
 
@@ -138,6 +168,7 @@ class Guesses:
     name: str
     title: str
     counts: tuple[int, int, int, int]
+    radius: float | None = None
 
     def show(self, alpha: float) -> RobustAdversary:
         """Return what the report shows."""
@@ -145,7 +176,7 @@ class Guesses:
         advantage = Interval(*difference(self.counts, low_alpha=alpha, high_alpha=alpha))
         return RobustAdversary(
             name=self.name, title=self.title, inside=inside / members, outside=outside / others, members=members,
-            others=others, advantage=Estimate(**asdict(advantage)),
+            others=others, radius=self.radius, advantage=Estimate(**asdict(advantage)),
         )  # fmt: skip
 
 
@@ -162,8 +193,9 @@ def advantage(run: Run, request: Request) -> Measurement:
     the three distances by a logistic regression that was fitted to one shadow model's. ``low`` holds over both,
     ``high`` is an intersection-union test. ``MeasurementError``: candidates are too few, or the model has no boundary.
     """
-    alpha, seen = 1 - float(request.option("confidence", 0.95)), run.compute(look_near)
-    guessed = guesses(seen)
+    alpha, radius = 1 - float(request.option("confidence", 0.95)), request.option("radius")
+    seen = run.compute(look_near)
+    guessed = guesses(seen, None if radius is None else float(radius))
     run.keep(part, RobustPart(how=seen.how, adversaries=tuple(g.show(alpha) for g in guessed)))
     alphas = {"low_alpha": alpha / 2, "high_alpha": alpha}
     name, worst = find_worst({g.title: Interval(*difference(g.counts, **alphas)) for g in guessed[1:]})
@@ -220,13 +252,13 @@ def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:
     return trials, np.arange(len(trials)) < len(inside), shadow, tried, np.arange(len(tried)) < len(shadow[:MOST])
 
 
-def guesses(seen: Seen) -> list[Guesses]:
+def guesses(seen: Seen, radius: float | None) -> list[Guesses]:
     """Return what Adversaries 1, 8 and 9 guess of the target's people."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    chosen = find_radius(seen.shadow[:, -1], seen.shadow_members)
+    chosen = find_radius(seen.shadow[:, -1], seen.shadow_members) if radius is None else radius
     # infinite: nothing is wrong anywhere; farther than anything finite
     both = np.concatenate([seen.shadow, seen.target])
     largest = np.where(np.isfinite(both), both, 0.0).max(axis=0)
@@ -235,13 +267,13 @@ def guesses(seen: Seen) -> list[Guesses]:
     learned.fit(np.minimum(seen.shadow, ends), seen.shadow_members)
     far = learned.predict(np.minimum(seen.target, ends)).astype(bool)
 
-    def count(name: str, title: str, called: Bool) -> Guesses:
+    def count(name: str, title: str, called: Bool, radius: float | None = None) -> Guesses:
         inside, outside = called[seen.members], called[~seen.members]
-        return Guesses(name, title, (int(inside.sum()), len(inside), int(outside.sum()), len(outside)))
+        return Guesses(name, title, (int(inside.sum()), len(inside), int(outside.sum()), len(outside)), radius)
 
     return [
         count("bounded_loss", "Adversary 1 (right or wrong)", seen.target[:, -1] > 0),
-        count("robust_classification", "Adversary 8 (right within a radius)", seen.target[:, -1] > chosen),
+        count("robust_classification", "Adversary 8 (right within a radius)", seen.target[:, -1] > chosen, chosen),
         count("robust_threshold", "Adversary 9 (distance to the boundary)", far),
     ]
 

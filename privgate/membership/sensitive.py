@@ -1,7 +1,7 @@
 """A sensitive feature of members, guessed oftener than the same feature of people outside.
 
 The adversary knows everything else about somebody and asks the model with every value put in (Yeom et al., 2020,
-Adversaries 4, 6 and 7).
+Adversaries 4, 6 and 7; Mehnaz et al., 2022). What is guessed without the model stands beside it.
 """
 
 import math
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Float, Index
 from privgate.errors import MeasurementError
@@ -42,6 +43,7 @@ MOST_PEOPLE = 2_000
 LEAST = 1e-9
 #: log-likelihoods are taken to be at least FLOOR, so that priors tell equally impossible values apart; losses at most
 FLOOR, MOST_LOSS = -1e6, 700.0
+WITHOUT_MODEL = {"name": "imputation", "title": "Guessed without the model", "source": "a forest on all other columns"}
 ASSUMPTIONS = (
     "candidates come from the same population as the training records",
     "the adversary knows every other feature, the target, the published training error and how frequent each value is",
@@ -120,6 +122,10 @@ class Seen:
     #: log-likelihood at which a membership oracle says "member": that of the published training error or mean loss
     usual: float
     residual: Float | None = None  # of a regressor: targets less answers, in deviations of the training targets
+    #: of a classifier: whether the label that it names is the known one, and that label's log-probability
+    right: Any = None
+    confidence: Any = None
+    known: Any = None  # every other feature and the target as numbers, shape (P, q)
 
 
 class Adversary(ABC):
@@ -166,13 +172,77 @@ class QueryingOracle(Adversary):
         return np.where(accepted.any(axis=1), np.where(accepted, seen.prior, -1.0).argmax(axis=1), -1)
 
 
-#: every adversary, strongest first
+class Confidence(Adversary):
+    """Of the values with which the model names the known label, the most confident; where none does, the least.
+
+    A model is sure of its members: where only one value gives the known label it was the member's own, and where none
+    does, the answer that it is least sure of is nearest to what it learned.
+    """
+
+    name, title = "confidence", "Confidence of the label named"
+    source = "Mehnaz et al. (2022), CSMIA"
+
+    def guess(self, seen: Seen, rng: Generator) -> Index:
+        confidence, some = np.maximum(seen.confidence, FLOOR), seen.right.any(axis=1, keepdims=True)
+        return np.asarray(np.where(some, np.where(seen.right, confidence, -np.inf), -confidence).argmax(axis=1))
+
+
+class LabelOnly(Adversary):
+    """From labels alone: people for whom only one value gives the known label teach a tree, which guesses others."""
+
+    name, title = "label_only", "Labels alone, taught by clear cases"
+    source = "Mehnaz et al. (2022), LOMIA"
+
+    def guess(self, seen: Seen, rng: Generator) -> Index:
+        clear, own = seen.right.sum(axis=1) == 1, seen.right.argmax(axis=1)
+        if not clear.any():
+            return np.full(len(own), int(seen.prior.argmax()), dtype=np.int64)
+        from sklearn.tree import DecisionTreeClassifier
+
+        tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=int(rng.integers(2**31)))
+        taught = tree.fit(seen.known[clear], own[clear]).predict(seen.known)
+        return np.asarray(np.where(clear, own, taught), dtype=np.int64)
+
+
+#: every adversary that a regressor's answers are enough for, strongest first
 ALL: tuple[Adversary, ...] = (Inversion(), QueryingOracle(), UniformOracle())
+#: those that read the labels which a classifier names
+OF_LABELS: tuple[Adversary, ...] = (Confidence(), LabelOnly())
 
 
 def normal(residual: Float, deviation: float) -> Float:
     """Return the log-density of normal residuals less its constant, which is the same for every value."""
     return np.asarray(-0.5 * (residual / deviation) ** 2)
+
+
+def theorem_5(influence: float, inside: float, outside: float) -> float:
+    """Return the advantage of Adversary 4 on a feature of two equally frequent values, for normal errors.
+
+    ``influence`` is tau, by how much the feature moves the answer; ``inside`` and ``outside`` are standard errors on
+    members and on other people in the same unit, above 0.
+
+    >>> round(theorem_5(2.0, 1.0, 2.0), 4)
+    0.1499
+    """
+    inner, outer = (math.erf(influence / (2 * math.sqrt(2) * error)) for error in (inside, outside))
+    return 0.5 * (inner - outer)
+
+
+def guess_without_model(known: Float, codes: Index, prior: Float, learn: Bool) -> Index:
+    """Return the guessed value of each person, by a forest on all else; those teach it whom ``learn`` marks."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    taught = learn & (codes >= 0)
+    if len(np.unique(codes[taught])) < 2:
+        return np.full(len(codes), int(np.argmax(prior)), dtype=np.int64)
+    forest = RandomForestClassifier(100, min_samples_leaf=5, random_state=0, n_jobs=1).fit(known[taught], codes[taught])
+    return np.asarray(forest.predict(known), dtype=np.int64)
+
+
+def _as_numbers(values: NDArray[Any]) -> Float:
+    if values.dtype.kind in "biuf":
+        return np.nan_to_num(values.astype(np.float64), nan=-1e9)
+    return np.unique(values.astype(str), return_inverse=True)[1].astype(np.float64)
 
 
 # The model's answers about people with every value put in.
@@ -190,6 +260,8 @@ def draw_people(run: Run) -> tuple[Index, Bool]:
 
 def look_at(run: Run, attribute: Attribute) -> Seen:
     """Return what adversaries see of the model: likelihoods of known targets with every value put in; or raise."""
+    import pandas as pd
+
     (rows, members), subject, m = run.compute(draw_people), run.subject, len(attribute.prior)
     X, y = subject.data.pool()
     table = reduce(stack, (put_in(X, rows, attribute.column, v) for v in attribute.values))  # noqa: PD011  no frame
@@ -197,14 +269,20 @@ def look_at(run: Run, attribute: Attribute) -> Seen:
     answers = ask_model(run, changed, subject.data.n + np.arange(len(rows) * m, dtype=np.int64))
     answers = answers.reshape(m, len(rows), -1).transpose(1, 0, 2)
     own = ask_model(run, subject, rows[members])
+    frame = pd.DataFrame(X, copy=False).drop(columns=[attribute.column])
+    others = [frame.iloc[:, j] for j in range(frame.shape[1])]
+    known = np.column_stack([_as_numbers(np.asarray(values)[rows]) for values in (*others, y)])
     if subject.task == "regression":
         residual, exact = residuals(run, rows, answers[..., 0]), residuals(run, rows[members], own[:, :1], noisy=False)
         error = max(float(np.sqrt((exact**2).mean())), LEAST)
-        return Seen(normal(residual, error), attribute.prior, -0.5, residual)
+        return Seen(normal(residual, error), attribute.prior, -0.5, residual, known=known)
     labels = run.compute(pools.of_run).labels[rows]
     loss = -np.maximum(own[np.arange(len(own)), labels[members]], -MOST_LOSS).mean()
-    own_label = np.take_along_axis(answers, labels[:, None, None], axis=2)[..., 0]
-    return Seen(own_label, attribute.prior, -max(float(loss), LEAST))
+    return Seen(
+        np.take_along_axis(answers, labels[:, None, None], axis=2)[..., 0], attribute.prior, -max(float(loss), LEAST),
+        right=answers.argmax(axis=2) == labels[:, None], confidence=answers.max(axis=2),
+        known=known,
+    )  # fmt: skip
 
 
 def noted(run: Run) -> dict[str, tuple[AttributeResult, dict[str, Counts]]]:
@@ -252,19 +330,42 @@ def advantage(run: Run, request: Request) -> Measurement:
 
 
 def _infer(run: Run, column: str | int, alpha: float) -> tuple[AttributeResult, dict[str, Counts]]:
-    """Return what each adversary guesses of one feature."""
+    """Return what each adversary guesses of one feature, and without the model."""
     attribute, (rows, members) = read_attribute(run.subject.data, column), run.compute(draw_people)
     seen, truth, sides = look_at(run, attribute), attribute.codes[rows], _count_sides(members)
     known = truth >= 0
     if min(_count_sides(members[known])) < SMALL_CELL:
         raise MeasurementError(f"too few people on one side have a known {column!r}")
+    outside, learn = np.flatnonzero(~members), np.zeros(len(members), dtype=bool)  # half of them teach the guess
+    learn[run.generator("learned without the model").permutation(outside)[: len(outside) // 2]] = True
     guessed, counts = [], {}
-    for a in ALL:
+    for a in ALL if seen.right is None else (*ALL, *OF_LABELS):
         right = a.guess(seen, run.generator(f"{a.name} {column}")) == truth
         counts[a.name] = _count(right, known, members)
         guessed.append(_show({"name": a.name, "title": a.title, "source": a.source}, counts[a.name], sides, alpha))
-    result = AttributeResult(name=str(column), values=len(attribute.values), adversaries=tuple(guessed))
+    without = _count(guess_without_model(seen.known, truth, attribute.prior, learn) == truth, known & ~learn, members)
+    prior = float(attribute.prior.max())
+    influence, theorem = _compute_influence(seen, truth, members)
+    result = AttributeResult(
+        name=str(column), values=len(attribute.values), adversaries=tuple(guessed),
+        without_model=_show(WITHOUT_MODEL, without, (sides[0], sides[1] - sides[1] // 2), alpha),
+        prior_guess=None if Count(round(prior * sides[1]), sides[1]).hidden else prior, influence=influence,
+        influence_in="nats" if seen.residual is None else "residual deviations", theorem=theorem,
+    )  # fmt: skip
     return result, counts
+
+
+def _compute_influence(seen: Seen, truth: Index, members: Bool) -> tuple[float, float | None]:
+    """Return how far the feature alone moves an answer (mean; nats or residual deviations), and Theorem 5's advantage.
+
+    The second is for normal errors of the sizes seen; None but for two values of a regressor.
+    """
+    if seen.residual is None:
+        return float(np.mean(np.ptp(np.maximum(seen.likelihood, -MOST_LOSS), axis=1))), None
+    own, table = seen.residual[np.arange(len(truth)), np.maximum(truth, 0)], seen.residual
+    errors = [max(float(np.sqrt(np.mean(own[(truth >= 0) & s] ** 2))), LEAST) for s in (members, ~members)]
+    moved = float(np.mean(np.ptp(table, axis=1)))
+    return moved / errors[1], theorem_5(moved, *errors) if table.shape[1] == 2 else None
 
 
 def _count_sides(members: Bool) -> Range:

@@ -248,7 +248,7 @@ def _sample(m: Measurement) -> Iterator[str]:
         key = "tile.tried_drawn" if drawn else "tile.tried"
         yield say(key, members=number(tried.members), others=number(tried.candidates))
     elif m.n and m.population:
-        drawn = BehindInfluence.read(m.behind).beyond is not None or m.confidence
+        drawn = bool(BehindInfluence.read(m.behind).beyond is not None or m.confidence)
         key = "tile.all" if m.n == m.population else "tile.drawn" if drawn else "tile.some"
         if key == "tile.some" and math.isfinite(m.high) and sure(m).startswith(CERTIFICATE):
             key = "tile.theorem"

@@ -69,10 +69,11 @@ def attacks(doc: ReportDocument) -> Told:
         "how": [(title(a), a.threat_model, _tested(a.self_test), a.source) for a, _ in ranked],
         "failed": [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures],
         "attributes": features and [
-            {"found": f, "guesses": _guesses(f.adversaries)} for f in features.attributes
+            {"found": f, "guesses": _guesses((*f.adversaries, f.without_model))} for f in features.attributes
         ],
         "robust": robust and {"how": robust.how, "rows": [
-            (a.title, percent(a.inside), percent(a.outside), _estimate(a.advantage)) for a in robust.adversaries
+            (a.title, "" if a.radius is None else a.radius, percent(a.inside), percent(a.outside),
+             _estimate(a.advantage)) for a in robust.adversaries
         ]},
         "kinds": [(capital(say(f"kind.{k}")), "tested" if k in tested else "not tested")
                   for k in page_one.ATTACK_KINDS],

@@ -56,6 +56,23 @@ def test_linear_distances_are_those_of_the_nearest_wrong_answer_and_random_direc
     assert np.median(bounds[right] / found[right]) < 3.0
 
 
+def test_tree_distances_are_those_of_the_nearest_wrong_leaf():
+    X, y = blobs(80, 2, d=2, classes=2)
+    tree = DecisionTreeClassifier(max_depth=5, random_state=0).fit(X, y)
+    low, high, answers = map(np.array, zip(*distance.list_leaves(tree), strict=True))
+    inside = ((X[:, None] > low[None]) & (X[:, None] <= high[None])).all(axis=2)
+
+    assert (inside.sum(axis=1) == 1).all()
+    assert (answers[inside.argmax(axis=1)] == tree.predict(X)).all()
+    found = distance.measure_tree(tree, X, y)
+    grid = np.stack(np.meshgrid(*[np.linspace(X[:, j].min() - 1, X[:, j].max() + 1, 500) for j in range(2)]), -1)
+    grid = grid.reshape(-1, 2)
+    says = tree.predict(grid)
+    for x, label, f in zip(X[:25], y[:25], found[:25], strict=True):
+        for i, norm in enumerate(distance.NORMS):
+            assert f[i] <= np.linalg.norm(grid[says != label] - x, ord=norm, axis=1).min() <= f[i] + 0.1
+
+
 def see(shift, n=300, seed=0):
     """Return distances whose members are ``shift`` times farther; the shadow model's are alike."""
     rng = np.random.default_rng(seed)
@@ -68,13 +85,19 @@ def see(shift, n=300, seed=0):
 
 
 def test_adversaries_guess_where_there_is_nothing_and_see_what_is_planted():
-    blind, planted = (distance.guesses(see(shift)) for shift in (1.0, 6.0))
+    blind, planted = (distance.guesses(see(shift), None) for shift in (1.0, 6.0))
 
     assert [g.name for g in blind] == ["bounded_loss", "robust_classification", "robust_threshold"]
     assert max(abs(difference(g.counts, low_alpha=0.05, high_alpha=0.05)[0]) for g in blind) < 0.12
     one, eight, nine = (difference(g.counts, low_alpha=0.05, high_alpha=0.05)[0] for g in planted)
     assert one == 0
     assert min(eight, nine) > 0.45
+    # Theorem 8: the advantage of Adversary 8 is the robust generalization error
+    seen = see(2.0)
+    eight, loss = distance.guesses(seen, 0.7)[1], seen.target[:, -1] <= 0.7
+    gap = loss[~seen.members].mean() - loss[seen.members].mean()
+    assert eight.radius == 0.7
+    assert difference(eight.counts, low_alpha=0.05, high_alpha=0.05)[0] == pytest.approx(gap)
 
 
 def subject(training, n=60, more=200):
@@ -109,7 +132,8 @@ def test_what_remembers_or_was_not_measured_is_no_pass(training, outcome, fleet,
         with pytest.raises(MeasurementError, match="no wrong answer was found"):
             Run(judged, fleet).compute(distance.look_near)
     else:
-        assert verdict.evidence.robust.how == "along random directions"
+        assert verdict.evidence.robust.how == "exactly, leaf by leaf"
+        assert verdict.evidence.robust.adversaries[1].radius >= 0
 
 
 class Disguised(LogisticRegression):
@@ -124,10 +148,11 @@ class Disguised(LogisticRegression):
     [
         (LogisticRegression(), "exactly, as a linear model"),
         (make_pipeline(StandardScaler(), LogisticRegression()), "exactly, as a linear model"),
+        (DecisionTreeClassifier(max_depth=3), "exactly, leaf by leaf"),
         (RandomForestClassifier(5, max_depth=3, random_state=0), "along random directions"),
         (Disguised(), "along random directions"),
     ],
-    ids=["linear", "scaled", "forest", "a class of its own is asked and not believed"],
+    ids=["linear", "scaled", "tree", "forest", "a class of its own is asked and not believed"],
 )
 def test_every_kind_is_looked_at_in_the_best_way_there_is(training, how, fleet):
     seen = Run(subject(training), fleet).compute(distance.look_near)

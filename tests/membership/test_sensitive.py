@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from privgate import Gaussian, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
 from privgate.evidence import Count
 from privgate.kernel.sample import difference
 from privgate.membership import sensitive
-from privgate.membership.sensitive import Inversion, QueryingOracle, Seen, UniformOracle, normal
+from privgate.membership.sensitive import Inversion, QueryingOracle, Seen, UniformOracle, normal, theorem_5
 from privgate.training.fleet import Fleet
 
 N = 40_000
@@ -35,6 +35,15 @@ def advantage(adversary, sides):
     return guessed[0].mean() - guessed[1].mean()
 
 
+@pytest.mark.parametrize("ratio", [1.0, 1.5, 3.0, 10.0])
+@pytest.mark.parametrize("tau", [0.0, 0.5, 2.0, 8.0])
+def test_theorem_5_within_monte_carlo_limits(tau, ratio):
+    found = advantage(Inversion(), simulated(tau, ratio, np.random.default_rng([int(10 * tau), int(10 * ratio)])))
+
+    assert found == pytest.approx(theorem_5(tau, 1.0, ratio), abs=WITHIN)
+    assert theorem_5(1.0, 1e-6, 1e6) < 0.5 + 1e-9  # never a half
+
+
 @pytest.mark.parametrize("ratio", [1.5, 4.0])
 def test_theorems_6_and_7_of_the_reductions(ratio):
     sides = simulated(3.0, ratio, np.random.default_rng(7))
@@ -43,6 +52,23 @@ def test_theorems_6_and_7_of_the_reductions(ratio):
     # Adversary 6: half of the oracle's advantage, for two values; Adversary 7 asks about every value: never below it
     assert advantage(UniformOracle(), sides) == pytest.approx(oracle / 2, abs=WITHIN)
     assert advantage(QueryingOracle(), sides) > advantage(UniformOracle(), sides)
+
+
+def test_labels_and_confidences_as_published():
+    right = np.array([[1, 0], [1, 1], [0, 0], [0, 1]], dtype=bool)
+    confidence = np.log([[0.6, 0.9], [0.7, 0.8], [0.9, 0.6], [0.9, 0.6]])
+    seen = Seen(np.zeros((4, 2)), HALVES, -1.0, right=right, confidence=confidence, known=np.eye(4))
+
+    # one value is right; the surer of two that are; the least sure of those that are not
+    assert sensitive.Confidence().guess(seen, None).tolist() == [0, 1, 1, 1]
+    rng = np.random.default_rng(0)
+    truth, clear = rng.integers(0, 2, 400), rng.random(400) < 0.5
+    right = np.where(clear[:, None], np.arange(2) == truth[:, None], True)
+    known = np.column_stack([truth + 0.1 * rng.normal(size=400), rng.normal(size=400)])
+    clear_cases_teach = Seen(np.zeros((400, 2)), HALVES, -1.0, right=right, known=known)
+    assert (sensitive.LabelOnly().guess(clear_cases_teach, rng) == truth).mean() > 0.99
+    nobody = Seen(np.zeros((4, 2)), np.array([0.2, 0.8]), -1.0, right=np.ones((4, 2), bool), known=np.eye(4))
+    assert sensitive.LabelOnly().guess(nobody, rng).tolist() == [1] * 4
 
 
 def test_a_prior_decides_where_the_answers_do_not():
@@ -101,7 +127,10 @@ def test_a_classifier_is_inverted_by_its_confidences(tmp_path, people):
         for n, share in ((g.members, g.inside), (g.others, g.outside)):
             assert share is None or not Count(round(share * n), n).hidden
     assert found.low > 0
-    assert set(told) == {a.name for a in sensitive.ALL}
+    assert set(told) == {a.name for a in (*sensitive.ALL, *sensitive.OF_LABELS)}
+    assert told["confidence"].advantage.value == told["inversion"].advantage.value  # a whole tree is sure of all
+    assert told["label_only"].inside > told["label_only"].outside
+    assert [(a.name, a.theorem) for a in attributes] == [("1", None), ("2", None)]
 
 
 def test_a_tree_tells_its_members_features_a_ridge_does_not_and_noise_hides_them(tmp_path, people):
@@ -115,9 +144,24 @@ def test_a_tree_tells_its_members_features_a_ridge_does_not_and_noise_hides_them
     assert tree.low > 0.8
     assert ridge.low <= 0 < ridge.high < 0.25
     assert [g.name for g in told.adversaries] == [a.name for a in sensitive.ALL]
-    assert "Membership oracle, every value" in (tmp_path / "out" / "report.html").read_text()
+    assert told.without_model.advantage.low <= 0 <= told.without_model.advantage.high
+    assert told.without_model.others == 150  # the other half taught it
+    assert "Guessed without the model" in (tmp_path / "out" / "report.html").read_text()
     noisy = Release(noise=Gaussian(1000 * y.std()))
     assert judged(tmp_path, DecisionTreeRegressor(), X, y, (1,), release=noisy)[1].low <= 0
+
+
+@pytest.mark.slow
+def test_least_squares_is_what_theorem_5_says(tmp_path):
+    rng = np.random.default_rng(3)
+    X = np.column_stack([rng.normal(size=(1200, 250)), rng.integers(0, 2, 1200)])
+    verdict, _ = judged(tmp_path, LinearRegression(), X, 2.0 * X[:, -1] + rng.normal(size=1200), (250,), n=500)
+    (told,) = verdict.evidence.attributes.attributes
+    inversion = next(g for g in told.adversaries if g.name == "inversion")
+
+    # half as many columns as records: members' residuals are half as large as others'
+    assert told.theorem == pytest.approx(theorem_5(2.0, math.sqrt(0.5), math.sqrt(2)), abs=0.05)
+    assert inversion.advantage.low <= told.theorem <= inversion.advantage.high
 
 
 def test_text_numbers_and_missing_values_are_put_in_as_they_are(people):

@@ -13,6 +13,7 @@ import pytest
 import privgate
 from privgate import report
 from privgate.cli import COMMANDS, cli
+from privgate.errors import PrivgateWarning
 from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.evidence.verdict import Outcome
 from privgate.policy.rules import DpEpsilonLowerBound

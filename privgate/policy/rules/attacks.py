@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from privgate.evidence import Measurement
 from privgate.evidence.figures import percent
@@ -318,7 +318,8 @@ class AttributeAdvantage(CandidatesRule):
     the target, less the same share of people outside (Yeom et al., 2020, definition 5): what the model tells of its
     members *beyond* what it tells of everybody. Adversaries 4, 6 and 7 of that paper try every feature in
     ``sensitive=``; of a classifier, inversion reads every label's confidence. **Blocks** if the lower confidence limit
-    exceeds the limit, **passes** if the upper limit is within it, else **inconclusive**.
+    exceeds the limit, **passes** if the upper limit is within it, else **inconclusive**. What is guessed without the
+    model stands beside it.
 
         - metric: attribute_advantage
           max: 0.2
@@ -359,12 +360,12 @@ class RobustAdvantage(CandidatesRule):
 
     Training against perturbations moves the boundary away from training records. Where that does not generalize, a
     person whose record the model is wrong about only far away was probably in the data (Yeom et al., 2020, section 6).
-    Measured are their Adversary 8, which calls members whom the model is right about within a radius (the
-    change of one feature which tells most of a shadow model), and their Adversary 9, which weighs the
+    Measured are their Adversary 8, which calls members whom the model is right about within a ``radius`` (largest
+    change of one feature; that which tells most of a shadow model if absent), and their Adversary 9, which weighs the
     distances in three norms as one shadow model's members and others have them. The advantage of Adversary 8 is the
     **robust generalization error** where the search finds every wrong answer (theorem 8).
 
-    Distances are exact for linear models, and along random directions for anything else. The adversary
+    Distances are exact for linear models and single trees, and along random directions for anything else. The adversary
     has the model; a third of the candidates train its shadow model. ``max`` limits the larger advantage, 0 to 1,
     guessing 0: an approval needs the whole interval below. It is a lower bound on the best attack.
 
@@ -386,6 +387,9 @@ class RobustAdvantage(CandidatesRule):
     lower_it = "train against smaller perturbations, regularize, or stop earlier; then check again"
     metric: Literal["robust_advantage"] = "robust_advantage"
     max: Fraction = Field(description="Largest advantage allowed; 0 is none.")
+    radius: PositiveFloat | None = Field(
+        default=None, description="Adversary 8: change of every feature at once that answers must stand."
+    )
     confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
