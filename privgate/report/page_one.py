@@ -244,11 +244,11 @@ def _describe_interval(a: Assertion, m: Measurement) -> str:
 def _sample(m: Measurement) -> Iterator[str]:
     tried = BehindMembership.read(m.behind)
     if tried.members is not None and tried.candidates is not None:
-        drawn = 0 < m.n < m.population and m.request.option("scope", "record") != "record"
+        drawn = 0 < m.n < m.population
         key = "tile.tried_drawn" if drawn else "tile.tried"
         yield say(key, members=number(tried.members), others=number(tried.candidates))
     elif m.n and m.population:
-        drawn = BehindInfluence.read(m.behind).beyond is not None or m.confidence
+        drawn = bool(BehindInfluence.read(m.behind).beyond is not None or m.confidence)
         key = "tile.all" if m.n == m.population else "tile.drawn" if drawn else "tile.some"
         if key == "tile.some" and math.isfinite(m.high) and sure(m).startswith(CERTIFICATE):
             key = "tile.theorem"

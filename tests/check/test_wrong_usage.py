@@ -74,7 +74,7 @@ WRONG = (
     ("init --ci jenkins", 2, "'github', 'gitlab', 'none'"),
     ("demo --folder other.json", 2, "is a file"),
     ("policy lint metric.yaml", 2, "did you mean 'dtp'"),
-    ("policy suite nothere.csv --target y", 4, "nothere.csv"),
+    ("policy suite nothere.csv", 4, "nothere.csv"),
     ("verify {one}", 2, "--config"),
     ("guard sign . --policy dtp-1", 2, "--config"),
     ("dp bounds --epsilon x --delta 1e-5", 2, "'x' is no number"),

@@ -206,10 +206,7 @@ def test_a_report_with_fewer_shadow_models_than_approve_is_inconclusive():
 
 @pytest.mark.parametrize(
     ("keys", "message"),
-    [
-        ("level: 0.01", "level 0.01 is not 1 - confidence 0.95: they are one number"),
-        ("level: 0.05\n    scope: record", "scope 'record' has target models of its own"),
-    ],
+    [("level: 0.01", "level 0.01 is not 1 - confidence 0.95: they are one number"), ("scope: record", "scope")],
 )
 def test_a_level_that_means_nothing_is_an_error(load_policy, keys, message):
     with pytest.raises(PolicyError, match=message):

@@ -144,7 +144,7 @@ BROKEN = [
     *((lambda doc, k=key, v=value: doc["units"].update({k: v}), "the report is broken: units")
       for key, value in (("worst", []), ("figures", {}))),
     *((lambda doc, k=key, v=value: figured(doc).update({k: v}), "the report is broken: units")
-      for key, value in (("edges", [0.0]), ("counts", []), ("quantiles", {}), ("quantiles", {"0.5": 1.0}))),
+      for key, value in (("quantiles", {}), ("quantiles", {"0.5": 1.0}))),
 ]  # fmt: skip
 
 

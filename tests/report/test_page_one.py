@@ -188,14 +188,12 @@ def test_a_tile_shows_its_figure_beside_its_limit(runs, kind):
         assert beyond == (f.outcome.value in ("failed", "inconclusive") or bool(f.waiver) or f.mode == "warn")
 
 
-def test_the_pictures_show_everybody_and_no_count_that_is_hidden(runs):
+def test_the_pictures_show_everybody(runs):
     doc = read(runs.document("certified"))
-    figure = doc.units.figures["dtp_upper"]
     steps = charts._rank(doc.units, "dtp_upper")
 
     assert steps[-1][0] == pytest.approx(doc.units.n)
     assert [nats for _, nats in steps] == sorted((nats for _, nats in steps), reverse=True)
-    assert None in figure.counts or all(count == 0 or count >= 10 for count in figure.counts)
     assert [p.svg != "" for p in charts.draw(doc)] == [True, False]
     assert [p.svg != "" for p in charts.draw(read(runs.document("private")))] == [False, True]
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from privgate.evidence import Measurement
 from privgate.evidence.figures import percent
 from privgate.evidence.measurement import BehindMembership
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import STEPS, Audit, Facts, Fraction, OpenFraction, Rule, explain_reach, wrong
+from privgate.policy.rules.rule_base import STEPS, Audit, Facts, Fraction, OpenFraction, Rule, wrong
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING, least_nonmembers
 
@@ -23,7 +23,6 @@ WHO = {
     "model": "over all people in the data",
     "class": "for the worst label",
     "group": "for the worst group",
-    "record": "for the person at greatest risk",
 }
 #: a false-positive rate that multiplies the odds of an accusation at most twofold, even if every member is found
 BLIND_RATE = 0.5
@@ -56,42 +55,25 @@ class CandidatesRule(Rule):
             yield f"can never approve: {self.hopeless}"
 
 
-class ScopedRule(CandidatesRule):
-    """A limit over all people, or for the worst label, group or person."""
-
-    scope: str
-    group: str | None = Field(default=None, description="One sensitive column, for scope group; all of them if absent.")
-    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
-
-    @model_validator(mode="after")
-    def _group_has_its_scope(self) -> Self:
-        if self.group is not None and self.scope != "group":
-            raise wrong("group", f"'group' belongs to scope 'group', not to {self.scope!r}")
-        return self
-
-    def who(self) -> str:
-        """Return the people that the number speaks about."""
-        return WHO[self.scope]
-
-
 def _count_needed(given: int, times: float) -> int:
     """Return how many candidates make an interval narrower by a factor: it narrows with their root."""
     return math.ceil(given * max(1.0, times) ** 2 / 100) * 100
 
 
-class MembershipRule(ScopedRule):
+class MembershipRule(CandidatesRule):
     """A limit on how well a membership attack does against this model.
 
     ``scope`` says against whom: ``model`` is the registered model, trials over its records and the candidates;
-    ``class`` and ``group`` the worst of them; ``record`` the worst single record, over models trained on random
-    subsets of the pool. **Blocks** if the lower confidence limit exceeds ``max`` (Holm over all that was searched),
-    **passes** if the upper limit is within it, else **inconclusive**. A fraction.
+    ``class`` and ``group`` the worst of them. **Blocks** if the lower confidence limit exceeds ``max`` (Holm over all
+    that was searched), **passes** if the upper limit is within it, else **inconclusive**. A fraction.
     """
 
     narrow_it = "more candidates or more shadow models narrow the interval"
 
     attack: str = Field(default="any", description="Catalogue key of the attack, or any: the best of all that apply.")
-    scope: Literal["model", "class", "group", "record"] = Field(default="model", description="Against whom.")
+    scope: Literal["model", "class", "group"] = Field(default="model", description="Against whom.")
+    group: str | None = Field(default=None, description="One sensitive column, for scope group; all of them if absent.")
+    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
     level: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
         default=None,
         description="Probability of a wrong verdict, either way, over all looks: at 4, 8, 16, 32 and 64 shadow models, "
@@ -99,11 +81,11 @@ class MembershipRule(ScopedRule):
     )
 
     @model_validator(mode="after")
-    def _level_fits(self) -> Self:
+    def _level_and_group_fit(self) -> Self:
+        if self.group is not None and self.scope != "group":
+            raise wrong("group", f"'group' belongs to scope 'group', not to {self.scope!r}")
         if self.level is not None and not math.isclose(self.level, 1 - self.confidence):
             raise wrong("level", f"level {self.level:g} is not 1 - confidence {self.confidence:g}: they are one number")
-        if self.level is not None and self.scope == "record":
-            raise wrong("level", "scope 'record' has target models of its own: name 'confidence', not 'level'")
         return self
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
@@ -123,7 +105,7 @@ class MembershipRule(ScopedRule):
         if needed > MOST_WORTH * given:
             near = "so near to the limit no number that can be had decides it, and the model must change"
             return f"{said}; {near}: {self.lower_it}"
-        drawn = measurement.n < measurement.population and self.scope != "record"
+        drawn = measurement.n < measurement.population
         more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
         return f"{said}: about {needed:,} candidates decide it if all are tried and the figure stays as it is{more}"
 
@@ -134,6 +116,10 @@ class MembershipRule(ScopedRule):
             return ""
         needed = _count_needed(given, (high - guess) / (self.limit - guess))
         return f": give more candidates, {needed:,} or more instead of {given:,}"
+
+    def who(self) -> str:
+        """Return the people that the number speaks about."""
+        return WHO[self.scope]
 
     def is_open(self, measurement: Measurement) -> bool:
         """Whether no upper limit was found, which is no figure."""
@@ -220,10 +206,8 @@ class AttackAdvantage(MembershipRule):
     max: Fraction = Field(description="Largest TPR - FPR allowed; 0 is guessing.")
 
     def meaning(self, measurement: Measurement) -> str:
-        return (
-            f"{self.who()}, {self.what()} flags members {self.deciding(measurement, points)} more "
-            "often than people who were not in the data"
-        )
+        more = self.deciding(measurement, points)
+        return f"{self.who()}, {self.what()} flags members {more} more often than people who were not in the data"
 
 
 class AttackTpr(MembershipRule):
@@ -262,9 +246,7 @@ class AttackTpr(MembershipRule):
 
     @property
     def least(self) -> int:
-        """Candidates without which no sample resolves the false-positive rate; models resolve that of one record."""
-        if self.scope == "record":
-            return 0
+        """Candidates without which no sample resolves the false-positive rate."""
         looks = 1 if self.level is None else len(APPROVING)
         return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / (2 * looks))
 
@@ -296,47 +278,37 @@ class AttackTpr(MembershipRule):
             )
 
 
-class GeneralizationGap(ScopedRule):
-    """The model may not do much better on its own data than on other people.
+class GeneralizationGap(CandidatesRule):
+    """The model may not be right much more often on its own data than on other people.
 
-    Limit ``max`` on the mean loss on candidates less the mean loss on training records. ``loss`` is ``zero_one`` (the
-    gap of accuracies, a fraction) or ``cross_entropy`` (nats, unbounded). With a loss in [0, 1] the gap equals the
-    advantage of the attack that calls records of small loss members (Yeom et al., 2020, theorem 2): a **lower bound**
-    on the best attack; a small gap does not mean that attacks fail (theorem 4), so this rule never stands alone for
-    safety.
+    Limit ``max`` on the error rate on candidates less that on training records, a fraction: the advantage of the attack
+    that calls whom the model answers rightly a member (Yeom et al., 2020, theorem 2), a **lower bound** on the best
+    attack. A small gap does not mean that attacks fail (theorem 4), so this rule never stands alone for safety.
 
         - metric: generalization_gap
           max: 0.05
     """
 
-    about = Metric(
+    about = _share(
         "generalization_gap",
         "Better on its training data than on candidates",
-        measured_by="membership.loss_gap:measure_gap",
+        measured_by="membership.attack_measures:measure_gap",
         question="membership",
-        reaches="-1 to 1 for zero_one, unlimited nats for cross_entropy; 0 where training data are treated like others",
-        unit="",
-        worst=math.nan,
+        reaches="-1 to 1; 0 where training data are treated like others",
+        guessing=0.0,
         needs=frozenset({Need.CANDIDATES}),
         shows_leaks_only=True,
     )
+    hopeless = "the upper confidence limit of a gap lies above 0"
     metric: Literal["generalization_gap"] = "generalization_gap"
-    max: NonNegativeFloat = Field(description="Largest gap allowed: a fraction for zero_one, nats for cross_entropy.")
-    loss: Literal["zero_one", "cross_entropy"] = Field(default="zero_one", description="Which loss the gap is of.")
-    scope: Literal["model", "class", "group"] = Field(default="model", description="Over whom; the worst one counts.")
-
-    def vacuous(self, facts: Facts) -> str:
-        return explain_reach(self.max, 1.0 if self.loss == "zero_one" else math.inf)
+    max: Fraction = Field(description="Largest difference of error rates allowed.")
+    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
-        nats = f"better by {self.deciding(measurement, '{:.3g}'.format)} nats of loss"
-        gap = f"right {self.deciding(measurement, points)} more often" if self.loss == "zero_one" else nats
-        return f"{self.who()}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        if self.max == 0:
-            yield "can never approve: the upper confidence limit of a gap lies above 0"
+        often = self.deciding(measurement, points)
+        return (
+            f"the model is right {often} more often on its own data than on others; a small gap is no proof of safety"
+        )
 
 
 class AttributeAdvantage(CandidatesRule):
