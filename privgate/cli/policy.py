@@ -1,7 +1,6 @@
-"""``privgate policy``: lint, explain, suite, schema. Nothing is trained here."""
+"""``privgate policy``: explain, suite, schema. Nothing is trained here."""
 
 import json
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +11,10 @@ from privgate.cli.console import plain
 from privgate.errors import ExitCode, UsageError
 from privgate.policy import Policy
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
 
 @click.group()
 def policy() -> None:
     """Work with policy files; nothing is trained."""
-
-
-@policy.command()
-@click.argument("name", shell_complete=shared.complete_policy)
-@click.option("--model", "uri", default=None, metavar="URI", help="Say which rules can never approve this version.")
-@click.option("--strict", is_flag=True, help="Exit 2 if there is any remark.")
-def lint(*, name: str, uri: str | None, strict: bool) -> int:
-    """Check the policy NAME (a shipped name, or a file): mistakes, and what is probably not meant.
-
-    Exits 2 if the policy cannot be used; remarks alone exit 0.
-    """
-    from privgate.policy.explain import lint as look
-
-    loaded = Policy.load(name)
-    remarks = look(loaded, today=_today(), facts=None if uri is None else _facts(uri))
-    for remark in remarks:
-        click.echo(plain(str(remark)))
-    click.echo(f"{loaded.name} version {loaded.version}: {len(remarks)} remarks; {loaded.digest}")
-    return int(ExitCode.USAGE if strict and remarks else ExitCode.PASSED)
 
 
 @policy.command()
@@ -107,15 +85,3 @@ def _data(data: str, target: str | None, groups: str | None) -> Any:
     from privgate import TrainingData
 
     return TrainingData.from_file(data, target=target, groups=groups)
-
-
-def _facts(uri: str) -> dict[str, Any]:
-    """Return what is known of a model before training."""
-    from privgate import Subject
-    from privgate.check.prepare import facts
-
-    return facts(Subject.load(uri))
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()

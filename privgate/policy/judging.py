@@ -138,8 +138,7 @@ def _weigh(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: st
         outcome=worst((finding.outcome, least)),
         message=f"this rule cannot refuse: {why}; {finding.message}",
         meaning=f"Cannot refuse: {why}. {finding.meaning}".rstrip(),
-        advice=finding.advice
-        or "set a limit that a measurement can break; `privgate policy lint` names those that cannot",
+        advice=finding.advice or "set a limit that a measurement can break",
     )
 
 

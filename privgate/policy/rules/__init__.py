@@ -8,7 +8,6 @@ from pydantic import Field
 
 from privgate.policy.rules.attacks import (
     AttackAccuracy,
-    AttackAdvantage,
     AttackTpr,
     AttributeAdvantage,
     GeneralizationGap,
@@ -24,7 +23,6 @@ _RULES: tuple[type[Rule], ...] = (
     Dtp,
     Pdtp,
     AttackAccuracy,
-    AttackAdvantage,
     AttackTpr,
     GeneralizationGap,
     DpEpsilon,
