@@ -5,9 +5,6 @@ import hashlib
 import json
 import os
 import socket
-import threading
-import time
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,26 +82,3 @@ def _read_event(line: bytes, previous: str, where: str) -> dict[str, Any]:
 
 def _digest(line: bytes) -> str:
     return "sha256:" + hashlib.sha256(line.rstrip(b"\n")).hexdigest() if line.strip() else ""
-
-
-class RefusalLimit:
-    """Limits how many refusals a process records: a client that repeats one fills no disk."""
-
-    #: at most, and in how many seconds
-    most, seconds = 60, 60.0
-
-    def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=self.most)
-        self._dropped = 0
-        self._lock = threading.Lock()
-
-    def note(self) -> str | None:
-        """Return what a line says beside its refusal, None where there is to be no line."""
-        now = time.monotonic()
-        with self._lock:
-            if len(self._times) == self.most and now - self._times[0] < self.seconds:
-                self._dropped += 1
-                return None
-            self._times.append(now)
-            dropped, self._dropped = self._dropped, 0
-        return f" ({dropped} more refusals before this one were not recorded)" if dropped else ""

@@ -197,7 +197,7 @@ def verify_folder(
         raise StatementError(f"statement {statement_file} cannot be read: {why}") from exc
     # read for its row only: nothing of it is believed before ``check`` verified the signature
     said = Claims.read(Envelope.parse(text).statement)
-    row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id, statement.workspace())
+    row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id)
     if model not in {None, said.name}:
         row = replace(row, name=str(model), version="", created=0, run_id="")
     try:

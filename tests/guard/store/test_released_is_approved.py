@@ -3,7 +3,6 @@
 import json
 import pickle
 import shutil
-import sqlite3
 
 import mlflow
 import numpy as np
@@ -20,11 +19,10 @@ from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store
-from privgate.guard.writes import HIDING
 from privgate.registry import attached
 from privgate.registry.files import model_files
 from privgate.training.isolation import choose_isolation as isolation_of
-from tests.guard.store.conftest import DATA, GOOD
+from tests.guard.store.conftest import DATA, GOOD, HIDING
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -52,7 +50,7 @@ class Company:
         return self.registry.folder / "artifacts" / location.removeprefix("mlflow-artifacts:/")
 
     def sign(self, out, *more):
-        return run(["sign", str(out), *self.signing, *more, "--tracking-uri", self.address])
+        return run(["guard", "sign", str(out), *self.signing, *more, "--tracking-uri", self.address])
 
     def release(self, name, version="1", alias="production"):
         """Check, sign and promote as the README says; return the first step that refuses, or "released"."""
@@ -262,18 +260,6 @@ def test_a_database_that_may_take_names_for_equal_is_refused_at_start(site, monk
     with pytest.raises(PolicyError, match="supported are SQLite and PostgreSQL") as caught:
         guarded_store(f"privgate:{inner}")
     assert "u:p" not in str(caught.value)
-
-
-def test_a_collation_that_takes_names_for_equal_is_refused_at_start(site, monkeypatch, empty_database, tmp_path):
-    monkeypatch.setenv("PRIVGATE_GUARD", str(site.config))
-    path = tmp_path / "own.db"
-    shutil.copy(empty_database, path)
-    with sqlite3.connect(path) as own:
-        (sql,) = own.execute("SELECT sql FROM sqlite_master WHERE name = 'registered_model_aliases'").fetchone()
-        own.execute("DROP TABLE registered_model_aliases")
-        own.execute(sql.replace("alias VARCHAR(256)", "alias VARCHAR(256) COLLATE NOCASE"))
-    with pytest.raises(PolicyError, match="takes different names for equal"):
-        guarded_store(f"privgate:sqlite:///{path}")
 
 
 def test_reports_in_the_served_folder_are_refused(company, tmp_path):

@@ -10,7 +10,7 @@ from mlflow.exceptions import MlflowException
 
 from privgate.errors import StatementError
 from privgate.guard import diagnosis as doctor
-from privgate.guard.audit_log import AuditLog, RefusalLimit
+from privgate.guard.audit_log import AuditLog
 from privgate.guard.transaction import BEFORE_COMMIT, permission_denied
 from privgate.guard.writes import RecordedWrites
 
@@ -125,20 +125,6 @@ def test_releases_refusals_and_withdrawals_are_recorded(log):
         ("refused", "4", "production"),
     ]  # fmt: skip
     assert "the verdict is failed" in list(log.lines())[-1]["why"]
-
-
-def test_who_repeats_a_refusal_fills_no_disk(log, monkeypatch):
-    store, limit = Store(log), RefusalLimit()
-    monkeypatch.setattr(Store, "privgate_refusals", limit)
-    store.refuses = "the verdict is failed"
-    for _ in range(limit.most + 5):
-        with pytest.raises(MlflowException):
-            store.set_registered_model_alias("credit", "production", "4")
-    assert len(list(log.lines())) == limit.most
-    monkeypatch.setattr(RefusalLimit, "seconds", 0.0)
-    with pytest.raises(MlflowException):
-        store.set_registered_model_alias("credit", "production", "4")
-    assert "(5 more refusals before this one were not recorded)" in list(log.lines())[-1]["why"]
 
 
 def test_what_cannot_be_recorded_is_not_released_and_without_a_log_nothing_changes(tmp_path):
