@@ -146,6 +146,7 @@ class Document(Part):
 _OBSERVE = "observing is the operator's setting, `privgate check --observe`"
 #: pydantic's kind of error -> what was expected; ``{}`` is the bound that was broken
 _WORDS = {
+    "none_required": "no such key: it went after 0.1.0",
     "too_short": "at least one; a policy without rules would approve everything",
     "float_type": "a number",
     **dict.fromkeys(("int_type", "int_from_float"), "a whole number"),

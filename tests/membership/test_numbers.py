@@ -71,7 +71,7 @@ rules:
 
 
 def judge(tmp_path, estimator, release=None, attack=""):
-    (tmp_path / "p.yaml").write_text(POLICY.replace("max: 0.9}", f"max: 0.9{attack}}}", 1))
+    (tmp_path / "p.yaml").write_text(POLICY.replace("max: 0.95}", f"max: 0.95{attack}}}", 1))
     rng = np.random.default_rng(0)
     X = rng.normal(size=(160, 3))
     y = X[:, 0] + rng.normal(size=160)
