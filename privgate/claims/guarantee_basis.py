@@ -66,8 +66,8 @@ class GuaranteeBasis:
         if self.observation is not None or noise is None or rate is None or steps is None:
             return None
         # batches of fixed size, which no library here is seen to draw, count as if every record were in them
-        sampling = self.claim.sampling if self.claim.sampling in accounting.SAMPLING else "unknown"
-        return Mechanism(noise, rate, steps, str(sampling), adjacency)
+        drawn = self.claim.sampling if self.claim.sampling in accounting.SAMPLING else "unknown"
+        return Mechanism(noise, rate, steps, str(drawn), adjacency)
 
     def guarantee(self, delta: float, adjacency: str | None = None) -> Guarantee:
         """Return the guarantee at ``delta`` for all records of one person; ``MeasurementError``: no theorem has it."""

@@ -227,13 +227,8 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
     )
     stated = click.get_current_context().default_map or {}  # keys that have no option
     verdict = with_context(verdict, stated)
-    approved, place, before = f"models:/{run.subject.name}@production", settings.get("config"), None
-    if place or "PRIVGATE_GUARD" in os.environ:  # else nothing was signed, and importing what verifies takes long
-        from privgate.guard.verification import approved_report
-
-        before = approved_report(approved, config=place, tracking_uri=settings["tracking_uri"])
     try:
-        report.write(verdict, folder, hash_key=load_hash_key(settings["hash_key_file"]), baseline=before)
+        report.write(verdict, folder, hash_key=load_hash_key(settings["hash_key_file"]))
     except OSError as exc:  # options.build wrote there before training: the disk is full now
         raise UsageError(f"the report cannot be written to {folder}: {exc.strerror}; nothing was attached") from exc
     document = json.loads((folder / "report.json").read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlflow.exceptions import MlflowException
-from mlflow.store.artifact.artifact_repo import ArtifactRepository, MultipartUploadMixin
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 from privgate.errors import PolicyError
 
@@ -116,26 +116,6 @@ class GuardedRepository(ArtifactRepository):  # type: ignore[misc]  # MLflow is 
         return None if find is None else find(artifact_path)
 
 
-class GuardedParts(GuardedRepository, MultipartUploadMixin):  # type: ignore[misc]  # MLflow is not typed
-    """The same for a destination that takes files in parts: beginning and completing one is writing it."""
-
-    def create_multipart_upload(self, local_file: str, num_parts: int = 1, artifact_path: str | None = None) -> Any:
-        """Begin a file; its parts, whose addresses a client may pass on, serve nothing before the file is complete."""
-        with self._changing(posixpath.join(artifact_path or "", local_file)):
-            return self._inner.create_multipart_upload(local_file, num_parts, artifact_path)
-
-    def complete_multipart_upload(
-        self, local_file: str, upload_id: str, parts: Any, artifact_path: str | None = None
-    ) -> Any:
-        """Make a file of its parts."""
-        with self._changing(posixpath.join(artifact_path or "", local_file)):
-            return self._inner.complete_multipart_upload(local_file, upload_id, parts, artifact_path)
-
-    def abort_multipart_upload(self, local_file: str, upload_id: str, artifact_path: str | None = None) -> Any:
-        """Forget the parts of a file, which is not there yet."""
-        return self._inner.abort_multipart_upload(local_file, upload_id, artifact_path)
-
-
 def guarded_repository(
     artifact_uri: str, tracking_uri: str | None = None, registry_uri: str | None = None
 ) -> GuardedRepository:
@@ -148,14 +128,9 @@ def guarded_repository(
 
     opening = _OPENING.set(True)
     try:
-        return _guard(artifact_uri, registry.get_artifact_repository(place, tracking_uri, registry_uri))
+        return GuardedRepository(artifact_uri, registry.get_artifact_repository(place, tracking_uri, registry_uri))
     finally:
         _OPENING.reset(opening)
-
-
-def _guard(address: str, inner: ArtifactRepository) -> GuardedRepository:
-    kind = GuardedParts if isinstance(inner, MultipartUploadMixin) else GuardedRepository
-    return kind(address, inner)
 
 
 #: whether this thread opens what a guarded repository stands before
@@ -181,7 +156,7 @@ def guard_addresses() -> None:
         folder = getattr(repository, "artifact_dir", None)
         place, root = locate_files(str(folder or artifact_uri)), locate_files(destination)
         served = folder is not None or _touches(place, root) or _touches(root, place)
-        return _guard(artifact_uri, repository) if served else repository
+        return GuardedRepository(artifact_uri, repository) if served else repository
 
     registry.get_artifact_repository = get_artifact_repository
 

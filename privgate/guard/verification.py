@@ -1,6 +1,5 @@
 """Verifying at deployment: the statement, and every byte of the files that are about to be served."""
 
-import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,10 +9,10 @@ from typing import Any
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import DigestMismatchError, PrivgateError, RegistryError, StatementError, UsageError
+from privgate.errors import DigestMismatchError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
 from privgate.guard.checks import Row, check, check_original, is_copy, row_and_statement, stored_evidence
-from privgate.guard.config import VARIABLE, Guard, Terms
+from privgate.guard.config import Guard
 from privgate.guard.statement import Claims, Envelope
 from privgate.registry.client import reader, stored_files
 from privgate.registry.files import MLFLOW_META, FolderFiles
@@ -39,17 +38,15 @@ def verify(
     guard: Guard,
     *,
     target: str | None = None,
-    terms: Terms | None = None,
     tracking_uri: str | None = None,
     to: Path | None = None,
 ) -> Verified:
     """Verify that the version behind ``uri`` (``models:/name@alias`` or ``models:/name/version``) may serve, now.
 
-    ``target`` is the alias or stage to serve as: the URI's alias if absent, and any allowed one without. ``terms`` take
-    the place of the guard's, for a policy given by hand. ``to`` is a folder that is made only if every byte is the one
-    that was signed, so that it can be loaded without a second download. ``StatementError``: the statement is absent,
-    forged, expired, about something else, or its evidence is gone. ``DigestMismatchError``: a file is not the one that
-    was signed.
+    ``target`` is the alias or stage to serve as: the URI's alias if absent, and any allowed one without. ``to`` is a
+    folder that is made only if every byte is the one that was signed, so that it can be loaded without a second
+    download. ``StatementError``: the statement is absent, forged, expired, about something else, or its evidence is
+    gone. ``DigestMismatchError``: a file is not the one that was signed.
     """
     client = reader(tracking_uri)
     present = named(client, uri)
@@ -59,7 +56,7 @@ def verify(
     exact = f"models:/{present.name}/{present.version}"
     row, _ = held = row_and_statement(client, present.name, present.version)
     try:
-        claims = _check_row(client, held, guard, target, terms)
+        claims = _check_row(client, held, guard, target)
     except StatementError as exc:
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
     if (row.storage, claims.model_id) != (present.storage, present.model_id):
@@ -86,12 +83,10 @@ def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple
     return report, evidence
 
 
-def _check_row(
-    client: Any, held: tuple[Row, str], guard: Guard, target: str | None, terms: Terms | None = None
-) -> Claims:
+def _check_row(client: Any, held: tuple[Row, str], guard: Guard, target: str | None) -> Claims:
     """Return what a row's statement says; where the row is a copy, the version that was signed is asked, too."""
     row, text = held
-    claims = check(text, guard.trust, row, terms or guard.terms(target, row.name), target=target, now=statement.now())
+    claims = check(text, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
     if not is_copy(claims, row):
         return claims
     try:
@@ -157,24 +152,6 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
     return recompute(document, folder)
 
 
-def approved_report(
-    uri: str, *, config: Path | None = None, tracking_uri: str | None = None
-) -> Mapping[str, Any] | None:
-    """Return the signed report of an approved version; None where none counts, or no guard is configured."""
-    place = config or os.environ.get(VARIABLE)
-    if not place:
-        return None
-    try:
-        guard, client = Guard.load(Path(place)), reader(tracking_uri)
-        present = named(client, uri)
-        held = row_and_statement(client, present.name, present.version)
-        claims = _check_row(client, held, guard, _alias(uri))
-        document = strict_json.loads(_signed_report(client, claims, guard, uri)[0], LARGE)
-    except (PrivgateError, DocumentError):
-        return None  # a comparison is an extra, never a condition
-    return document if claims.passed and isinstance(document, dict) and document.get("approved") is True else None
-
-
 def verify_folder(
     folder: Path,
     statement_file: Path,
@@ -182,7 +159,6 @@ def verify_folder(
     *,
     target: str,
     model: str | None = None,
-    terms: Terms | None = None,
 ) -> tuple[Claims, int]:
     """Verify that the files in a folder may serve, now, and return what their statement says and how many they are.
 
@@ -201,8 +177,7 @@ def verify_folder(
     if model not in {None, said.name}:
         row = replace(row, name=str(model), version="", created=0, run_id="")
     try:
-        terms = terms or guard.terms(target, row.name)
-        claims = check(text, guard.trust, row, terms, target=target, now=statement.now())
+        claims = check(text, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
     except StatementError as exc:
         raise StatementError(f"{folder} may not serve as {row.name}@{target}: {exc}") from exc
     if not folder.is_dir():
