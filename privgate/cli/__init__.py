@@ -23,11 +23,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
     "policy": ("policy", "Lint and explain policies; draft a suite of the data."),
-    "dp": ("dp", "Differential privacy: bounds, goals and audits."),
+    "dp": ("dp", "Differential privacy: bounds, goals and deletions."),
 }
 
+#: commands of 0.1 that stand below ``guard`` now
+BELOW_GUARD = ("serve", "sign", "revoke", "doctor", "keys")
 #: commands that train or read much: they say at once that they have begun
-LONG = ("check", "adopt", "promote", "verify", "advise", "demo", "guard sign", "guard doctor", "dp audit")
+LONG = ("check", "adopt", "promote", "verify", "advise", "demo", "guard sign", "guard doctor")
 
 #: groups of the help page
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -61,6 +63,9 @@ class _Lazy(click.Group):
 
         from privgate.cli import console
 
+        if args and args[0] in BELOW_GUARD:
+            args = ["guard", *(args if args[1:2] != ["init"] else ["keys", *args[2:]])]
+            click.echo(f"note: `privgate {args[1]}` is now `privgate guard {args[1]}`", err=True)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -33,14 +33,13 @@ _REFUSAL = "privgate:"
 @options.run
 @click.option("--no-attach", is_flag=True, help="Write the report to --report-dir only, nothing to the registry.")
 @click.option("--plan", is_flag=True, help="Print what the check would cost and what it can conclude, then stop.")
-@click.option("--advise", "advises", is_flag=True, help="Where it blocks, search for a change that is approved.")
 @click.option(
     "--recompute",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Train nothing: make the certificates of the check whose report is in FOLDER again from the data.",
 )
-def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Path | None, **settings: Any) -> int:
+def check(*, uri: str, no_attach: bool, plan: bool, recompute: Path | None, **settings: Any) -> int:
     """Judge the model version URI by a policy.
 
     URI is models:/name/version, models:/name@alias, models:/<model_id>, runs:/<run_id>/<name> or a run id.
@@ -54,7 +53,7 @@ def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Pa
         for sentence in gate.again(given.subject, read(recompute / "report.json"), recompute, given.policy):
             click.echo(console.plain(f"recomputed: {sentence}"))
         return 0
-    verdict, _ = _check(uri, attach=not no_attach, settings=settings | {"advises": advises})
+    verdict, _ = _check(uri, attach=not no_attach, settings=settings)
     return int(verdict.exit_code)
 
 
@@ -203,7 +202,6 @@ def _refuse_target(policy: Policy, subject: Subject, alias: str) -> None:
 def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | None = None) -> tuple[Verdict, Subject]:
     """Evaluate, write the report, then attach it; return the verdict and the version that was checked."""
     from privgate import registry, report
-    from privgate.advice.search import advise as search
     from privgate.advice.search import evaluate
     from privgate.evaluation.notebook import load_hash_key, with_context
     from privgate.registry.attachments import refuse_unattachable
@@ -243,10 +241,6 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
             raise RegistryError(f"{exc}; the report is in {os.fspath(folder)}, nothing was promoted") from exc
     if verdict.exit_code is ExitCode.PASSED and verdict.observed:
         click.echo("observed only: nothing is approved by this run", err=True)
-    if settings.get("advises") and not verdict.outcome.releases:
-        advice = search(run.policy, run.subject, fleet=run.fleet, limits=run.limits, verdict=verdict, tell=console.note)
-        for line in advice.lines:
-            click.echo(console.plain(line), err=settings["form"] != "text")
     return verdict, run.subject
 
 

@@ -16,7 +16,6 @@ import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
 
 import click
 
@@ -136,30 +135,10 @@ def note(text: str) -> None:
 # How a command ends: every ending is an exit code, and nothing but a bug shows a traceback.
 
 
-class _Unheard:
-    """A stderr that may be full or closed: it drops text that it cannot write, and the exit code stays."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        with contextlib.suppress(OSError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.flush()
-
-
 def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
     """Run a command line and return the exit code; Python and click would answer 1 to everything."""
     if sys.stderr is None:  # click would tell stdout
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  as long as the process
-    said, sys.stderr = sys.stderr, cast("Any", _Unheard(sys.stderr))
     code: int = ExitCode.INTERNAL
     with contextlib.suppress(OSError):  # without a readable stderr the exit code still tells the result
         try:
@@ -186,5 +165,4 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
             click.echo(f"this is a bug in {name}; nothing was approved", err=True)
         finally:
             end()
-    sys.stderr = said
     return code

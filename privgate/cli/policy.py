@@ -1,4 +1,4 @@
-"""``privgate policy``: explain, suite, schema. Nothing is trained here."""
+"""``privgate policy``: lint, explain, suite, schema. Nothing is trained here."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,20 @@ from privgate.policy import Policy
 @click.group()
 def policy() -> None:
     """Work with policy files; nothing is trained."""
+
+
+@policy.command()
+@click.argument("name", shell_complete=shared.complete_policy)
+def lint(*, name: str) -> int:
+    """Check that the policy NAME (a shipped name, or a file) and its suites can be used; exit 2 where they cannot."""
+    from privgate.controls import suites
+
+    loaded = Policy.load(name)
+    for suite, text in loaded.suites.items():
+        file = suite.partition("@")[0]
+        suites.build(suites.parse(text, file), file)
+    click.echo(plain(f"{loaded.name} version {loaded.version} can be used; {loaded.digest}"))
+    return int(ExitCode.PASSED)
 
 
 @policy.command()

@@ -267,8 +267,9 @@ def _list_held(place: str, *, folder: bool) -> Iterator[Held]:
 def _refuse(why: str) -> MlflowException:
     from privgate.guard.store import watch_configured
     from privgate.guard.transaction import permission_denied
+    from privgate.guard.writes import record_event
 
     with suppress(Exception):  # the refusal stands, whether it can be written down or not
         if (log := watch_configured().guard().audit_log) is not None:
-            log.record("refused", doing="files", why=why)
+            record_event(log, "refused", doing="files", why=why)
     return permission_denied(f"privgate: {why}")

@@ -21,7 +21,6 @@ from pydantic_core import PydanticKnownError
 from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
 from privgate.errors import PolicyError, StatementError, UsageError
 from privgate.guard import statement
-from privgate.guard.audit_log import AuditLog
 from privgate.guard.keys import TrustStore
 
 VARIABLE = "PRIVGATE_GUARD"
@@ -195,7 +194,7 @@ class Guard:
     #: whether every promotion recomputes file digests in the call path
     check_files: bool = False
     #: where the guarded store records what it releases, refuses and withdraws
-    audit_log: AuditLog | None = None
+    audit_log: Path | None = None
     #: by which policy which models are released, and by which they were; without rows a target alone decides
     rows: tuple[Row, ...] = ()
     earlier: tuple[Earlier, ...] = ()
@@ -238,7 +237,7 @@ class Guard:
             aliases=frozenset(protected.aliases),
             stages=frozenset(fold(s) for s in protected.stages),
             models=tuple(protected.models),
-            audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
+            audit_log=path.parent / raw.audit_log if raw.audit_log else None,
             rows=tuple(rows),
             earlier=tuple(earlier),
             files=(path, path.parent / raw.trust, *(file for policy in policies for file in policy.files)),

@@ -38,7 +38,6 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
     questions: tuple[tuple[str, Callable[[], Iterator[DoctorAnswer]]], ...] = (
         ("is the server guarded", lambda: _probe(client)),
         ("do the keys count", lambda: _keys(guard)),
-        ("is the audit log whole", lambda: _audit_log(guard)),
         ("does everything released verify", lambda: _released(client, guard)),
         ("do released files stay as they are", lambda: _files(client, guard)),
         ("can training code be boxed", _try_sandbox),
@@ -79,16 +78,6 @@ def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
             yield _FINE(f"{called} counts until {key.not_after}")
     if all(k.refusal("verdict", (k.scope or ("",))[0], now) for k in guard.trust.keys):
         yield _WRONG("no key may sign verdicts now; nothing can be released")
-
-
-def _audit_log(guard: Guard) -> Iterator[DoctorAnswer]:
-    log = guard.audit_log
-    if log is None:
-        yield _LOOK("no audit log is kept; name one as audit_log in the guard's configuration")
-    elif not log.path.exists():
-        yield _LOOK(f"audit log {log.path} is not on this machine, or nothing was recorded yet")
-    else:
-        yield _FINE(f"the audit log is whole: {sum(1 for _ in log.lines())} events")
 
 
 def released(client: Any, guard: Guard) -> Iterator[tuple[str, str, str]]:

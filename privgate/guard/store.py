@@ -9,9 +9,7 @@ from typing import Any
 
 from privgate.errors import PolicyError
 from privgate.guard.config import VARIABLE, Watch
-from privgate.guard.transaction import (
-    share_sessions,
-)
+from privgate.guard.transaction import check_equality, share_sessions
 from privgate.guard.writes import GuardedWrites, RecordedWrites
 
 # MLflow's assistant lets every client over loopback, so every client behind a proxy on this host, set the address of a
@@ -93,6 +91,7 @@ def guarded_store(store_uri: str, tracking_uri: str | None = None) -> Any:
 
     # its builder: asking for the store itself would wait for our own lock
     store = ModelRegistryStoreRegistryWrapper._get_sqlalchemy_store(inner)  # noqa: SLF001  it knows of replicas
+    check_equality(store)
     kind = type(store)
     writes = {name for name in dir(kind) if name.startswith(_WRITES) and callable(getattr(kind, name))}
     if unknown := sorted(writes - _KNOWN_WRITES):
@@ -107,7 +106,7 @@ def guarded_store(store_uri: str, tracking_uri: str | None = None) -> Any:
 def _check_places(inner: str, watch: Watch) -> None:
     """Refuse a server that serves artifacts to where the guard's own files lie: its clients may write them."""
     guard = watch.guard()
-    own = [*guard.files, *([guard.audit_log.path] if guard.audit_log is not None else [])]
+    own = [*guard.files, *([guard.audit_log] if guard.audit_log is not None else [])]
     if inner.startswith("sqlite"):
         named, _, query = inner.partition(":///")[2].partition("?")
         if named.startswith("file:") or "uri=" in query.lower():

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from privgate.errors import PrivgateError
+from privgate.errors import PolicyError, PrivgateError
 
 #: MLflow's error code (HTTP 503) of a database that does not answer now: clients try again
 UNAVAILABLE = "TEMPORARILY_UNAVAILABLE"
@@ -58,6 +58,28 @@ def permission_denied(message: str, code: str = "PERMISSION_DENIED") -> Any:
 _LOCK = int.from_bytes(b"privgate", "big")  # id of the PostgreSQL advisory lock that every guard transaction takes
 
 _SESSION_BY_STORE_ID: ContextVar[dict[int, Any] | None] = ContextVar("privgate_held_sessions", default=None)
+
+
+_TABLES = (*(f"registered_model{part}" for part in ("s", "_tags", "_aliases")), "model_versions", "model_version_tags")
+
+
+def check_equality(store: Any) -> None:
+    """Raise ``PolicyError`` where a collation takes different names for equal: what is written could replace a tag."""
+    from sqlalchemy import text
+
+    tables = ", ".join(f"'{name}'" for name in _TABLES)
+    query = f"SELECT name FROM sqlite_master WHERE name IN ({tables}) AND upper(sql) LIKE '%COLLATE%'"  # noqa: S608  ours
+    if store.engine.dialect.name != "sqlite":
+        query = (
+            "SELECT c.relname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "  # noqa: S608  ours
+            "JOIN pg_collation k ON k.oid = a.attcollation JOIN pg_type t ON t.oid = a.atttypid "
+            f"WHERE c.relname IN ({tables}) AND pg_table_is_visible(c.oid) AND "
+            "(NOT k.collisdeterministic OR t.typname NOT IN ('varchar', 'text'))"  # citext has a plain collation
+        )
+    with store.engine.connect() as connection:
+        odd = [str(row[0]) for row in connection.execute(text(query))]
+    if odd:
+        raise PolicyError(f"a collation of table {odd[0]} takes different names for equal; set it up as MLflow does")
 
 
 def share_sessions(store: Any) -> None:

@@ -1,13 +1,17 @@
 """The guarded store's promoting writes: each shares a transaction with a check of what readers would then get."""
 
+import fcntl
 import functools
+import json
+import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError, StatementError
 from privgate.guard import statement
-from privgate.guard.audit_log import AuditLog
 from privgate.guard.checks import TAG
 from privgate.guard.config import Watch, fold, refuse_name
 from privgate.guard.rows import Copies
@@ -16,6 +20,8 @@ from privgate.registry.client import list_pages
 
 #: registered model name that does not exist; a guarded registry answers its alias write with "gate active"
 PROBE = "privgate-probe"
+#: characters of a recorded sentence, which may quote a client's text
+_LONGEST = 2_000
 
 
 class GuardedWrites(Copies):
@@ -186,9 +192,25 @@ for _method, _how in _RECORDED.items():
     setattr(RecordedWrites, _method, _record_write(_method, *_how))
 
 
-def _write(log: AuditLog, event: str, entry: dict[str, str], *, otherwise: str) -> None:
+def record_event(log: Path, event: str, **said: str) -> None:
+    """Append a line of JSON to a log, on disk at return; ``StatementError``: what it is about must not happen."""
     try:
-        log.record(event, **entry)
+        # made for its owner and group only; moving it away begins a new one
+        handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        with os.fdopen(handle, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # given back when it is closed
+            when, shown = statement.stamp(statement.now()), {k: v[:_LONGEST] for k, v in said.items() if v}
+            content = {"at": when, "event": event, **shown, "host": socket.gethostname()}
+            file.write(json.dumps(content, separators=(",", ":")).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as exc:
+        raise StatementError(f"audit log {log} cannot be written: {exc.strerror}") from exc
+
+
+def _write(log: Path, event: str, entry: dict[str, str], *, otherwise: str) -> None:
+    try:
+        record_event(log, event, **entry)
     except StatementError as exc:
         raise permission_denied(f"privgate: {entry['doing']} {entry['model']!r}: {otherwise}: {exc}") from exc
 

@@ -1,4 +1,4 @@
-"""What attacks achieve, with limits: accuracy, and members found; and what the report shows of them."""
+"""What attacks achieve, with limits: accuracy, advantage, and members found; and what the report shows of them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -52,7 +52,7 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     return measured
 
 
-accuracy, members_found = (partial(measure_figure, figure=figure) for figure in Figure)
+accuracy, advantage, members_found = (partial(measure_figure, figure=figure) for figure in Figure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,8 @@ def limit_guess(run: Run, request: Request) -> float | None:
             return limits.tpr_limits(ranks, members, fpr=fpr, low_alpha=alpha, high_alpha=alpha).high
         half = np.arange(len(first)) % 2 == 0  # the threshold is learned on the others
         guess = Decisions.from_flags(ranks[half] >= 0.5, members[half])
-        return limits.balanced_accuracy(guess, low_alpha=alpha, high_alpha=alpha).high
+        found = limits.balanced_accuracy(guess, low_alpha=alpha, high_alpha=alpha)
+        return (limits.as_advantage(found) if run.attacked[request][0] == Figure.ADVANTAGE else found).high
     except MeasurementError:
         return None
 
@@ -273,7 +274,8 @@ def limit_figure(
     if figure is Figure.MEMBERS_FOUND:
         fpr, ranks = float(request.option("at_fpr")), board.ranks(attempt)[who]
         return [limits.tpr_limits(ranks, board.members[who], fpr=fpr, **alphas)]
-    return [limits.balanced_accuracy(d, **alphas) for d in board.decisions(attempt, who)]
+    got = [limits.balanced_accuracy(d, **alphas) for d in board.decisions(attempt, who)]
+    return [limits.as_advantage(g) for g in got] if figure is Figure.ADVANTAGE else got
 
 
 # What the report shows: figures with limits, and curves; small cells are suppressed.

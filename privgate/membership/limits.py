@@ -20,6 +20,7 @@ class Figure(StrEnum):
     """What an attack achieves, as one number."""
 
     ACCURACY = "balanced accuracy"
+    ADVANTAGE = "TPR less FPR"
     MEMBERS_FOUND = "TPR at an FPR"
 
 
@@ -50,6 +51,11 @@ def balanced_accuracy(decisions: Decisions, *, low_alpha: float, high_alpha: flo
     found, spared = upper_limit([decisions.tp, decisions.tn], [n1, n0], alpha=high_alpha / 2)
     spared = min(1.0, spared * n0 / (n0 - copies)) if copies < n0 else 1.0
     return Interval(decisions.balanced_accuracy, float(low), float(found + spared) / 2)
+
+
+def as_advantage(accuracy: Interval) -> Interval:
+    """Return the same limits as TPR - FPR, that is ``2 * balanced accuracy - 1``."""
+    return Interval(2 * accuracy.value - 1, 2 * accuracy.low - 1, 2 * accuracy.high - 1)
 
 
 def untied(scores: Float, rng: Generator) -> Float:

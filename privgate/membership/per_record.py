@@ -10,7 +10,7 @@ from privgate.evidence import BehindMembership, Measurement, Request
 from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import board as boards
 from privgate.membership.board import Attempt, Board
-from privgate.membership.limits import Figure, Interval, find_worst, tpr_limits, untied
+from privgate.membership.limits import Figure, Interval, as_advantage, find_worst, tpr_limits, untied
 from privgate.run import pool as pools
 from privgate.run.refit import Shadows
 from privgate.run.run import Run
@@ -58,6 +58,8 @@ def measure_records(run: Run, request: Request, figure: Figure) -> Measurement:
             low, high = lower_limit(right, count, alpha=alpha / tries), upper_limit(right, count, alpha=alpha)
             intervals[attempt.attack.name] = Interval(right.max() / count, float(low.max()), float(high.max()))
     name, worst = find_worst(intervals)
+    if figure is Figure.ADVANTAGE:
+        worst = as_advantage(worst)
     copied = board.pool.copies
     said = (
         f"{count} target models on independent random halves of the trials, disjoint from the shadow models",

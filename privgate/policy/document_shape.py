@@ -1,6 +1,7 @@
 """What a policy file may say: its models, its JSON Schema, and their errors in words."""
 
 import json
+import unicodedata
 from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -61,7 +62,7 @@ class Waiver(Part):
 
     @model_validator(mode="after")
     def _two_people_and_a_date(self) -> Self:
-        if self.requester.casefold() == self.approver.casefold():
+        if _fold_name(self.requester) == _fold_name(self.approver):
             raise wrong("approver", "requester and approver are the same person; somebody else must approve")
         if self.expires < self.granted:
             raise wrong("expires", f"expires on {self.expires}, before it is granted on {self.granted}")
@@ -74,6 +75,11 @@ class Waiver(Part):
     def key(self) -> str:
         """Name of the waiver in reports and statements."""
         return f"{self.rule}@{self.model}@{self.version[7:19]}"
+
+
+def _fold_name(name: str) -> str:
+    """Return a person's name without case, spaces and compatibility forms: what is equal then is one person."""
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 class Document(Part):
@@ -144,34 +150,10 @@ class Document(Part):
 # The shape of a policy file: pydantic's errors, translated into place, key, what was expected and the nearest name.
 
 _OBSERVE = "observing is the operator's setting, `privgate check --observe`"
-#: pydantic's kind of error -> what was expected; ``{}`` is the bound that was broken
-_WORDS = {
-    "none_required": "no such key: it went after 0.1.0",
-    "too_short": "at least one; a policy without rules would approve everything",
-    "float_type": "a number",
-    **dict.fromkeys(("int_type", "int_from_float"), "a whole number"),
-    "bool_type": "true or false",
-    "string_type": "text in quotes",
-    "string_too_short": "some text",
-    "tuple_type": "a list",
-    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "keys with values"),
-    **dict.fromkeys(("date_type", "date_from_datetime_parsing"), "a date, for example 2026-11-21"),
-    "less_than_equal": "a number of at most {:g}",
-    "less_than": "a number below {:g}",
-    "greater_than_equal": "a number of at least {:g}",
-    "greater_than": "a number above {:g}",
-}
-_PATTERNS = {
-    NAME: "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
-    DIGEST: "sha256: and 64 hexadecimal digits, as the report prints the model's digest",
-}
-#: lines that every policy has, as a newcomer would write them
-_FIRST_LINES = {"schema": "schema: privgate/policy/v1", "name": "name: my-policy", "version": 'version: "1"'}
 #: metrics of earlier versions -> what to use instead
 GONE = {
     "collusion": "attack_accuracy and pdtp, which judge the model itself",
     "table": "pdtp, or an expectation in the suite of data",
-    "attack_advantage": "attack_accuracy, which is half of one more than it",
 }
 
 D = TypeVar("D", bound=Document)
@@ -199,7 +181,10 @@ def _problem(tree: Tree, error: Any) -> Problem:
         choices, given = list(_fields_beside(place, tree)), str(place[-1])
         what, expected = f"unknown key {given!r}", f"no such key; {_OBSERVE}" if given == "observe" else ""
     elif kind == "missing":
-        what, expected = "missing", _expected(place, tree)
+        what, expected = (
+            "missing",
+            str(_fields_beside(place, tree)[str(place[-1])].description or "a value").rstrip("."),
+        )
     elif kind == "union_tag_not_found":
         place, what, expected = (*place, "metric"), "missing", f"one of {', '.join(rules.ALL)}"
     elif kind == "union_tag_invalid":
@@ -237,25 +222,12 @@ def _fields_beside(place: Place, tree: Tree) -> dict[str, Any]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _expected(place: Place, tree: Tree) -> str:
-    """Return a key's description as it reads inside a sentence."""
-    if (key := str(place[-1])) in _FIRST_LINES and len(place) == 1:
-        return f"the line `{_FIRST_LINES[key]}`"
-    return _inside(_fields_beside(place, tree)[key].description or "a value").rstrip(".")
-
-
-def _inside(text: str) -> str:
-    return text[:1].lower() + text[1:]
-
-
 def _sentence(error: Any) -> str:
-    """Return what pydantic expected, in our words where we have some."""
-    kind, ctx = error["type"], error.get("ctx", {})
-    if kind in _WORDS:
-        return _WORDS[kind].format(*ctx.values())
-    if kind == "string_pattern_mismatch":
-        return _PATTERNS.get(ctx["pattern"], f"text that matches {ctx['pattern']}")
-    return _inside(str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be "))
+    """Return what pydantic expected, inside a sentence."""
+    if error["type"] == "none_required":
+        return "no such key: it went after 0.1.0"
+    text = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    return text[:1].lower() + text[1:]
 
 
 # The JSON Schema of policy files, from which an editor completes and checks them while they are written.

@@ -99,10 +99,13 @@ def test_a_model_that_knows_nobody_is_not_blocked(blind, attack):
 @pytest.mark.parametrize("scope", ["model", "class", "group", "record"])
 def test_every_metric_is_its_own_figure_in_every_scope_and_says_where_it_is_worst(scope):
     run = start(data=people(sensitive=(9,)), models=32)
-    accuracy = measure(run, "attack_accuracy", scope=scope)
+    accuracy, advantage = (measure(run, m, scope=scope) for m in ("attack_accuracy", "attack_advantage"))
     tpr = measure(run, "attack_tpr", scope=scope, at_fpr=0.5)
 
     assert accuracy.low <= accuracy.value <= accuracy.high
+    assert (advantage.value, advantage.low, advantage.high) == pytest.approx(
+        tuple(2 * v - 1 for v in (accuracy.value, accuracy.low, accuracy.high))
+    )
     # half the outsiders may be accused: a tree that knows its members by heart gives most of them away
     assert tpr.value > (0.5 if scope == "record" else accuracy.value)
     assert tpr.low != accuracy.low

@@ -1,12 +1,13 @@
 """``privgate policy``: explain, schema, from the command line."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from privgate.cli import cli
-from privgate.errors import UsageError
+from privgate.errors import PolicyError, UsageError
 
 EXAMPLE = Path(__file__).parent / "example"
 
@@ -18,6 +19,19 @@ def run(capsys):
         return code, capsys.readouterr().out
 
     return call
+
+
+# -- lint -------------------------------------------------------------------------------------------------------------
+
+
+def test_lint_refuses_an_expectation_that_does_not_exist(run, tmp_path):
+    folder = shutil.copytree(EXAMPLE, tmp_path / "e")
+    assert run("lint", folder / "privgate.yaml")[0] == 0
+    suite = folder / "applications.json"
+    suite.write_text(suite.read_text().replace("expect_column_values_to_be_in_set", "expect_colum_values_to_be_in_set"))
+
+    with pytest.raises(PolicyError, match="did you mean 'expect_column_values_to_be_in_set'"):
+        run("lint", folder / "privgate.yaml")
 
 
 # -- explain ----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from privgate.policy.rules.attacks import (
     AttackAccuracy,
+    AttackAdvantage,
     AttackTpr,
     AttributeAdvantage,
     GeneralizationGap,
@@ -23,6 +24,7 @@ _RULES: tuple[type[Rule], ...] = (
     Dtp,
     Pdtp,
     AttackAccuracy,
+    AttackAdvantage,
     AttackTpr,
     GeneralizationGap,
     DpEpsilon,

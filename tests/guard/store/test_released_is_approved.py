@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+import sqlite3
 
 import mlflow
 import numpy as np
@@ -260,6 +261,18 @@ def test_a_database_that_may_take_names_for_equal_is_refused_at_start(site, monk
     with pytest.raises(PolicyError, match="supported are SQLite and PostgreSQL") as caught:
         guarded_store(f"privgate:{inner}")
     assert "u:p" not in str(caught.value)
+
+
+def test_a_collation_that_takes_names_for_equal_is_refused_at_start(site, monkeypatch, empty_database, tmp_path):
+    monkeypatch.setenv("PRIVGATE_GUARD", str(site.config))
+    path = tmp_path / "own.db"
+    shutil.copy(empty_database, path)
+    with sqlite3.connect(path) as own:
+        (sql,) = own.execute("SELECT sql FROM sqlite_master WHERE name = 'registered_model_aliases'").fetchone()
+        own.execute("DROP TABLE registered_model_aliases")
+        own.execute(sql.replace("alias VARCHAR(256)", "alias VARCHAR(256) COLLATE NOCASE"))
+    with pytest.raises(PolicyError, match="takes different names for equal"):
+        guarded_store(f"privgate:sqlite:///{path}")
 
 
 def test_reports_in_the_served_folder_are_refused(company, tmp_path):

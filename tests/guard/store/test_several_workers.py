@@ -3,14 +3,17 @@
 import dataclasses
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy
 from mlflow.exceptions import MlflowException
 
+from privgate.errors import PolicyError
 from privgate.guard import statement
 from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store
+from privgate.guard.transaction import _TABLES, check_equality
 from tests.guard.store.conftest import WAITING
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
@@ -95,3 +98,39 @@ def test_what_was_committed_while_it_waited_is_read_at_any_isolation(
             lambda: store.set_registered_model_alias(name, "production", version),
         )
     store.engine.dispose()
+
+
+ODD = {
+    "citext": "ALTER TABLE registered_model_aliases ALTER alias TYPE citext",
+    "a nondeterministic collation": "ALTER TABLE model_versions ALTER name TYPE varchar(256) COLLATE loose",
+    "padded characters": "ALTER TABLE model_version_tags ALTER key TYPE char(250)",
+    "a domain": "ALTER TABLE registered_models ALTER name TYPE loosely",
+    "tags of a model": "ALTER TABLE registered_model_tags ALTER key TYPE citext",
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_columns_that_take_names_for_equal_are_refused(on_postgres, database, odd):
+    def see(schema):
+        url = connect_with(on_postgres, f"search_path={schema},public")
+        return SimpleNamespace(engine=sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool))
+
+    def run(rows, *scripts):
+        for script in scripts:
+            rows.execute(sqlalchemy.text(script))
+
+    with database.connect() as rows:
+        run(
+            rows, "DROP SCHEMA IF EXISTS odd CASCADE", "CREATE SCHEMA odd", "CREATE EXTENSION IF NOT EXISTS citext",
+            "CREATE COLLATION odd.loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+            "SET search_path = odd, public", "CREATE DOMAIN odd.loosely AS citext",
+            *(f"CREATE TABLE odd.{table} (LIKE public.{table})" for table in _TABLES),
+        )  # fmt: skip
+        check_equality(see("odd"))
+        run(rows, ODD[odd])
+        try:
+            with pytest.raises(PolicyError, match="takes different names for equal"):
+                check_equality(see("odd"))
+            check_equality(see("public"))  # another schema's tables are no matter
+        finally:
+            run(rows, "DROP SCHEMA odd CASCADE")

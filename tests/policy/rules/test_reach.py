@@ -53,6 +53,7 @@ def test_what_is_not_vacuous_fails_on_the_worst_value_there_is(metric, limit):
         ("pdtp", {"max": 0.1, "aggregate": "share_above", "threshold": 800.0}),
         ("attack_accuracy", {"max": 1.0}),
         ("attack_accuracy", {"max": 0.99999999999}),
+        ("attack_advantage", {"max": 1.0}),
         ("attack_tpr", {"max": 1.0, "at_fpr": 0.01}),
         ("attack_tpr", {"max": 0.95, "at_fpr": 0.9}),
         ("generalization_gap", {"max": 1.0}),
