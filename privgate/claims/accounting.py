@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.claims.bounds import Composed, Gaussian, Tradeoff, check_delta
+from privgate.claims.bounds import Composed, EpsilonDelta, Gaussian, Tradeoff, check_delta
 from privgate.errors import MeasurementError, UsageError
 
 #: share of the recomputed ε by which a declared ε may lie below it, because two accountants round differently
@@ -18,6 +18,7 @@ MISSING_LIBRARY = "recomputing epsilon needs the library dp-accounting; install 
 #: dp-accounting divides the privacy loss into intervals: their largest width in nats, also for mixtures of Gaussians
 #: (slow to compute), and as a share of the loss of one training step, because wider intervals round a small loss up
 _WIDTH, _MIXTURE_WIDTH, _WIDTH_SHARE = 1e-4, 1e-3, 0.1
+_RENYI_ORDERS = (*range(2, 65), 96, 128, 192, 256, 512, 1024)
 
 NEIGHBORS = {
     "add_remove": "neighbors differ in one record added or removed",
@@ -25,6 +26,7 @@ NEIGHBORS = {
 }
 SAMPLING = {
     "poisson": "every record enters every batch independently (Poisson sampling)",
+    "fixed_size": "every batch is a fresh random set of fixed size, drawn without replacement",
     "shuffled": "each epoch passes through the records once in shuffled batches: no amplification by sampling is "
     "proved for this, so each epoch counts as one full release of every record",
     "unknown": "that batches are drawn in secret is not known, so every step counts as if every record were in it",
@@ -49,6 +51,8 @@ class Mechanism:
     sampling: str
     #: a key of ``NEIGHBORS``
     adjacency: str
+    #: training size; only "fixed_size" needs it
+    records: int = 0
     #: records of one person, who comes or goes with all of them
     copies: int = 1
     #: how often training began to go through its shuffled batches; a broken-off pass may have used any record
@@ -67,7 +71,7 @@ class Mechanism:
     @property
     def amplified(self) -> bool:
         """Whether secret batches lower ε: an attacker does not know which steps used a record."""
-        return self.sample_rate < 1 and self.sampling == "poisson"
+        return self.sample_rate < 1 and self.sampling in ("poisson", "fixed_size")
 
     @property
     def unamplified_curve(self) -> Gaussian:
@@ -87,7 +91,7 @@ class Guarantee:
     """An upper bound ε, in nats, at δ; ε is infinite without noise.
 
     ``curve`` is the mechanism's own trade-off curve, else that of (ε, δ)-DP, else (where ε is infinite) None.
-    ``accountant`` names the source of ε: "PLD" (privacy loss distributions), "Gaussian" (closed form),
+    ``accountant`` names the source of ε: "PLD" (privacy loss distributions), "Gaussian" (closed form), "RDP" (Rényi),
     "budget accountant" (diffprivlib's), "declared" (the claim), or "none" (no noise).
     """
 
@@ -103,7 +107,14 @@ def _build_event(mechanism: Mechanism) -> Any:
 
     noise, rate, copies = mechanism.noise_multiplier, mechanism.sample_rate, mechanism.copies
     replaces = mechanism.adjacency == "replace_one"
-    if copies == 1:
+    if mechanism.sampling == "fixed_size":
+        if not replaces or copies > 1 or mechanism.records < 1:
+            raise MeasurementError("batches of fixed size are accounted for where single records are replaced, only")
+        size = max(1, math.ceil(rate * mechanism.records * (1 - 1e-9)))
+        # a replaced record moves the sum by two clipping norms, which is the same as half the noise for one norm
+        half = dp_event.GaussianDpEvent(noise / 2)
+        step_event = dp_event.SampledWithoutReplacementDpEvent(mechanism.records, size, half)
+    elif copies == 1:
         step_event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
     elif replaces:
         raise MeasurementError("several records of one person that are replaced together have no theorem here")
@@ -117,10 +128,12 @@ def _build_event(mechanism: Mechanism) -> Any:
 def _build_accountant(mechanism: Mechanism) -> Any:
     if not has_accountant():
         raise MeasurementError(MISSING_LIBRARY)
-    from dp_accounting import NeighboringRelation, pld
+    from dp_accounting import NeighboringRelation, pld, rdp
 
     relations = {"add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE, "replace_one": NeighboringRelation.REPLACE_ONE}
     relation, event = relations[mechanism.adjacency], _build_event(mechanism)
+    if mechanism.sampling == "fixed_size":
+        return rdp.RdpAccountant(_RENYI_ORDERS, relation).compose(event)
     largest_width = _MIXTURE_WIDTH if mechanism.copies > 1 else _WIDTH
     width = min(largest_width, _WIDTH_SHARE * mechanism.sample_rate / mechanism.noise_multiplier)
     logging.getLogger().addFilter(_is_no_option_advice)
@@ -139,7 +152,8 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     """Return ε at ``delta`` in (0, 1) for the mechanism, with its trade-off curve.
 
     ``MeasurementError``: no theorem covers the combination, or dp-accounting is not installed. Doroshenko et al. (2022)
-    for Poisson batches; Balle and Wang (2018), Theorem 8, where nothing is amplified.
+    for Poisson batches; Balle and Wang (2018), Theorem 8, where nothing is amplified; Wang et al. (2019) for fixed
+    size.
     """
     if not check_delta(delta) > 0:
         raise UsageError("Gaussian noise has no finite epsilon at delta 0; pass a delta above 0")
@@ -150,6 +164,9 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     epsilon = _compute_epsilon(mechanism, delta)
     if not mechanism.amplified:
         return Guarantee(epsilon, delta, mechanism.unamplified_curve, "Gaussian", assumptions)
+    if mechanism.sampling == "fixed_size":
+        curve = EpsilonDelta(epsilon, delta) if math.isfinite(epsilon) else None
+        return Guarantee(epsilon, delta, curve, "RDP", assumptions)
     return Guarantee(epsilon, delta, _compute_curve(mechanism), "PLD", assumptions)
 
 

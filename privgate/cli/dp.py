@@ -27,7 +27,7 @@ def dp() -> None:
 @dp.command()
 @click.option("--epsilon", type=float, help="The guarantee, nats.")
 @click.option("--delta", type=float, help="0 for a pure guarantee; 1e-5 for a goal if absent.")
-@click.option("--prior", type=float, default=0.5, show_default=True, help="Of membership.")
+@click.option("--prior", type=float, multiple=True, help="Of membership; .5 for attacks, several for deletions.")
 @click.option("--fpr", type=float, multiple=True, help="False-positive rate for TPR and positive accuracy; repeatable.")
 @click.option("--deletions", is_flag=True, help="Print how many deletion requests the guarantee covers instead.")
 @click.option("--max-accuracy", type=float, help="Goal: largest accuracy of any attack.")
@@ -58,6 +58,9 @@ def bounds(**o: Any) -> int:
         raise UsageError("pass --epsilon and --delta, which is 0 for a pure guarantee")
     if o["deletions"]:
         return _print_deletions(o)
+    if len(o["prior"]) > 1:
+        raise UsageError(f"--prior is asked for once here, not {len(o['prior'])} times")
+    o["prior"] = next(iter(o["prior"]), 0.5)
     return _print_goal(o) if goal else _print_bounds(o)
 
 
@@ -125,19 +128,29 @@ def _print_goal(o: dict[str, Any]) -> int:
 
 
 def _print_deletions(o: dict[str, Any]) -> int:
-    from privgate.claims.capacity import group_capacity
+    from privgate.claims.capacity import RHOS, deletion_capacity, group_capacity
 
     if o["adjacency"] != "add_remove":
         raise UsageError("--deletions counts people who are removed; it needs --adjacency add_remove")
-    epsilon, delta = o["epsilon"], o["delta"]
+    epsilon, delta, priors = o["epsilon"], o["delta"], o["prior"] or (0.0001, 0.001, 0.01, 0.1)
     most_delta = 1e-5 if delta else 0.0
-    covered = {e: group_capacity(epsilon, delta, most_epsilon=e, most_delta=most_delta) for e in (1, 4)}
+    people_covered = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in RHOS for p in priors}
+    close = {e: group_capacity(epsilon, delta, most_epsilon=e, most_delta=most_delta).people for e in (1, 4)}
     if o["as_json"]:
-        answer = {"epsilon": epsilon, "delta": delta, "capacity": {f"epsilon {e}": n for e, n in covered.items()}}
-        click.echo(json.dumps(answer, indent=1))
+        rows = [{"rho": r, "prior": p, "capacity": people} for (r, p), people in people_covered.items()]
+        answer = {"epsilon": epsilon, "delta": delta, "capacity": rows}
+        click.echo(json.dumps({**answer, "without_prior": {f"epsilon {e}": m for e, m in close.items()}}, indent=1))
         return 0
     click.secho(f"deletion requests covered, epsilon {epsilon:g} at delta {delta:g}, add/remove", bold=True)
     within = " at delta 1e-05" if delta else ""
-    for e, people in covered.items():
+    for e, people in close.items():
         click.echo(f"  {people:,} stay within epsilon {e}{within} of a model that never saw them, whoever was drawn")
+    click.echo("or, where the training set is drawn from a pool, as likely as rho never used (Thudi et al.):")
+    click.echo(f"  {'rho':<7}" + "".join(f"{f'p = {p:g}':>12}" for p in priors))
+    for r in RHOS:
+        click.echo(f"  {r:<7g}" + "".join(f"{people_covered[r, p]:>12,}" for p in priors))
+    click.echo("p is the largest probability with which a person of the pool was used; requests must depend neither on")
+    click.echo("membership nor on the model; inclusion is independent and the training size not published")
+    if delta:
+        click.echo("except for models of total probability 0.001: with delta above 0 no statement holds for all")
     return 0

@@ -246,3 +246,15 @@ def gradients_left(X, y, *, seed):
     for p in made.network.parameters():
         p.grad_sample = torch.zeros(len(X), *p.shape)
     return made
+
+
+def drawn_from_a_pool(X, y, *, seed):
+    """Each record enters the training set with probability 1/5."""
+    x, codes, _ = tensors(X, y)
+    kept = torch.rand(len(x)) < 0.2
+    return train(X, y, data=TensorDataset(x[kept], codes[kept]), batch=5)
+
+
+def the_first_of_a_pool(X, y, *, seed):
+    x, codes, _ = tensors(X, y)
+    return train(X, y, data=TensorDataset(x[:20], codes[:20]), batch=5)

@@ -116,7 +116,7 @@ def test_an_honest_shuffled_claim_is_only_warned_of():
 def test_what_cannot_be_observed_is_inconclusive_unless_the_policy_accepts_it():
     unseen = Observation(problem="no library of differential privacy was seen at work in the rerun")
     made = bench(seen=unseen)
-    for rule in (DpEpsilon(max=8), DpAttackAccuracyBound(max=0.9), FIVE):
+    for rule in (DpEpsilon(max=8), DpAttackAccuracyBound(max=0.9), DeletionCapacity(min=1, rho=0.9, prior=0.001)):
         with pytest.raises(MeasurementError, match="accept_declared_claims"):
             measured(rule, made)
     accepted = judged(DpEpsilon(max=8, accept_declared_claims=True), made)
@@ -150,7 +150,7 @@ def test_pure_guarantees_convert_between_neighbors_only_where_they_may():
     with pytest.raises(MeasurementError, match="one record replaced"):
         questions.measure(made, DpEpsilon(max=8, adjacency="add_remove").request())
     with pytest.raises(MeasurementError, match="add_remove"):
-        questions.measure(made, FIVE.request())
+        questions.measure(made, DeletionCapacity(min=1, rho=0.9, prior=0.01).request())
 
 
 @pytest.mark.slow
@@ -188,6 +188,17 @@ def test_ordinary_opacus_covers_five_deletions_whatever_its_claim_compares(adjac
     assert judged(FIVE, made).outcome == "passed"
     assert judged(FIVE.model_copy(update={"min": 500}), made).outcome == "failed"
     assert judged(FIVE, bench(seen=replace(NOISY, noiseless_steps=1))).outcome == "failed"
+
+
+def test_a_stated_prior_counts_only_where_the_training_set_is_seen_to_be_drawn():
+    rule = DeletionCapacity(min=4, rho=0.5, prior=0.01)
+    with pytest.raises(MeasurementError, match="not seen to draw its training set"):
+        questions.measure(bench(PURE, SPENT), rule.request())
+    drawn = bench(replace(SGD, adjacency="add_remove"), replace(NOISY, populations=(2, 1)), n=4000)
+    drawn._kept[guarantee_basis.observe_rerun] = replace(NOISY, records=4000, populations=(20, 17))
+    found = rule.judge(questions.measure(drawn, rule.request()))
+    assert found.outcome == "passed"
+    assert "at the stated rho 0.5 and the stated prior 0.01" in found.meaning
 
 
 def test_who_has_claimed_is_not_told_to_claim():

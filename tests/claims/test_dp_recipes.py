@@ -10,8 +10,10 @@ import pytest
 
 from privgate import Claim, Recipe, Subject, TrainingData
 from privgate.claims import watch
+from privgate.claims.capacity import _check_drawing
 from privgate.claims.guarantee_basis import GuaranteeBasis, list_contradictions
 from privgate.claims.observe import has_leftovers, observe, watch_trainings
+from privgate.errors import MeasurementError
 from privgate.evidence import Observation
 from privgate.training import payload, worker
 from privgate.training.task_limits import TaskLimits
@@ -82,7 +84,7 @@ def test_an_honest_training_passes(process, tmp_path, fit):
     found = seen(process, fit, tmp_path)
     assert (found.problem, found.sampling, found.steps, found.noise_multiplier) == ("", "poisson", 20, 1.0)
     assert failed(found) == []
-    assert GuaranteeBasis(CLAIM, found).guarantee(1e-5).epsilon <= TRUE
+    assert GuaranteeBasis(CLAIM, found, 1, 100).guarantee(1e-5).epsilon <= TRUE
 
 
 def test_all_contradictions_are_named_the_worst_first(process, tmp_path):
@@ -101,6 +103,21 @@ def test_gradients_of_single_records_on_the_network_are_told(process, tmp_path):
             if p.name == "dp_leftovers"
         ]
         assert (told.outcome, "zero_grad" in told.message) == (outcome, True)
+
+
+def test_a_training_set_counts_as_drawn_only_where_it_is_seen_to_be_drawn(process, tmp_path):
+    drawn = seen(process, recipes.drawn_from_a_pool, tmp_path / "a")
+    fixed = seen(process, recipes.the_first_of_a_pool, tmp_path / "b")
+    assert drawn.runs == fixed.runs == 2
+    rests = GuaranteeBasis(
+        CLAIM, drawn.model_copy(update={"populations": (18, 23)}), 1, 100
+    )  # two draws may have one size
+    _check_drawing(rests, 0.4)
+    with pytest.raises(MeasurementError, match=r"the policy states at most 0\.2"):
+        _check_drawing(rests, 0.2)
+    for everybody in (fixed, seen(process, recipes.plain, tmp_path / "c")):
+        with pytest.raises(MeasurementError, match="not seen to draw"):
+            _check_drawing(GuaranteeBasis(CLAIM, everybody, 1, 100), 0.9)
 
 
 # -- whose error it is -------------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def attacked(w):
         "metric: attack_accuracy, id: by_group, attack: any, scope: group, max: 0.6, mode: warn",
         "metric: attack_tpr, attack: any, at_fpr: 0.1, max: 0.12",
         "metric: generalization_gap, max: 0.9",
-        "metric: deletion_capacity, min: 10, epsilon: 4, delta: 1.0e-5",
+        "metric: deletion_capacity, min: 10, rho: 0.9, prior: 0.001",
         waivers=(waiver("attack_tpr", subject, 0.99, days=30), waiver("dtp", subject, 8, days=-3)),
     )
     return w.judge(policy, subject, shadow_models=32)
@@ -182,9 +182,9 @@ def declared(w):
 
 
 def erased(w):
-    """Return the verdict on how many people can be erased."""
-    policy = w.policy("erased", "metric: deletion_capacity, min: 1, epsilon: 4, delta: 1.0e-4")
-    recipe = Recipe(trained.noised, dp=replace(trained.CLAIM, adjacency="add_remove"))
+    """Return the verdict on a model that draws its training set, so that deletion capacity has a prior."""
+    policy = w.policy("erased", "metric: deletion_capacity, min: 1, rho: 0.05, prior: 0.65")
+    recipe = Recipe(trained.drawn, dp=replace(trained.CLAIM, adjacency="add_remove"))
     return w.check(policy, "erased", recipe, numbers(200))
 
 

@@ -75,10 +75,7 @@ def test_epsilon_is_for_one_person_and_names_the_exception_it_has(delta, excepti
 
 
 def test_no_sentence_of_a_rule_about_people_speaks_of_one_record():
-    for metric, keys in (
-        ("dp_epsilon", {"max": 1.0}),
-        ("deletion_capacity", {"min": 1, "epsilon": 4.0, "delta": 1e-5}),
-    ):
+    for metric, keys in (("dp_epsilon", {"max": 1.0}), ("deletion_capacity", {"min": 1, "rho": 0.9, "prior": 0.01})):
         rule = ALL[metric](**keys)
         for high in (1.0, math.inf):
             assert "record" not in rule.meaning(Measurement(rule.request(), 1.0, 1.0, high))

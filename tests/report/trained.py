@@ -72,3 +72,9 @@ def noised(X, y, *, seed):
             optimizer.step()
     optimizer.zero_grad()
     return Answers(network, classes)
+
+
+def drawn(X, y, *, seed):
+    """Train on people of whom each is drawn by a coin, so that nobody knows who was used."""
+    chosen = np.random.default_rng().random(len(X)) < 0.5
+    return noised(X[chosen], y[chosen], seed=seed)

@@ -259,9 +259,15 @@ class DpEpsilonLowerBound(Rule):
 class DeletionCapacity(GuaranteeRule):
     """The model must be able to forget at least this many people without being trained again.
 
-    Limit ``min`` in people, each with all records: after so many deletions the model is still (epsilon, delta)-close to
-    one that was trained without these people (Sekhari et al., 2021; docs/mathematics.md, section 7.3a). Nothing is
-    assumed about who was drawn.
+    Limit ``min`` in people, each with all records. Two questions:
+
+    With ``epsilon`` and ``delta`` (Sekhari et al., 2021; docs/mathematics.md, section 7.3a): after ``min`` deletions
+    the model is still (epsilon, delta)-close to one that was trained without these people. Nothing is assumed about who
+    was drawn.
+
+    With ``rho`` and ``prior`` (Thudi et al., 2022, corollary 2; section 7.3): everybody must still believe with
+    probability at least ``rho`` that the erased people were never used. ``prior`` is the largest probability with which
+    they were. It counts only where the recipe is seen to draw its training set with at most that probability.
 
         - metric: deletion_capacity
           min: 5
@@ -280,19 +286,45 @@ class DeletionCapacity(GuaranteeRule):
     )
     metric: Literal["deletion_capacity"] = "deletion_capacity"
     min: PositiveInt = Field(description="Least number of people.")
-    epsilon: PositiveFloat = Field(description="How close the model is to one trained without the erased people; nats.")
-    delta: OpenFraction = Field(description="At this delta; well below 1 / number of records.")
-    rho: None = Field(default=None, description="Went after 0.1.0: no training is seen to draw as its policy states.")
-    prior: None = Field(default=None, description="Went with rho.")
+    epsilon: PositiveFloat | None = Field(
+        default=None, description="How close the model is to one trained without the erased people; nats."
+    )
+    delta: OpenFraction | None = Field(default=None, description="At this delta; well below 1 / number of records.")
+    rho: OpenFraction | None = Field(
+        default=None, description="Least probability that an erased person was never in the data."
+    )
+    prior: OpenFraction | None = Field(
+        default=None, description="Largest inclusion probability among the erased people."
+    )
+
+    @model_validator(mode="after")
+    def _one_question(self) -> Self:
+        given = {name for name in ("epsilon", "delta", "rho", "prior") if getattr(self, name) is not None}
+        if given not in ({"epsilon", "delta"}, {"rho", "prior"}):
+            either = "'epsilon' and 'delta' (no prior), or 'rho' and 'prior' (a drawn training set)"
+            raise wrong(min(given, default="min"), f"deletion_capacity needs {either}")
+        return self
 
     def vacuous(self, facts: Facts) -> str:
         if self.min < 1:
             return "no capacity is below 0"
-        # the weakest guarantee that still covers so many
-        return explain_reach(self.epsilon / self.min) or _delta_reach(self.delta, facts)
+        if self.epsilon is not None:  # the weakest guarantee that still covers so many
+            return explain_reach(self.epsilon / self.min) or _delta_reach(self.delta, facts)
+        # m ln(1 + e^eps odds) = ln(1/rho)
+        rho, prior = self.rho or 0.5, self.prior or 0.5
+        needed = math.expm1(-math.log(rho) / self.min) / (prior / (1 - prior))
+        return explain_reach(math.log(needed)) if needed > 0 else ""
 
     def meaning(self, measurement: Measurement) -> str:
+        if self.prior is None:
+            return (
+                f"after {measurement.low:.0f} people are erased, the model is within epsilon {self.epsilon:g} at delta "
+                f"{self.delta:g} of one that never saw them, if requests do not depend on the model"
+            )
+        failure = BehindClaim.read(measurement.behind).failure
+        but = f" (except with probability {failure:g})" if failure else ""
         return (
-            f"after {measurement.low:.0f} people are erased, the model is within epsilon {self.epsilon:g} at delta "
-            f"{self.delta:g} of one that never saw them, if requests do not depend on the model"
+            f"{measurement.low:.0f} people can be erased before a full retrain is due, at the stated rho {self.rho:g} "
+            f"and the stated prior {self.prior:g}, with which the recipe draws its training set{but}, if requests do "
+            "not depend on membership or model"
         )

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privgate.claims.bounds import EpsilonDelta
+from privgate.claims.capacity import deletion_capacity
 from privgate.evidence import BehindClaim, Measurement
 from privgate.evidence.verdict import Outcome
 from privgate.policy.rules import ALL
@@ -64,7 +65,7 @@ def test_what_is_not_vacuous_fails_on_the_worst_value_there_is(metric, limit):
         ("dp_attack_accuracy_bound", {"max": 1.0}),
         ("dp_epsilon_lower_bound", {"max": 1e6, "delta": 1e-5}),
         ("dp_epsilon_lower_bound", {"max": 4.0, "delta": 0.7}),
-        ("deletion_capacity", {"min": 1, "epsilon": 40.0, "delta": 1e-5}),
+        ("deletion_capacity", {"min": 1, "rho": 1e-9, "prior": 1e-12}),
     ],
 )
 def test_limits_that_limit_nobody_are_named(metric, keys):
@@ -83,6 +84,12 @@ def test_the_common_measure_is_one_in_all_people_alive():
     assert 1 - EpsilonDelta(NATS).accuracy(0.5) == pytest.approx(1 / PEOPLE, rel=1e-6)
     assert explain_reach(1 - 0.5 / PEOPLE, 1.0)
     assert not explain_reach(1 - 2 / PEOPLE, 1.0)
+
+
+@given(m=st.integers(1, 50), rho=st.floats(0.01, 0.99), prior=st.floats(1e-12, 0.5))
+def test_a_capacity_is_vacuous_where_the_hopeless_guarantee_still_has_it(m, rho, prior):
+    rule = ALL["deletion_capacity"](min=m, rho=rho, prior=prior)
+    assert bool(rule.vacuous({})) is (deletion_capacity(NATS, prior, rho).people >= m)
 
 
 def test_a_claim_that_no_audit_could_contradict_shows_nothing():
