@@ -1,4 +1,4 @@
-"""The one search behind ``privgate advise``: the weakest turn of a knob that passes.
+"""The one search behind ``privgate advise`` and ``check --advise``: the weakest turn of a knob that passes.
 
 A change is measured by the policy's own rules, in a check whose randomness is not that of any check that decides. The
 most useful change that passes is then checked once as a whole, with the randomness of an ordinary check.

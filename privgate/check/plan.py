@@ -26,9 +26,9 @@ from privgate.vocabulary import span
 
 
 def _audit(run: Run) -> int:
-    from privgate.claims.audit import TRAININGS
+    from privgate.claims.audit import AuditEffort
 
-    return TRAININGS if run.subject.recipe.dp is not None else 0
+    return AuditEffort().trainings if run.subject.recipe.dp is not None else 0
 
 
 def _reruns(run: Run) -> int:
@@ -144,7 +144,7 @@ def describe_candidates(run: Run, policy: Policy) -> Iterator[str]:
         if (high := attack_measures.limit_guess(run, rule.request())) is None:
             continue
         text = f"{rule.name}: an attack that guesses is shown to reach at most {percent(high)}"
-        yield f"{text}; {percent(rule.limit)} is allowed"
+        yield f"{text}; {percent(rule.limit)} is allowed{rule.bring_more(given, high)}"
 
 
 def foresee(subject: Subject) -> Iterator[str]:

@@ -33,13 +33,14 @@ _REFUSAL = "privgate:"
 @options.run
 @click.option("--no-attach", is_flag=True, help="Write the report to --report-dir only, nothing to the registry.")
 @click.option("--plan", is_flag=True, help="Print what the check would cost and what it can conclude, then stop.")
+@click.option("--advise", "advises", is_flag=True, help="Where it blocks, search for a change that is approved.")
 @click.option(
     "--recompute",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Train nothing: make the certificates of the check whose report is in FOLDER again from the data.",
 )
-def check(*, uri: str, no_attach: bool, plan: bool, recompute: Path | None, **settings: Any) -> int:
+def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Path | None, **settings: Any) -> int:
     """Judge the model version URI by a policy.
 
     URI is models:/name/version, models:/name@alias, models:/<model_id>, runs:/<run_id>/<name> or a run id.
@@ -53,7 +54,7 @@ def check(*, uri: str, no_attach: bool, plan: bool, recompute: Path | None, **se
         for sentence in gate.again(given.subject, read(recompute / "report.json"), recompute, given.policy):
             click.echo(console.plain(f"recomputed: {sentence}"))
         return 0
-    verdict, _ = _check(uri, attach=not no_attach, settings=settings)
+    verdict, _ = _check(uri, attach=not no_attach, settings=settings | {"advises": advises})
     return int(verdict.exit_code)
 
 
@@ -202,6 +203,7 @@ def _refuse_target(policy: Policy, subject: Subject, alias: str) -> None:
 def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | None = None) -> tuple[Verdict, Subject]:
     """Evaluate, write the report, then attach it; return the verdict and the version that was checked."""
     from privgate import registry, report
+    from privgate.advice.search import advise as search
     from privgate.advice.search import evaluate
     from privgate.evaluation.notebook import load_hash_key, with_context
     from privgate.registry.attachments import refuse_unattachable
@@ -225,8 +227,13 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
     )
     stated = click.get_current_context().default_map or {}  # keys that have no option
     verdict = with_context(verdict, stated)
+    approved, place, before = f"models:/{run.subject.name}@production", settings.get("config"), None
+    if place or "PRIVGATE_GUARD" in os.environ:  # else nothing was signed, and importing what verifies takes long
+        from privgate.guard.verification import approved_report
+
+        before = approved_report(approved, config=place, tracking_uri=settings["tracking_uri"])
     try:
-        report.write(verdict, folder, hash_key=load_hash_key(settings["hash_key_file"]))
+        report.write(verdict, folder, hash_key=load_hash_key(settings["hash_key_file"]), baseline=before)
     except OSError as exc:  # options.build wrote there before training: the disk is full now
         raise UsageError(f"the report cannot be written to {folder}: {exc.strerror}; nothing was attached") from exc
     document = json.loads((folder / "report.json").read_text(encoding="utf-8"))
@@ -241,6 +248,10 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
             raise RegistryError(f"{exc}; the report is in {os.fspath(folder)}, nothing was promoted") from exc
     if verdict.exit_code is ExitCode.PASSED and verdict.observed:
         click.echo("observed only: nothing is approved by this run", err=True)
+    if settings.get("advises") and not verdict.outcome.releases:
+        advice = search(run.policy, run.subject, fleet=run.fleet, limits=run.limits, verdict=verdict, tell=console.note)
+        for line in advice.lines:
+            click.echo(console.plain(line), err=settings["form"] != "text")
     return verdict, run.subject
 
 

@@ -3,7 +3,6 @@
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +11,6 @@ from privgate.cli.console import plain
 from privgate.cli.serve import serve
 from privgate.cli.sign import sign
 from privgate.errors import ExitCode, StatementError, UsageError
-
-if TYPE_CHECKING:
-    pass
 
 _MARKS = {"fine": "+", "look": "!", "wrong": "x"}
 _STORE = click.option("--trust", "store", required=True, type=click.Path(path_type=Path), help="The trust store file.")

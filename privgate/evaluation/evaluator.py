@@ -82,6 +82,7 @@ def _uri(model: Any) -> str:
 def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate import registry, report
     from privgate.advice.search import evaluate
+    from privgate.guard.verification import approved_report
     from privgate.policy import Policy
     from privgate.registry.attachments import log_metrics, refuse_place, refuse_unattachable
     from privgate.training.fleet import Fleet
@@ -98,7 +99,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
         verdict = evaluate(policy, subject, fleet=fleet, limits=budget)
         verdict = with_context(verdict, config)
         folder = Path(scratch, _PLACE)
-        report.write(verdict, folder, hash_key=key)
+        report.write(verdict, folder, hash_key=key, baseline=approved_report(f"models:/{subject.name}@production"))
         for name in report.PERSONAL:  # rows and cases of people: they stay with whoever holds the data
             (folder / name).unlink(missing_ok=True)
         metrics = log_metrics(client, run_id, subject, verdict)

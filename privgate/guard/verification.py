@@ -1,5 +1,6 @@
 """Verifying at deployment: the statement, and every byte of the files that are about to be served."""
 
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,10 +10,10 @@ from typing import Any
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import DigestMismatchError, RegistryError, StatementError, UsageError
+from privgate.errors import DigestMismatchError, PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
 from privgate.guard.checks import Row, check, check_original, is_copy, row_and_statement, stored_evidence
-from privgate.guard.config import Guard
+from privgate.guard.config import VARIABLE, Guard
 from privgate.guard.statement import Claims, Envelope
 from privgate.registry.client import reader, stored_files
 from privgate.registry.files import MLFLOW_META, FolderFiles
@@ -150,6 +151,24 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
     if statement.payload_digest(content) != claims.report:
         raise StatementError(f"{place} is not the report that was signed; name the folder of that check")
     return recompute(document, folder)
+
+
+def approved_report(
+    uri: str, *, config: Path | None = None, tracking_uri: str | None = None
+) -> Mapping[str, Any] | None:
+    """Return the signed report of an approved version; None where none counts, or no guard is configured."""
+    place = config or os.environ.get(VARIABLE)
+    if not place:
+        return None
+    try:
+        guard, client = Guard.load(Path(place)), reader(tracking_uri)
+        present = named(client, uri)
+        held = row_and_statement(client, present.name, present.version)
+        claims = _check_row(client, held, guard, _alias(uri))
+        document = strict_json.loads(_signed_report(client, claims, guard, uri)[0], LARGE)
+    except (PrivgateError, DocumentError):
+        return None  # a comparison is an extra, never a condition
+    return document if claims.passed and isinstance(document, dict) and document.get("approved") is True else None
 
 
 def verify_folder(

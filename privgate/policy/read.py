@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -14,7 +15,7 @@ from privgate.errors import PolicyError
 from privgate.membership import NAMES
 from privgate.policy import document_shape
 from privgate.policy import problems as locate
-from privgate.policy.document_shape import AppliesTo, Document
+from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
 from privgate.policy.problems import PolicyFileError, Tree, nearest, read
 from privgate.policy.rules.rule_base import ISOLATIONS
 
@@ -216,10 +217,21 @@ def _unfit_waivers(document: Document) -> Iterator[tuple[Place, str, str, str]]:
         place = ("waivers", i)
         if waiver.rule in document.never_waivable:
             yield (*place, "rule"), f"rule {waiver.rule!r} may never be waived", "no waiver for it", ""
+        if waiver.granted > (datetime.now(UTC) + timedelta(hours=14)).date():  # the latest day anywhere on earth
+            text = f"granted on {waiver.granted}, which is still to come"
+            yield (*place, "granted"), text, "the day on which it was approved", ""
+        same = [w for w in document.waivers[: i + 1] if w.subject == waiver.subject]
+        days = (max(w.expires for w in same) - min(w.granted for w in same)).days
+        if len(same) > 1 and days > WAIVER_DAYS:
+            text = f"{len(same)} waivers excuse rule {waiver.rule!r} for the same version over {days} days together"
+            yield (*place, "expires"), text, f"at most {WAIVER_DAYS} days; renewing one replaces it", ""
         if rule.is_within(waiver.ceiling, rule.limit):
             side = "above" if rule.direction == "max" else "below"
             text = f"the ceiling {waiver.ceiling:g} waives nothing: the limit is {rule.limit:g}"
             yield (*place, "ceiling"), text, f"a number {side} the limit", ""
+        elif why := rule.with_limit(waiver.ceiling).vacuous({}):
+            text = f"the ceiling {waiver.ceiling:g} waives everything: {why}"
+            yield (*place, "ceiling"), text, "a ceiling that a measurement can exceed", ""
 
 
 def _read_suites(tree: Tree, folder: Path) -> tuple[dict[str, str], list[Path]]:

@@ -15,6 +15,7 @@ from privgate.advice.knobs import Floor, find_floor
 from privgate.advice.search import Rehearsal, advise, cross_validate, search_command
 from privgate.check import gate
 from privgate.errors import MeasurementError, UsageError
+from privgate.evidence.verdict import Outcome
 from privgate.models import RandomTrees
 from privgate.subject.release import Laplace, Release
 from privgate.training.fleet import Fleet
@@ -315,8 +316,11 @@ def test_the_commands_search_a_registered_model_and_print_the_diff(tmp_path):
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     advice = run("advise", "models:/m/1", "--json")
+    checked = run("check", "models:/m/1", "--advise", "--no-attach")
     said = json.loads(advice.stdout)
 
-    assert advice.returncode == 0, advice.stderr
+    assert (advice.returncode, checked.returncode) == (0, 1), (advice.stderr, checked.stderr)
     assert said["approved"]
     assert said["diff"][0] == "- CategoricalNB: alpha = 0.01"
+    assert checked.stdout.rstrip().endswith("\n".join(f"  {line}" for line in said["diff"]))
+    assert Outcome.FAILED.value in (tmp_path / "privgate-report" / "report.json").read_text()

@@ -260,6 +260,7 @@ def test_an_audit_finds_a_leak_and_blocks_the_claim(adjacency):
     assert "the claim does not hold" in found.message
     audit = measured(DpEpsilonLowerBound(), made).behind.audit
     assert audit.many_runs.counted == 160
+    assert (audit.one_run is not None) == (adjacency == "add_remove")
     assert found.limit == 1.0
 
 

@@ -1,15 +1,18 @@
 """The whole way: the example's four trainings through the gate, and an audit of a real training function."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from privgate import Claim, Fleet, Recipe, Subject, TrainingData, evaluate
 from privgate.claims import accounting
-from privgate.claims.audit import audit_claim
+from privgate.claims.audit import AuditEffort, audit_claim
+from privgate.cli.dp import dp
 from privgate.run.run import Run
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained"
@@ -52,6 +55,22 @@ def vote(X, y, *, seed, noise):
     return Vote(share)
 
 
+def audited(noise, **options):
+    extra = [text for k, v in options.items() for text in (f"--{k}", str(v))]
+    arguments = ["audit", f"{__name__}:vote", "--data", f"{__name__}:people", "--params", json.dumps({"noise": noise})]
+    arguments += ["--delta", "1e-5", "--adjacency", "replace_one", "--jobs", "1", "--canaries", "0", "--json", *extra]
+    sys.modules.setdefault(__name__, sys.modules[vote.__module__])
+    return CliRunner().invoke(dp, arguments, standalone_mode=False, catch_exceptions=False)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_an_audit_breaks_the_claim_of_a_training_without_noise_and_no_other(noise):
+    done, broken = audited(noise, epsilon=1.0, runs=30), noise == 0
+    answer = json.loads(done.output)
+    assert (answer["broken"], answer["epsilon_at_least"] > 1, done.return_value) == (broken, broken, int(broken))
+    assert answer["many_runs"]["counted"] == 60
+
+
 def test_a_claim_without_the_accountant_is_undecided_before_anything_is_trained(monkeypatch):
     monkeypatch.setattr(accounting, "has_accountant", lambda: False)
     claim = Claim("gaussian", "replace_one", epsilon=1.0, delta=1e-5)
@@ -81,8 +100,8 @@ def test_an_audit_plants_a_far_target_in_a_regressor(noise, broken):
     data = TrainingData(rng.normal(size=(60, 2)), rng.uniform(-1, 1, 60), one_record_each=True)
     recipe = Recipe(average, params={"noise": noise}, task="regression", dp=claim)
     with Fleet(1, "none", isolate="none") as fleet:
-        run = Run(Subject.local(recipe, data), fleet)
-        bound = audit_claim(run, claim, delta=1e-5, confidence=0.999, tuning=3, counted=30)
+        run, effort = Run(Subject.local(recipe, data), fleet), AuditEffort(3, 30, 0)
+        bound = audit_claim(run, claim, delta=1e-5, confidence=0.999, effort=effort)
     assert (bound.epsilon > 1) == broken
 
 

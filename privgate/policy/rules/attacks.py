@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from privgate.evidence import Measurement
 from privgate.evidence.figures import percent
+from privgate.evidence.measurement import BehindMembership
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
 from privgate.policy.rules.rule_base import STEPS, Facts, Fraction, OpenFraction, Rule, explain_reach, wrong
@@ -30,6 +31,10 @@ BLIND_RATE = 0.5
 def points(share: float) -> str:
     """Return a difference of shares."""
     return f"{100 * share:.1f} percentage points"
+
+
+#: times as many candidates as there are, above which the model must change instead
+MOST_WORTH = 10
 
 
 class CandidatesRule(Rule):
@@ -62,6 +67,11 @@ class ScopedRule(CandidatesRule):
         return WHO[self.scope]
 
 
+def _count_needed(given: int, times: float) -> int:
+    """Return how many candidates make an interval narrower by a factor: it narrows with their root."""
+    return math.ceil(given * max(1.0, times) ** 2 / 100) * 100
+
+
 class MembershipRule(ScopedRule):
     """A limit on how well a membership attack does against this model.
 
@@ -88,6 +98,35 @@ class MembershipRule(ScopedRule):
         if self.level is not None and self.scope == "record":
             raise wrong("level", "scope 'record' has target models of its own: name 'confidence', not 'level'")
         return self
+
+    def advice(self, measurement: Measurement, outcome: Outcome) -> str:
+        said, behind = super().advice(measurement, outcome), BehindMembership.read(measurement.behind)
+        early = self.level is not None and behind.shadow_models < min(APPROVING)
+        if outcome is not Outcome.INCONCLUSIVE or measurement.problem or early:  # another rule was broken before
+            return said
+        room, wide = self.limit - measurement.value, measurement.high - measurement.value
+        if behind.candidates is None or not room > 0:
+            return f"{said}; at this figure none are enough: {self.lower_it}"
+        if self.is_open(measurement):
+            return "no upper limit was found: let every attack run and, at a level, every shadow model be trained"
+        given = behind.candidates + sum(
+            v or 0 for k, v in behind.removed_candidates.items() if not k.startswith("members")
+        )
+        needed = _count_needed(given, wide / room)
+        if needed > MOST_WORTH * given:
+            near = "so near to the limit no number that can be had decides it, and the model must change"
+            return f"{said}; {near}: {self.lower_it}"
+        drawn = measurement.n < measurement.population and self.scope != "record"
+        more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
+        return f"{said}: about {needed:,} candidates decide it if all are tried and the figure stays as it is{more}"
+
+    def bring_more(self, given: int, high: float) -> str:
+        """Return how many candidates even an attack that guesses needs, the end of a sentence; empty if it has them."""
+        guess = float(self.request().option("at_fpr", 0.0)) or self.about.guessing or 0.0
+        if high < self.limit or guess >= self.limit:
+            return ""
+        needed = _count_needed(given, (high - guess) / (self.limit - guess))
+        return f": give more candidates, {needed:,} or more instead of {given:,}"
 
     def is_open(self, measurement: Measurement) -> bool:
         """Whether no upper limit was found, which is no figure."""
