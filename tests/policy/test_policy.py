@@ -25,7 +25,6 @@ from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy import document_shape, problems
 from privgate.policy import resolved_policy as policies
 from privgate.policy.document_shape import Document
-from privgate.policy.judging import judge
 
 EXAMPLE = Path(__file__).parent / "example" / "privgate.yaml"
 DIGEST = "sha256:" + "a" * 64
@@ -51,9 +50,7 @@ def outcome(policy, found, **options):
 def test_the_example_loads_resolves_and_remembers_where_everything_stands():
     policy = Policy.load(EXAMPLE)
 
-    assert [r.name for r in policy.rules] == list(policy.lines)
     text = EXAMPLE.read_text(encoding="utf-8").splitlines()
-    assert "id: most_people" in text[policy.lines["most_people"] - 1]
     assert "max: 0.8" in text[policy.mark_of("rules", [r.name for r in policy.rules].index("dtp"), "max").line - 1]
     assert policy.mark_of("rules", [r.name for r in policy.rules].index("dtp"), "aggregate") is None
     assert policy.resolved["extends"] == ["dtp-1 3"]
@@ -94,8 +91,7 @@ def test_a_child_needs_to_name_only_what_it_changes(write_policy, load_policy):
 
     assert [(r.name, r.limit) for r in child.rules] == [("attack_tpr", 0.05), ("dtp", 1.0)]
     assert child.rules[0].at_fpr == 0.01
-    assert child.places["dtp"].file == "base.yaml"
-    assert child.lines["dtp"] == 4  # the line of extends: the only place in this file that stands for it
+    assert child.mark("rules", 1).file == "base.yaml"
 
 
 def test_a_grandchild_is_held_to_every_ancestor(write_policy, load_policy):
@@ -158,13 +154,11 @@ def test_findings_are_preconditions_first_then_one_a_rule_in_order():
 
     findings = policy.judge(found, today=DAY).findings
     assert [f.rule for f in findings] == ["precondition:reproduces", *(r.name for r in policy.rules)]
-    assert [f.line for f in findings[1:]] == list(policy.lines.values())
 
 
-def test_a_rule_that_stands_nowhere_has_no_line_and_one_without_a_measurement_is_inconclusive():
+def test_a_rule_without_a_measurement_is_inconclusive():
     policy = Policy.load("dtp-1")
 
-    assert judge(policy, evidence(policy), facts={"n_units": 9}, lines={}, today=DAY).findings[0].line == 0
     (finding,) = policy.judge(Evidence({}, (), {})).findings
     assert finding.outcome is Outcome.INCONCLUSIVE
     assert "was not measured" in finding.message
@@ -324,6 +318,12 @@ def waivers(*, rule="dtp", ceiling=1.5, version=DIGEST, model="credit", granted=
         f"waivers:\n  - rule: {rule}\n    model: {model}\n    version: {version}\n    ceiling: {ceiling}\n"
         f"    reason: planned\n    requester: ana\n    approver: ben\n    granted: {granted}\n    expires: {expires}\n"
     )
+
+
+@pytest.mark.parametrize("other", ["ana", "ANA", " a na ", "\uff41\uff4e\uff41"])
+def test_what_a_reader_takes_for_one_name_is_one_person(load_policy, other):
+    with pytest.raises(PolicyError, match="same person"):
+        load_policy(DTP + waivers().replace("approver: ben", f"approver: {other!r}"))
 
 
 def waived(load_policy, low, high=None, *, day=DAY, **options):

@@ -10,8 +10,7 @@ import pytest
 from privgate import github
 from privgate.__main__ import run
 from privgate.guard import checks
-from privgate.guard.keys import TrustStore, fresh_key
-from privgate.guard.signing import attach_statement, sign
+from privgate.guard.signing import sign
 
 SECRET = "what-the-signer-alone-may-read"
 
@@ -154,20 +153,6 @@ def test_an_approval_without_a_box_is_not_signed_unless_the_operator_says_so(fol
     assert "without a box" in refused(decide(ISOLATION="bubblewrap"))
     assert "without a box" in refused(decide(ISOLATION=""))
     assert decide(ISOLATION="none")[0] == 0
-
-
-def test_what_the_operator_said_of_one_signing_he_may_say_of_its_renewal(checked, approved, signer, tmp_path, capsys):
-    attach_statement(sign(checked[1], signer, policy=checked[0], registry="r"))
-    TrustStore((fresh_key(signer.public_key, days=9, models=("*",)),)).save(tmp_path / "trust.json")
-    guard = "schema: privgate/guard/v1\nregistry: r\ntrust: trust.json\npolicy: dtp-1\nprotected: {aliases: [p]}"
-    (tmp_path / "guard.yaml").write_text(guard)
-    (tmp_path / "key.pem").touch(0o600)
-    (tmp_path / "key.pem").write_bytes(signer.private_bytes)
-    renewal = ["sign", "--renew", "models:/credit/1", "--policy", "dtp-1", "--config", str(tmp_path / "guard.yaml")]
-    renewal += ["--key", str(tmp_path / "key.pem"), "--no-attach", "--tracking-uri", approved[0]]
-    assert run(renewal) == 4
-    assert "--accept-unboxed" in capsys.readouterr().err
-    assert run([*renewal, "--accept-unboxed"]) == 0
 
 
 @pytest.mark.parametrize(

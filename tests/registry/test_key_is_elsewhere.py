@@ -27,8 +27,8 @@ assert "PRIVATE KEY" in key
 if sys.argv[5:]:  # asked by serve, whose registry is told what counts
     from privgate.__main__ import run
     out, target, config = sys.argv[5:]
-    words = ["sign", out, "--policy=dtp-1", f"--model={sys.argv[4]}", f"--nonce={sys.argv[3]}", f"--target={target}"]
-    sys.exit(run([*words, f"--config={config}", f"--key={sys.argv[1]}", "--checked-elsewhere"]))
+    words = ["guard", "sign", out, "--policy=dtp-1", f"--model={sys.argv[4]}", f"--nonce={sys.argv[3]}"]
+    sys.exit(run([*words, f"--target={target}", f"--config={config}", f"--key={sys.argv[1]}", "--checked-elsewhere"]))
 """
 
 GUARD = """
@@ -113,7 +113,7 @@ sys.exit(run(sys.argv[1:]))
 def test_no_process_of_a_check_a_promotion_or_serve_holds_the_key(registry, data, recipe, tmp_path):
     key, signer = tmp_path / "key.pem", tmp_path / "signer.py"
     program = [sys.executable, "-m", "privgate"]
-    subprocess.run([*program, "keys", "init", str(key), "--trust", str(tmp_path / "trust.json")], check=True)
+    subprocess.run([*program, "guard", "keys", str(key), "--trust", str(tmp_path / "trust.json")], check=True)
     signer.write_text(SIGNER)
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
     environment = {**os.environ, "MLFLOW_TRACKING_URI": registry}

@@ -61,14 +61,14 @@ def test_one_broken_item_never_ends_a_list(registry, approved, recipe, data, mon
         log_model(recipe, data, registered_model_name=name, store="artifacts")
         attach(Subject.load(f"models:/{name}/1"), out, Verdict({"name": "dtp-1"}, (), None))
         mlflow.MlflowClient().set_registered_model_alias(name, "production", "1")
-    run(["keys", "init", "key.pem", "--trust", "trust.json"])
+    run(["guard", "keys", "key.pem", "--trust", "trust.json"])
     (tmp_path / "guard.yaml").write_text(
         "schema: privgate/guard/v2\nregistry: here\ntrust: trust.json\n"
         'releases:\n  - {models: "*", task: classification, policy: release-1}\nprotected: {aliases: [production]}\n'
     )
     breaks(registry, monkeypatch)
     commands = {
-        "doctor": [["doctor", "--config", "guard.yaml"]],
+        "doctor": [["guard", "doctor", "--config", "guard.yaml"]],
         "verify": [["verify", f"models:/{name}@production", "--config", "guard.yaml"] for name in NAMES],
     }
     for told in lists:

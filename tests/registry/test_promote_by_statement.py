@@ -30,7 +30,7 @@ def site(registry, data, recipe, tmp_path, monkeypatch):
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
     config, key = tmp_path / "guard.yaml", tmp_path / "key.pem"
     config.write_text(GUARD)
-    assert run(["keys", "init", str(key), "--trust", str(tmp_path / "trust.json")]) == 0
+    assert run(["guard", "keys", str(key), "--trust", str(tmp_path / "trust.json")]) == 0
     sign = f"{sys.executable} -m privgate guard sign {{out}} --model={{uri}} --nonce={{nonce}} --policy={{policy}}"
     sign += f" --target={{target}} --config={config} --key={key} --checked-elsewhere --tracking-uri={registry}"
     made = SimpleNamespace(config=["--config", str(config)], signer=["--sign-command", sign], checks=0)

@@ -1,7 +1,6 @@
 """The rules that limit what attacks achieve: on membership, and on sensitive features."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal, Self
@@ -13,7 +12,7 @@ from privgate.evidence.figures import percent
 from privgate.evidence.measurement import BehindMembership
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import STEPS, Audit, Facts, Fraction, OpenFraction, Rule, wrong
+from privgate.policy.rules.rule_base import STEPS, Facts, Fraction, OpenFraction, Rule, wrong
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING, least_nonmembers
 
@@ -40,19 +39,13 @@ MOST_WORTH = 10
 class CandidatesRule(Rule):
     """A limit on how differently the model treats its training data and candidates, people it was not trained on."""
 
-    #: what a measurement lacks, what would lower the number or narrow its interval, and why it cannot fall to guessing
+    #: what a measurement lacks, what would lower the number, what would narrow its interval
     lacking: ClassVar[str] = STEPS["people"]
     lower_it: ClassVar[str] = STEPS["influence"]
     narrow_it: ClassVar[str] = "more candidates narrow the interval"
-    hopeless: ClassVar[str] = "guessing reaches this limit, and the upper confidence limit lies above guessing"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         return self.lacking if measurement.problem else self.lower_it if outcome is Outcome.FAILED else self.narrow_it
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        if self.limit == self.about.guessing:
-            yield f"can never approve: {self.hopeless}"
 
 
 def _count_needed(given: int, times: float) -> int:
@@ -136,11 +129,6 @@ class MembershipRule(CandidatesRule):
     def what(self) -> str:
         """Return which attacks the number speaks about."""
         return "any attack that was run" if self.attack == "any" else f"the attack {self.attack!r}"
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        if self.attack != "any":
-            yield f"only the attack {self.attack!r} is judged, and some answers blind it; 'any' judges the best of all"
 
 
 _share = partial(Metric, unit="fraction", worst=1.0)
@@ -267,16 +255,6 @@ class AttackTpr(MembershipRule):
             f"{self.confidence:g}; at least {self.least} are needed"
         )
 
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        if self.max <= self.at_fpr:
-            yield f"can never approve: guessing finds {self.at_fpr:g} of the members, which reaches max {self.max:g}"
-        if audit.min_candidates < self.least:
-            yield (
-                f"a false-positive rate of {self.at_fpr:g} is resolved by {self.least} candidates or more, but "
-                f"audit.min_candidates is {audit.min_candidates}: fewer are always undecided; raise it"
-            )
-
 
 class GeneralizationGap(CandidatesRule):
     """The model may not be right much more often on its own data than on other people.
@@ -299,7 +277,6 @@ class GeneralizationGap(CandidatesRule):
         needs=frozenset({Need.CANDIDATES}),
         shows_leaks_only=True,
     )
-    hopeless = "the upper confidence limit of a gap lies above 0"
     metric: Literal["generalization_gap"] = "generalization_gap"
     max: Fraction = Field(description="Largest difference of error rates allowed.")
     confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
@@ -337,7 +314,6 @@ class AttributeAdvantage(CandidatesRule):
     lacking = (
         "pass sensitive=(column, …) and candidates=(X, y), people from the same population who were not trained on"
     )
-    hopeless = "the upper confidence limit lies above the difference seen"
     metric: Literal["attribute_advantage"] = "attribute_advantage"
     max: Fraction = Field(description="Largest difference of the two shares allowed; 0 is none.")
     attribute: str | None = Field(default=None, description="One sensitive column; all of them if absent.")
@@ -383,7 +359,6 @@ class RobustAdvantage(CandidatesRule):
         needs=frozenset({Need.CANDIDATES}),
     )
     lacking = "pass candidates=(X, y), people from the same population who were not trained on"
-    hopeless = "the upper confidence limit lies above the advantage seen"
     lower_it = "train against smaller perturbations, regularize, or stop earlier; then check again"
     metric: Literal["robust_advantage"] = "robust_advantage"
     max: Fraction = Field(description="Largest advantage allowed; 0 is none.")

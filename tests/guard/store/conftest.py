@@ -43,6 +43,8 @@ protected:
   models: ["prod.*"]
 """
 PASSWORD = "of-this-test-alone"
+#: MLflow hides what has this tag from every search
+HIDING = "mlflow.prompt.is_prompt"
 
 X = np.random.default_rng(3).integers(0, 3, size=(40, 4))
 DATA = TrainingData(

@@ -171,7 +171,6 @@ def test_the_guard_does_not_believe_a_replica_that_lags_behind(own, tmp_path):
             with primary(read_only=False) as session:
                 yield session
 
-    del own.store.privgate_shares
     own.store.ManagedSessionMaker = sessions
     transaction.share_sessions(own.store)
     assert own.store.get_model_version("m", own.version).source != client.get_model_version("m", own.version).source

@@ -20,11 +20,10 @@ from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store
-from privgate.guard.writes import HIDING
 from privgate.registry import attached
 from privgate.registry.files import model_files
 from privgate.training.isolation import choose_isolation as isolation_of
-from tests.guard.store.conftest import DATA, GOOD
+from tests.guard.store.conftest import DATA, GOOD, HIDING
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -52,7 +51,7 @@ class Company:
         return self.registry.folder / "artifacts" / location.removeprefix("mlflow-artifacts:/")
 
     def sign(self, out, *more):
-        return run(["sign", str(out), *self.signing, *more, "--tracking-uri", self.address])
+        return run(["guard", "sign", str(out), *self.signing, *more, "--tracking-uri", self.address])
 
     def release(self, name, version="1", alias="production"):
         """Check, sign and promote as the README says; return the first step that refuses, or "released"."""

@@ -92,6 +92,6 @@ def test_a_whole_release_by_this_versions_own_client(older, site, name, tmp_path
 
     policy = ("--policy", "dtp-1")
     release("check", f"models:/{name}/1", *policy, "--report-dir", out, "--jobs", "1", "--quiet")
-    release("sign", out, *policy, *config, "--key", str(key), "--checked-elsewhere")
+    release("guard", "sign", out, *policy, *config, "--key", str(key), "--checked-elsewhere")
     older.client.set_registered_model_alias(name, "production", "1")
     release("verify", f"models:/{name}@production", *config)

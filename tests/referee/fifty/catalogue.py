@@ -1,6 +1,5 @@
 """What a subject of the catalogue is, how one is put to the product, and how the answer counts."""
 
-import datetime as dt
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +8,7 @@ from typing import Any
 
 from privgate import Policy, evaluate
 from privgate.errors import PrivgateError
-from privgate.policy.explain import lint
+from privgate.policy.explain import explain
 from privgate.run.run import Budget
 from privgate.training.fleet import Fleet
 
@@ -179,8 +178,8 @@ def put(one: Case, folder: Path, fleet: Fleet) -> Answer:
 
 
 def _told(words: str, rules: Policy, verdict: Any) -> bool:
-    """Whether the policy's lint or the verdict's own sentences say the words."""
-    said = [str(r) for r in lint(rules, today=dt.datetime.now(dt.UTC).date())]
+    """Whether the policy's explanation or the verdict's own sentences say the words."""
+    said = list(explain(rules))
     said += [f"{f.message} {f.meaning} {f.advice}" for f in verdict.findings]
     return any(words in text for text in said)
 
