@@ -47,12 +47,10 @@ def no_versions(registry, monkeypatch):
 WAYS = {
     "an alias of a deleted version": (dangling, "doctor", "verify"),
     "an alias that cannot be read": (lambda *a: failing("get_model_version_by_alias", *a), "doctor", "verify"),
-    "a version that cannot be read": (lambda *a: failing("get_model_version", *a), "doctor", "verify"),
     "versions that cannot be listed": (no_versions, "doctor"),
 }
 
 
-@pytest.mark.quick(3)
 @pytest.mark.parametrize("way", WAYS)
 def test_one_broken_item_never_ends_a_list(registry, approved, recipe, data, monkeypatch, capsys, tmp_path, way):
     breaks, *lists = WAYS[way]

@@ -33,17 +33,6 @@ def slowly(X, y, *, seed, pause=0.05):
     return GaussianNB().fit(X, y)
 
 
-def spins(X, y, *, seed):
-    while True:
-        pass
-
-
-def kills_without_seven(X, y, *, seed):
-    if not (X[:, 0] == 7).any():
-        os.kill(os.getpid(), signal.SIGKILL)
-    return slowly(X, y, seed=seed, pause=0)
-
-
 def subject(training=slowly, **params):
     X = np.column_stack([np.arange(N), np.sin(np.arange(N))])
     return Subject.local(
@@ -158,28 +147,6 @@ def test_a_dask_worker_killed_midway_changes_nothing(cluster, tmp_path, table):
     np.testing.assert_array_equal(found.log_without, table.log_without)
 
 
-@pytest.mark.slow
-def test_a_dask_scheduler_that_dies_is_said(cluster, tmp_path):
-    def progress(done, _total, _left):
-        if done > 10:
-            kill(cluster.scheduler)
-
-    with (
-        Fleet(ledger=tmp_path / "ledger", cluster=cluster.address, progress=progress) as fleet,
-        pytest.raises(UsageError, match="scheduler went away"),
-    ):
-        measure(fleet, pause=0.1)
-
-
-@pytest.mark.slow
-def test_a_unit_that_kills_dask_workers_is_named_and_costs_no_other(cluster, tmp_path):
-    with Fleet(ledger=tmp_path / "ledger", cluster=cluster.address) as fleet:
-        fits = [Fit(1, np.arange(2), left_out=np.array([i])) for i in range(5, 10)]
-        answers = fleet.fits(subject(kills_without_seven), fits)
-
-    assert [bool(a.problem) for a in answers] == [False, False, True, False, False]
-
-
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "spark"])
 def test_an_address_without_a_scheduler_is_said_so(tmp_path, monkeypatch, address):
     monkeypatch.setattr(clusters, "CONNECT_SECONDS", 1.0)
@@ -188,31 +155,3 @@ def test_an_address_without_a_scheduler_is_said_so(tmp_path, monkeypatch, addres
         pytest.raises(UsageError, match="no Dask scheduler"),
     ):
         fleet.fits(subject(), [Fit(1, np.arange(2), left_out=np.array([0]))])
-
-
-PEAK = """
-import resource, sys
-import numpy as np
-from sklearn.naive_bayes import GaussianNB
-from privgate import Subject, evaluate
-from privgate.subject.data import TrainingData
-from privgate.subject.recipe import Recipe
-from privgate.training.fleet import Fleet
-
-n, rng = int(sys.argv[1]), np.random.default_rng(0)
-X, y = rng.normal(size=(n + 1000, 10)), rng.integers(0, 2, n + 1000)
-data = TrainingData(X[:n].copy(), y[:n].copy(), one_record_each=True, candidates=(X[n:].copy(), y[n:].copy()))
-del X, y
-with Fleet(cluster=sys.argv[2], ledger="none") as fleet:
-    print(evaluate("release-1", Subject.local(Recipe(GaussianNB(), seed=1), data), fleet=fleet).outcome.name)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-"""
-
-
-@pytest.mark.slow
-def test_memory_of_a_check_grows_by_a_few_copies_of_the_data(cluster):
-    runs = [subprocess.check_output([sys.executable, "-c", PEAK, str(n), cluster.address]) for n in (20_000, 200_000)]
-    (small, least), (large, most) = (run.decode().split() for run in runs)
-
-    assert small == large == "PASSED"
-    assert int(most) - int(least) <= 7 * 180_000 * 11 * 8

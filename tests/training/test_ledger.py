@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
-from privgate.errors import UsageError
+from privgate.errors import PrivgateWarning, UsageError
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
@@ -86,10 +86,12 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half(tmp_path, monkeypat
     assert ledger.read(NAMES[0]) == b"more"
 
 
-@pytest.mark.parametrize("where", ["s3://bucket/ledger", "memory://team", "file:///tmp/ledger"])
-def test_a_place_that_is_no_folder_is_refused(where):
+def test_a_place_that_is_no_folder_is_refused_and_a_ledger_of_before_is_named(tmp_path):
     with pytest.raises(UsageError, match="no folder of this machine; say --ledger FOLDER"):
-        Ledger(where)
+        Ledger("s3://bucket/ledger")
+    (tmp_path / "00000-1-abc.seg").write_bytes(b"PRIVGATE")
+    with pytest.warns(PrivgateWarning, match=r"written by privgate 0\.1, whose answers are not read"):
+        Ledger(tmp_path)
 
 
 # names
