@@ -10,8 +10,7 @@ import yaml
 from click.shell_completion import ShellComplete
 
 from privgate.__main__ import run
-from privgate.cli import COMMANDS, GROUPS, cli, config, spell_as_today
-from privgate.policy import Policy
+from privgate.cli import COMMANDS, cli, config
 from privgate.policy.problems import shipped
 
 
@@ -163,14 +162,6 @@ def test_init_writes_what_can_be_used_and_overwrites_nothing(capsys, here):
     assert workflow["permissions"] == {"contents": "read"}
 
 
-def test_init_names_the_policy_of_the_guard_itself(here):
-    assert run(["init"]) == 0
-    (chosen,) = (
-        words[1] for words in map(str.split, Path("privgate.yaml").read_text().splitlines()) if words[0] == "policy:"
-    )
-    assert Policy.load(chosen).digest == Policy.load("release-1").digest
-
-
 def test_init_for_gitlab_names_a_command_that_parses(here):
     assert run(["init", "--folder", "new", "--ci", "gitlab"]) == 0
     job = yaml.safe_load(Path("new/.gitlab/privacy.yml").read_text())["privacy"]
@@ -221,20 +212,6 @@ def test_serve_says_at_once_what_no_check_would_take(monkeypatch, capsys):
     assert "--shadow-models went with 0.1.0" in capsys.readouterr().err
 
 
-OLD = {
-    "compare --html p.html a.json b.json": ["report", "--compare", "a.json", "b.json", "--html", "p.html"],
-    "compare --html=p.html a.json b.json": ["report", "--compare", "a.json", "b.json", "--html=p.html"],
-    "keys revoke 123456 --trust t": ["guard", "revoke", "123456", "--trust", "t"],
-}
-
-
-@pytest.mark.parametrize("old", OLD)
-def test_spellings_of_before_mean_what_they_did_and_are_noted(old):
-    words, notes = spell_as_today(old.split())
-    assert words == OLD[old]
-    assert notes
-
-
 @pytest.mark.parametrize("name", ["check", "promote"])
 def test_help_shows_daily_options_and_all_of_them_when_asked(capsys, name):
     def options(flag):
@@ -245,22 +222,3 @@ def test_help_shows_daily_options_and_all_of_them_when_asked(capsys, name):
     assert len(daily) <= 15
     assert set(daily) < set(every)
     assert {"--seeds", "--isolation"} <= {*every} - {*daily}
-
-
-def test_help_shows_every_command_once_in_a_group(capsys):
-    assert run(["--help"]) == 0
-    shown = re.findall(r"^  ([a-z][a-z-]+) {2}", capsys.readouterr().out, flags=re.MULTILINE)
-
-    assert sorted(shown) == sorted(COMMANDS)
-    assert sorted(n for names in GROUPS.values() for n in names) == sorted(COMMANDS)
-
-
-@pytest.mark.parametrize(("value", "color"), [("1", False), ("", None)])
-def test_no_color_is_kept(monkeypatch, value, color):
-    monkeypatch.setenv("NO_COLOR", value)
-    seen = []
-
-    run([], click.Command("seen", callback=lambda: seen.append(click.get_current_context().color)))
-
-    # click paints nothing where the context says False, a terminal or not
-    assert seen == [color]
