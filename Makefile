@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS := 1
 # compiled modules are kept: a check is several processes, and each would compile the package anew
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite test-bare test-diffprivlib test-slow bench reproduce kinds utility truth nightly docs lint fmt clean
+.PHONY: demo test suite test-diffprivlib test-slow bench reproduce kinds utility truth nightly docs lint fmt clean
 
 # what a user installs; the demonstration compiles the modules that it imports, which are few of them
 $(USED): pyproject.toml constraints.txt
@@ -44,10 +44,6 @@ suite: $(STAMP) # a worker for each of two cores: every one imports and collects
 	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 	$(if $(COVERAGE),$(BIN)/coverage combine --quiet && $(BIN)/coverage report)
 
-HIDDEN := bwrap,chromium,chromium-browser,google-chrome,initdb
-test-bare: $(STAMP) ## the tests that rest on bubblewrap, Chromium or PostgreSQL, as on a machine without them
-	PRIVGATE_TESTS_HIDE=$(HIDDEN) $(BIN)/pytest -m "outside and not slow" --numprocesses 2 --dist loadgroup --no-loadscope-reorder tests
-
 # Experiments begin nothing after so many minutes, and go on where they were interrupted. One that has not come to its
 # end, or in which something failed, ends with an error.
 MINUTES ?= 90
@@ -68,15 +64,7 @@ test-diffprivlib: $(BESIDE)/.installed ## the tests of diffprivlib, beside an ol
 test-slow: $(STAMP) test-diffprivlib ## faults, coverage of intervals, reproduction of the papers
 	$(BIN)/pytest -m slow --numprocesses 2 --dist loadgroup $(LONG)
 
-# what others attack with, in an environment of its own; where it cannot be made, the last line says so
-PEERS := .venv-peers
-$(PEERS)/.installed: constraints.txt
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet --no-compile --constraint constraints.txt torch sacroml adversarial-robustness-toolbox
-	touch $@
-
 bench: $(STAMP) ## ten ratios of what is measured to what is wanted, a quarter of an hour; writes tests/bench/results.md
-	-@$(MAKE) --no-print-directory $(PEERS)/.installed
 	PRIVGATE_DATA=$(DATA) PYTHONPATH=examples $(BIN)/python tests/bench/run.py
 
 reproduce: $(STAMP) ## the papers' experiments, about 80 minutes of one core; writes tests/published/results.md
@@ -113,4 +101,4 @@ fmt: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv $(BESIDE) $(PEERS) .demo .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv $(BESIDE) .demo .coverage .coverage.* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,12 +1,10 @@
-"""Attacks on a forest as others run them, `python peers.py NAME DATA.npz`: the AUC is the last line, as JSON.
+"""LiRA on a forest by hand, `python peers.py DATA.npz`: the AUC is the last line, as JSON.
 
-The first half of the data are members. `by_hand` needs numpy and scikit-learn; `alone` is our own attack without the
-gate; `sacroml` and `art` need the libraries of that name, in an environment of their own.
+The first half of the data are members. It needs numpy and scikit-learn alone.
 """
 
 import json
 import sys
-import tempfile
 
 import numpy as np
 from sklearn.ensemble import RandomForestClassifier
@@ -44,50 +42,8 @@ def by_hand(X, y, members):
     return log_density[0] - log_density[1]
 
 
-def alone(X, y, members):
-    """As many shadow models and one attack of privgate, trained in a sandbox by one worker."""
-    from privgate import Fleet, Recipe, Subject, TrainingData
-    from privgate.membership.attacks import BY_NAME, Signals
-    from privgate.run.refit import train_on_subsets
-
-    data = TrainingData(X[members], y[members], candidates=(X[~members], y[~members]), one_record_each=True)
-    subject, inside = Subject.local(Recipe(make_forest(), seed=SEED), data), draw_halves(len(y))
-    with Fleet(jobs=1, ledger="none") as fleet:
-        target = train_on_subsets(subject, members[None], (SEED,), fleet).log_p[0]
-        shadow = train_on_subsets(subject, inside, tuple(range(SHADOWS)), fleet).log_p
-    signals = Signals(target, y, shadow, inside)
-    return BY_NAME["lira_online"].fit(signals, np.random.default_rng(0))(target)
-
-
-def sacroml(X, y, members):
-    """LiRA of SACRO-ML, online, with as many shadow models."""
-    from sacroml.attacks.likelihood_attack import LIRAAttack
-    from sacroml.attacks.target import Target
-
-    split = {"X_train": X[members], "y_train": y[members], "X_test": X[~members], "y_test": y[~members]}
-    target = Target(model=make_forest().fit(X[members], y[members]), dataset_name="people", **split)
-    with tempfile.TemporaryDirectory() as folder:
-        attack = LIRAAttack(folder, write_report=False, n_shadow_models=SHADOWS, mode="online-carlini")
-        attack.attack(target)
-    return attack.attack_metrics[0]["AUC"]
-
-
-def art(X, y, members):
-    """The Adversarial Robustness Toolbox's black-box attack by a forest: it knows half of the members."""
-    from art.attacks.inference.membership_inference import MembershipInferenceBlackBox
-    from art.estimators.classification import SklearnClassifier
-
-    model = SklearnClassifier(make_forest().fit(X[members], y[members]))
-    known = np.random.default_rng(0).permutation(len(y)) < len(y) // 2
-    attack = MembershipInferenceBlackBox(model, attack_model_type="rf")
-    attack.fit(X[known & members], y[known & members], X[known & ~members], y[known & ~members])
-    score = attack.infer(X[~known], y[~known], probabilities=True)
-    return roc_auc_score(members[~known], np.asarray(score)[:, -1])
-
-
 if __name__ == "__main__":
-    with np.load(sys.argv[2]) as stored:
+    with np.load(sys.argv[1]) as stored:
         X, y = stored["X"], stored["y"]
     members = np.arange(len(y)) < len(y) // 2
-    result = {f.__name__: f for f in (by_hand, alone, sacroml, art)}[sys.argv[1]](X, y, members)
-    print(json.dumps({"auc": result if np.ndim(result) == 0 else roc_auc_score(members, result)}))
+    print(json.dumps({"auc": roc_auc_score(members, by_hand(X, y, members))}))
