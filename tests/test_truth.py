@@ -29,7 +29,7 @@ def test_half_of_them_leak():
     assert all("harmless" in k.name or k.leaks for k in TRUTH)
 
 
-@pytest.mark.quick(3)
+@pytest.mark.quick(6)
 @pytest.mark.parametrize("family", sorted({k.family for k in TRUTH}))
 def test_each_trains_and_answers_on_its_own_data(family):
     for known in (k for k in TRUTH if k.family == family):
