@@ -17,9 +17,10 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training import ledger as ledgers
-from privgate.training.fit import Answer, Fit
+from privgate.training.fit import Answer
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger, decode, encode
+from tests.training.conftest import out
 
 NAMES = [ledgers.name_answer(b"subject", b"%d" % i) for i in range(4)]
 
@@ -109,10 +110,6 @@ def others():
     flipped = dataclasses.replace(data, y=np.where(np.arange(20) == 3, 1 - data.y, data.y))
     yield "label", Subject.local(Recipe(GaussianNB()), flipped)
     yield "model", dataclasses.replace(usual, name="another")
-
-
-def out(*rows, seed=1):
-    return [Fit(seed, np.arange(2), left_out=np.array([r])) for r in rows]
 
 
 def test_nothing_has_the_name_of_what_is_not_the_very_same(monkeypatch):
