@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS := 1
 # compiled modules are kept: a check is several processes, and each would compile the package anew
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite test-diffprivlib test-slow bench reproduce kinds utility truth nightly docs lint fmt clean
+.PHONY: demo test suite test-bare test-diffprivlib test-slow bench reproduce kinds utility truth nightly docs lint fmt clean
 
 # what a user installs; the demonstration compiles the modules that it imports, which are few of them
 $(USED): pyproject.toml constraints.txt
@@ -43,6 +43,10 @@ suite: $(STAMP) # a worker for each of two cores: every one imports and collects
 	rm -f .coverage .coverage.*
 	$(BIN)/$(if $(COVERAGE),coverage run -m )pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 	$(if $(COVERAGE),$(BIN)/coverage combine --quiet && $(BIN)/coverage report)
+
+HIDDEN := bwrap,chromium,chromium-browser,google-chrome,initdb
+test-bare: $(STAMP) ## the tests that rest on bubblewrap, Chromium or PostgreSQL, as on a machine without them
+	PRIVGATE_TESTS_HIDE=$(HIDDEN) $(BIN)/pytest -m "outside and not slow" --numprocesses 2 --dist loadgroup --no-loadscope-reorder tests
 
 # Experiments begin nothing after so many minutes, and go on where they were interrupted. One that has not come to its
 # end, or in which something failed, ends with an error.

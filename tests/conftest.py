@@ -5,8 +5,10 @@ import functools
 import gc
 import os
 import re
+import shutil
 import sqlite3
 import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,9 +34,13 @@ suites.MOST_SENT = 0  # Great Expectations is imported once in a process, not by
 SHARED = Path(os.environ.get("PRIVGATE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 TESTS = Path(__file__).resolve().parent
 
+#: names of programs, joined by commas, that a run does not find, though they may be installed
+HIDE = "PRIVGATE_TESTS_HIDE"
 #: fixtures and modules by which a test depends on PostgreSQL, Chromium or bubblewrap
 OUTSIDE = {"postgres", "browser"}, {"privgate.training.isolation", "privgate.training.sandbox.bubblewrap"}
 
+#: where such tests lie: with programs hidden, nothing else is collected
+OUTSIDE_LIES = {"browser", "guard", "training"}
 #: how a file says that all its tests are slow
 WHOLE_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*)?pytest\.mark\.(slow)\b", re.MULTILINE)
 #: fixtures that start a server for the whole session; who shares one is an area of its own
@@ -44,8 +50,30 @@ LONGEST = ("registry", "guarded_server", "check", "influence", "claims", "member
            "run", "guard/store", "kernel", "report", "browser")  # fmt: skip
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Put links to all other programs in the place of each folder on PATH that holds one of those to hide."""
+    names = set(filter(None, os.environ.get(HIDE, "").split(",")))
+    folders = [Path(folder) for folder in os.environ["PATH"].split(os.pathsep)]
+    for i, folder in enumerate(folders):
+        if any((folder / name).exists() for name in names):
+            folders[i] = Path(tempfile.mkdtemp(prefix="privgate-path-"))
+            folders[i].chmod(0o755)  # some tests become other users
+            config.add_cleanup(functools.partial(shutil.rmtree, folders[i]))
+            for program in folder.iterdir():
+                if program.name not in names:
+                    (folders[i] / program.name).symlink_to(program)
+    os.environ["PATH"] = os.pathsep.join(map(str, folders))
+    assert not [name for name in names if shutil.which(name)]
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Pass over files whose every test is left out by its mark: importing what they need takes seconds of a worker."""
+    """Pass over files of which no test will run: importing what they need takes seconds of each worker.
+
+    These are files whose every test is left out by its mark, and where programs are hidden, what rests on none of them.
+    """
+    asked = os.environ.get(HIDE) and config.option.markexpr.startswith("outside")
+    if asked and collection_path.parent == TESTS and collection_path.name not in OUTSIDE_LIES:
+        return True
     text = collection_path.read_text(encoding="utf-8") if collection_path.suffix == ".py" else ""
     marked = WHOLE_FILE.search(text)
     return (marked and f"not {marked[1]}" in config.option.markexpr) or None
@@ -65,6 +93,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("outside")
         if inside := place_of(item.path):
             area = inside.name if inside.parent == Path() else inside.parent.as_posix()
+            if inside.parts[0] not in OUTSIDE_LIES and item.get_closest_marker("outside"):
+                assert item.get_closest_marker("slow"), item.nodeid
         group = next((name for name in SERVERS if name in fixed), area)
         item.add_marker(pytest.mark.xdist_group(group))
         place[item] = LONGEST.index(group) if group in LONGEST else len(LONGEST)
