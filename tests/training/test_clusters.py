@@ -33,6 +33,12 @@ def slowly(X, y, *, seed, pause=0.05):
     return GaussianNB().fit(X, y)
 
 
+def kills_without_seven(X, y, *, seed):
+    if not (X[:, 0] == 7).any():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return slowly(X, y, seed=seed, pause=0)
+
+
 def subject(training=slowly, **params):
     X = np.column_stack([np.arange(N), np.sin(np.arange(N))])
     return Subject.local(
@@ -94,12 +100,6 @@ def cluster(tmp_path):
     made.stop()
 
 
-@pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    with Fleet(jobs=1, ledger="none") as fleet:
-        return leave_out(RefitRequest(subject(pause=0.0), np.arange(N), (1,), fleet))
-
-
 def measure(fleet, **params):
     return leave_out(RefitRequest(subject(**params), np.arange(N), (1,), fleet))
 
@@ -130,21 +130,25 @@ def test_a_registered_model_is_judged_on_a_dask_cluster_as_at_home(cluster, regi
 
 
 @pytest.mark.slow
-def test_a_dask_worker_killed_midway_changes_nothing(cluster, tmp_path, table):
-    victim = cluster.workers[0]
-    killed = []
+def test_a_dask_scheduler_that_dies_is_said(cluster, tmp_path):
+    def progress(done, _total, _left):
+        if done > 10:
+            kill(cluster.scheduler)
 
-    def strike(done, _total, _left):
-        if done > 10 and not killed:
-            killed.append(done)
-            kill(victim)
+    with (
+        Fleet(ledger=tmp_path / "ledger", cluster=cluster.address, progress=progress) as fleet,
+        pytest.raises(UsageError, match="scheduler went away"),
+    ):
+        measure(fleet, pause=0.1)
 
-    with Fleet(ledger=tmp_path / "ledger", cluster=cluster.address, progress=strike) as fleet:
-        found = measure(fleet, pause=0.05)
 
-        assert killed
-        assert fleet.calls == N + 1
-    np.testing.assert_array_equal(found.log_without, table.log_without)
+@pytest.mark.slow
+def test_a_unit_that_kills_dask_workers_is_named_and_costs_no_other(cluster, tmp_path):
+    with Fleet(ledger=tmp_path / "ledger", cluster=cluster.address) as fleet:
+        fits = [Fit(1, np.arange(2), left_out=np.array([i])) for i in range(5, 10)]
+        answers = fleet.fits(subject(kills_without_seven), fits)
+
+    assert [bool(a.problem) for a in answers] == [False, False, True, False, False]
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "spark"])
