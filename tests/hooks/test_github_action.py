@@ -9,6 +9,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from privgate import github
+from tests.report import real_runs
 
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / "hooks" / "github-action" / "action.yml"
@@ -243,6 +244,13 @@ def test_one_annotation_a_finding_at_the_policys_line(step, word, inputs, said):
     (annotation,) = step(f"models:/credit/{word}", **inputs).annotations
 
     assert annotation.startswith(said)
+
+
+def test_a_real_report_holds_what_is_told_of_it():
+    told = real_runs.document("attacked")
+
+    assert {"outcome", "observed"} <= told.keys()
+    assert all({"title", "outcome", "message", "line"} <= finding.keys() for finding in told["findings"])
 
 
 def test_at_most_ten_annotations_and_the_rest_is_counted(step):
