@@ -6,9 +6,10 @@ import subprocess
 import sys
 import time
 
+import click
 import pytest
 
-from privgate.cli import LONG
+from privgate.cli import LONG, cli
 from privgate.cli import console as heartbeat
 
 BEGUN = """
@@ -44,6 +45,18 @@ def test_whoever_asks_for_quiet_hears_nothing(by):
     )  # fmt: skip
 
     assert "light" not in made.stdout
+
+
+def test_a_file_that_asks_for_quiet_ends_the_lines(monkeypatch, tmp_path):
+    (tmp_path / "privgate.yaml").write_text("check:\n  quiet: true\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(heartbeat, "_now", heartbeat._State())
+    heartbeat.begin("check: reading")
+
+    with pytest.raises(click.UsageError):
+        cli.main(["check"], standalone_mode=False)
+
+    assert heartbeat._now.ended is None
 
 
 @pytest.mark.parametrize(("stderr", "uri", "code"), [("closed", "", 2), ("full", "models:/m/1", 4), ("broken", "", 2)])

@@ -10,7 +10,7 @@ import yaml
 from click.shell_completion import ShellComplete
 
 from privgate.__main__ import run
-from privgate.cli import COMMANDS, cli, config
+from privgate.cli import COMMANDS, GROUPS, cli, config
 from privgate.policy.problems import shipped
 
 
@@ -222,3 +222,22 @@ def test_help_shows_daily_options_and_all_of_them_when_asked(capsys, name):
     assert len(daily) <= 15
     assert set(daily) < set(every)
     assert {"--seeds", "--isolation"} <= {*every} - {*daily}
+
+
+def test_help_shows_every_command_once_in_a_group(capsys):
+    assert run(["--help"]) == 0
+    shown = re.findall(r"^  ([a-z][a-z-]+) {2}", capsys.readouterr().out, flags=re.MULTILINE)
+
+    assert sorted(shown) == sorted(COMMANDS)
+    assert sorted(n for names in GROUPS.values() for n in names) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize(("value", "color"), [("1", False), ("", None)])
+def test_no_color_is_kept(monkeypatch, value, color):
+    monkeypatch.setenv("NO_COLOR", value)
+    seen = []
+
+    run([], click.Command("seen", callback=lambda: seen.append(click.get_current_context().color)))
+
+    # click paints nothing where the context says False, a terminal or not
+    assert seen == [color]
