@@ -90,19 +90,6 @@ def test_a_row_is_measured_again_when_what_it_rests_on_changes(command, monkeypa
     assert "lasso: changed since: privgate" in done.stderr
 
 
-def test_no_kind_begins_after_the_time_and_what_died_is_measured_again(command, monkeypatch):
-    late, ran = command("--most-minutes", "1e-9")
-    assert (late.exit_code, ran) == (1, [])
-    assert "2 remain, and the same command goes on from here: ridge, lasso" in late.stderr
-
-    row = {"verdict": "died", "said": "without a word", "cpu": 0.0}
-    with monkeypatch.context() as there:
-        there.setattr("kinds.__main__.apart", lambda *_, limit: row)
-        assert command()[0].exit_code == 1
-    done, ran = command()
-    assert (done.exit_code, ran) == (0, ["lasso", "ridge"])
-
-
 def test_what_dies_or_takes_too_long_is_a_row():
     done = apart(dict, [("verdict", "passed")], limit=60.0)
     died = apart(os._exit, 3, limit=60.0)

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from truth import referee
 from truth.__main__ import main
 from truth.catalogue import TRUTH, Known
-from truth.measure import by_name
 from truth.table import came_out, counts, written
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "truth.md"
@@ -130,11 +129,3 @@ def test_the_page_has_a_row_for_each_and_counts_them():
     assert set(BY_NAME) <= told
     assert re.search(r"114 leak: \d+ were judged", text)
     assert "| traceback |" not in text
-
-
-@pytest.mark.slow
-def test_one_that_leaks_is_judged_by_the_whole_gate(tmp_path):
-    from privgate import registry
-
-    registry.local_registry(tmp_path / "registry")
-    assert by_name("records in the file: neighbours", tmp_path)["verdict"] == "failed"

@@ -58,15 +58,8 @@ def installed(closure, settings, tmp_path_factory):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     ours = Path(sysconfig.get_paths()["purelib"])
-    needed = [
-        *config["known"],
-        "annotated_types",
-        "typing_extensions.py",
-        "typing_inspection",
-        "_cffi_backend*",
-        "cffi",
-    ]
-    needed += ["certifi", "charset_normalizer", "idna", "pycparser", "_yaml", "*__mypyc*", "81d243*"]
+    needed = [*config["known"], "annotated_types", "typing_extensions.py", "typing_inspection", "_cffi_backend*"]
+    needed += ["cffi", "certifi", "charset_normalizer", "idna", "pycparser", "_yaml", "*__mypyc*", "81d243*"]
     for pattern in needed:
         for found in ours.glob(pattern):
             (site / found.name).symlink_to(found)
