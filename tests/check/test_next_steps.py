@@ -66,13 +66,6 @@ FOLLOWED = {
     "seed": (INFLUENCE, lambda: subject(draws_beside_its_seed), lambda: subject(smooth)),
     "error": (INFLUENCE, lambda: subject(from_a_file), lambda: subject(from_a_file, params={"strength": 0.01})),
     "file": (FILE, lambda: subject(KNeighborsClassifier()), lambda: subject(SMOOTH)),
-    "attack": (
-        ATTACKS.replace("0.7", "0.62"),
-        lambda: subject(
-            DecisionTreeClassifier(), TrainingData(X, GUESSED, candidates=(MORE, OTHERS), one_record_each=True)
-        ),
-        None,
-    ),
     "influence": (
         "rules: [{metric: dtp, max: 1}]",
         lambda: subject(
@@ -99,11 +92,7 @@ def steps_of(verdict):
     return [f.advice for f in verdict.findings if not f.outcome.releases and f.advice]
 
 
-#: a search, and attacks: dear
-SLOW = ("attack", "people")
-
-
-@pytest.mark.parametrize("cause", [pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW)) for c in FOLLOWED])
+@pytest.mark.parametrize("cause", [pytest.param(c, marks=[pytest.mark.slow] * (c == "people")) for c in FOLLOWED])
 def test_a_step_is_named_and_whoever_follows_it_is_approved(cause, fleet, load_policy):
     rules, brought, followed = FOLLOWED[cause]
     policy = load_policy(rules)
