@@ -22,11 +22,7 @@ RECORDED = {
 }
 
 
-#: the trees, which take most of the time, and boxes are slow: `test_exit_codes.py` runs a whole check in boxes
-BOXED = pytest.param(3, id="3 in boxes", marks=[pytest.mark.boxed, pytest.mark.slow])
-
-
-@pytest.mark.parametrize("models", [2, pytest.param(3, marks=pytest.mark.slow), BOXED])
+@pytest.mark.parametrize("models", [2, pytest.param(3, marks=(pytest.mark.boxed, pytest.mark.slow))])
 def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsys, models):
     shown_here = dict(list(ALL.items())[:models])
     monkeypatch.setattr("privgate.demo.recipes.recipes", lambda: shown_here)

@@ -118,14 +118,6 @@ def test_without_a_terminal_each_phase_and_its_estimate_is_a_line(heard, monkeyp
     ]
 
 
-def test_a_phase_that_goes_on_is_told_of_with_its_estimate(heard):
-    heartbeat.begin("check: reading")
-    heartbeat.progress(5, 200, 7200.0, "retraining")
-    time.sleep(0.5)
-
-    assert "retraining: 5 of 200, about 2.0 h left; still at work, 0 s so far" in heard()
-
-
 def test_lines_fit_and_no_number_loses_its_unit(monkeypatch):
     monkeypatch.delenv("PRIVGATE_COLUMNS")
     text = "  + " + " ".join(f"influence {i} nats of {i} % in {i} s" for i in range(60))

@@ -40,20 +40,6 @@ def test_a_local_subject_is_judged_without_a_registry(fleet):
     assert (verdict.records.pdtp <= verdict.records.dtp_upper + 1e-12).all()
 
 
-def copied_weights(X, y, *, seed):
-    """Return the same model whatever the data: a checkpoint."""
-    model = CategoricalNB(min_categories=SIZES)
-    return model.fit(np.array([[0, 0], [1, 1], [2, 3], [0, 2]]), np.array([0, 1, 0, 1]))
-
-
-def test_a_recipe_that_does_not_depend_on_its_data_is_caught_and_never_approved(fleet):
-    verdict = evaluate(Policy.load("pdtp-1"), Subject.local(Recipe(copied_weights, seed=1), DATA), fleet=fleet)
-
-    outcomes = {f.rule: f.outcome for f in verdict.findings}
-    assert outcomes["precondition:depends_on_data"] in (Outcome.INCONCLUSIVE, Outcome.FAILED)
-    assert not verdict.approved
-
-
 def test_a_dp_recipe_with_a_recorded_seed_is_blocked_before_training(fleet):
     from privgate.subject.claim import Claim
 
@@ -65,13 +51,6 @@ def test_a_dp_recipe_with_a_recorded_seed_is_blocked_before_training(fleet):
     assert verdict.outcome is Outcome.FAILED
     assert any("regenerate the noise" in f.message for f in verdict.findings)
     assert fleet.calls == 0
-
-
-def test_a_group_is_one_unit(fleet):
-    data = TrainingData(X, Y, groups=np.repeat(np.arange(20), 2), domain=Domain(categories=tuple(SIZES)))
-    verdict = evaluate(Policy.load("pdtp-1"), Subject.local(naive_bayes(5.0), data), fleet=fleet)
-
-    assert len(verdict.records) == 20
 
 
 def one_split(X, y, *, seed):
@@ -86,16 +65,6 @@ def test_a_sample_of_units_claims_nothing_about_the_largest(fleet):
 
     assert len(verdict.records) == 10
     assert not verdict.approved
-
-
-def test_what_a_policy_can_never_conclude_is_said_before_training(fleet):
-    from sklearn.tree import DecisionTreeClassifier
-
-    subject = Subject.local(Recipe(DecisionTreeClassifier(), seed=1), DATA)
-    bench = prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None)
-
-    assert any("pdtp-1" in why for why in bench.cannot_conclude)
-    assert fleet.calls == 0
 
 
 def test_a_rule_that_is_not_required_and_does_not_apply_is_shown_as_such(fleet, load_policy):
@@ -168,13 +137,11 @@ SUITE = '{"expectations": [{"type": "expect_column_max_to_be_between", "kwargs":
 #: (training records, candidates, keys of the policy, what is said): known before anything is trained
 NEVER = {
     "a broken suite": (MANY[:160], MANY[160:], "data: {suite: s.json}", "s.json: 1 of 3 expectations do not hold"),
-    "a suite about no column": (MANY[:160], MANY[160:], "data: {suite: absent.json}", "there is no column"),
     "few records": (MANY[:160], MANY[160:], "data: {min_rows: 200}", "at least 200 are asked for"),
     "few people": (MANY[:160], MANY[160:], "audit: {min_units: 200}", "the policy wants 200 people"),
     "few candidates": (MANY[:160], MANY[160:], "audit: {min_candidates: 200}", "needs 200 candidates, and"),
     "no candidates": (MANY[:160], None, "", "no candidates: attacks need people who were not trained on"),
     "members for candidates": (MANY[:160], MANY[:100], "", "stored once more"),
-    "nearly members": (MANY[:160], MANY[:100].astype(np.float32).astype(float), "", "stored once more"),
 }
 
 
@@ -193,8 +160,7 @@ def test_a_rate_that_candidates_resolve_wants_as_many_whichever_limit_approves(f
 @pytest.mark.parametrize("name", NEVER)
 def test_what_no_training_can_approve_ends_before_any_and_is_no_fault_of_the_model(fleet, tmp_path, load_policy, name):
     X, others, keys, said = NEVER[name]
-    for file, column in (("s", "x0"), ("absent", "wage")):
-        (tmp_path / f"{file}.json").write_text(SUITE % column)
+    (tmp_path / "s.json").write_text(SUITE % "x0")
     rules = "[{metric: attack_accuracy, scope: model, max: 0.9, reason: r}, {metric: pdtp, max: 1.0e-9, reason: r}]"
     policy = load_policy(f"approves: Few.\n{keys}\nrules: {rules}\n")
     candidates = None if others is None else (others, LABELS[: len(others)])

@@ -15,15 +15,9 @@ from privgate.registry.client import answering
 
 HEAD = 'schema: privgate/policy/v1\nname: x\nversion: "1"\n'
 FILES = {
-    "empty.yaml": "",
     "metric.yaml": HEAD + "rules:\n  - metric: dtpp\n    max: 1\n",
-    "tab.yaml": "schema: privgate/policy/v1\n\tname: x\n",
-    "negative.yaml": HEAD + "rules:\n  - metric: dtp\n    max: -1\n",
     "word.yaml": HEAD + "rules:\n  - metric: dtp\n    max: one\n",
-    "rules.yaml": HEAD + "rules: []\n",
-    "number.yaml": HEAD.replace('"1"', "1") + "rules:\n  - metric: dtp\n    max: 1\n",
     "other.json": "{}",
-    "text.json": "not JSON",
 }
 ONE = "models:/credit/1"
 #: command line, exit code, what the sentence must say
@@ -34,13 +28,8 @@ WRONG = (
     ("check {one} {one} --policy dtp-1", 2, "unexpected extra argument"),
     ("check {one} --policy dpt-1", 2, "did you mean 'dtp-1'"),
     ("check {one} --policy nothere.yaml", 2, "no such file"),
-    ("check {one} --policy empty.yaml", 2, "is empty"),
     ("check {one} --policy metric.yaml", 2, "did you mean 'dtp'"),
-    ("check {one} --policy tab.yaml", 2, "tab.yaml:2"),
-    ("check {one} --policy negative.yaml", 2, "negative.yaml:6"),
     ("check {one} --policy word.yaml", 2, "expected a number"),
-    ("check {one} --policy rules.yaml", 2, "at least one"),
-    ("check {one} --policy number.yaml", 2, "expected text in quotes"),
     ("check {one} --policy dtp-1 --reportdir out", 2, "--report-dir"),
     ("check {one} --policy dtp-1 --report-dir other.json", 2, "is a file"),
     ("check {one} --policy dtp-1 --seeds many", 2, "'many' is not a valid integer"),
@@ -49,7 +38,6 @@ WRONG = (
     ("guard revoke 7cf6 --trust trust.json", 4, "trust.json"),
     ("check {one} --policy dtp-1 --budget 0trainings", 2, "write 90s, 30m or 2h"),
     ("check {one} --policy dtp-1 --jobs 0", 2, "x>=1"),
-    ("check {one} --policy dtp-1 --budget soon", 2, "write 90s, 30m or 2h"),
     ("check {one} --policy dtp-1 --format xml", 2, "'junit'"),
     ("check credit --policy dtp-1", 4, "models:/name/version"),
     ("check models:/credit/latest --policy dtp-1", 4, "moving target"),
@@ -59,11 +47,9 @@ WRONG = (
     ("check {one} --policy dtp-1 --tracking-uri sqlite:///typo.db", 4, "there is no registry at"),
     ("promote {one} --policy dtp-1", 2, "Missing option '--to'"),
     ("promote {one} --policy dtp-1 --to prod!", 2, "is no alias"),
-    ("promote {one} --policy dtp-1 --to latest", 2, "is no alias"),
     ("promote {model} --policy dtp-1 --to production", 2, "only versions have aliases"),
     ("report nothere.json --html x.html", 4, "nothere.json"),
     ("report other.json --html x.html", 4, "not a report of privgate"),
-    ("report text.json --html x.html", 4, "text.json"),
     ("report other.json", 2, "say what to write"),
     ("report --compare other.json", 2, "name the later report behind the earlier one"),
     ("explain dtpp", 2, "the nearest names are dtp"),
@@ -127,14 +113,8 @@ X, Y = np.zeros((4, 1)), np.array([0, 1, 0, 1])
 NB = CategoricalNB()
 #: what is written in Python, and what the sentence must say
 WRONG_PYTHON = (
-    (lambda: TrainingData(X, Y[:3], one_record_each=True), "4"),
-    (lambda: TrainingData(X, Y, ids=["a", "b"], one_record_each=True), "ids"),
     (lambda: TrainingData(X, Y, ids=["a", "a", "b", "c"], one_record_each=True), "ids"),
-    (lambda: TrainingData(X, Y, groups=["a"]), "groups"),
     (lambda: TrainingData(X, Y, candidates=X, one_record_each=True), "candidates"),
-    (lambda: TrainingData(X, Y, candidates=(np.zeros((2, 3)), [0, 1]), one_record_each=True), "candidates"),
-    (lambda: TrainingData(X[:0], Y[:0], one_record_each=True), "0 records"),
-    (lambda: Recipe("naive bayes"), "not str"),
     (lambda: Recipe(NB, seed="seven"), "seed"),
     (lambda: Recipe(NB, params={"alhpa": 1}), "'alhpa'"),
     (lambda: Policy.load("dpt-1"), "did you mean 'dtp-1'"),

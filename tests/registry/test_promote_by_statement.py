@@ -35,13 +35,17 @@ def site(registry, data, recipe, tmp_path, monkeypatch):
     sign += f" --target={{target}} --config={config} --key={key} --checked-elsewhere --tracking-uri={registry}"
     made = SimpleNamespace(config=["--config", str(config)], signer=["--sign-command", sign], checks=0)
     made.client = mlflow.MlflowClient(registry)
-    checked = check._check
+    checked, started = check._check, check.subprocess.run
+
+    def sign_here(words, **how):
+        return run(words[3:]) and pytest.fail("not signed") if words[2] == "privgate" else started(words, **how)
 
     def counted(*args, **named):
         made.checks += 1
         return checked(*args, **named)
 
     monkeypatch.setattr(check, "_check", counted)
+    monkeypatch.setattr(check.subprocess, "run", sign_here)
     return made
 
 

@@ -6,11 +6,9 @@ import mlflow
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
-from sklearn.datasets import load_breast_cancer
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -78,28 +76,6 @@ def test_kinds_of_nothing_are_trained_on_as_they_are_stored(by_mlflow, people, f
     info = by_mlflow(fitted, "own", pyfunc_predict_fn="predict_proba", serialization_format="cloudpickle")
     log_recipe(info, Recipe(preprocessed()), data, store="artifacts")
     assert from_registered(Subject.load(f"models:/{info.model_id}")) < 1e-12
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("order", "frame"), [("F", False), ("C", True), ("C", False), ("F", True)])
-def test_the_memory_order_that_trained_the_model_trains_it_again(by_mlflow, order, frame, from_registered):
-    """Scaler and SGD move by 0.6 between orders on these data, calibrated support vectors by 4e-6."""
-    X, y = load_breast_cancer(return_X_y=True)
-    X = np.asarray(X, order=order)
-    if frame:
-        X = pd.DataFrame(X, columns=[f"c{k}" for k in range(30)], copy=False)
-    candidates = (np.ascontiguousarray(X[:5]) if not frame else X.iloc[:5].copy(), y[:5])
-    for k, last in enumerate((SGDClassifier(loss="log_loss"), CalibratedClassifierCV(LinearSVC()))):
-        recipe, data = (
-            Recipe(make_pipeline(StandardScaler(), last), seed=3),
-            TrainingData(X, y, candidates=candidates, one_record_each=True),
-        )
-        trained = recipe.train(X, y, seed=3)
-        info = by_mlflow(trained, f"m{k}", serialization_format="cloudpickle")
-        log_recipe(info, recipe, data, store="artifacts")
-        subject = Subject.load(f"models:/{info.model_id}")
-        assert subject.data.order == data.order == (order if order != "FC"[not frame] else "")
-        assert from_registered(subject) == 0.0
 
 
 def test_a_store_keeps_the_data_out_of_the_registry(registry, recipe, data, tmp_path):

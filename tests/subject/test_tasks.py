@@ -9,10 +9,9 @@ from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.ensemble import HistGradientBoostingRegressor, IsolationForest, RandomForestClassifier, StackingClassifier
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
 from sklearn.mixture import GaussianMixture
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR, LinearSVC, OneClassSVM
+from sklearn.svm import SVC, LinearSVC
 
 from privgate import Gaussian, Laplace, Recipe, Release, Subject, TrainingData
 from privgate.errors import SubjectError
@@ -34,7 +33,6 @@ def answers(model, x):
     [
         (Ridge(), "regression"),
         (make_pipeline(StandardScaler(), Lasso()), "regression"),
-        (GridSearchCV(SVR(), {"C": [1, 2]}), "regression"),
         (HistGradientBoostingRegressor(), "regression"),
         (LogisticRegression(), "classification"),
         (make_pipeline(StandardScaler(), RandomForestClassifier()), "classification"),
@@ -55,12 +53,10 @@ def test_the_task_is_read_off_an_estimator_and_survives_being_recorded(estimator
     ("estimator", "said"),
     [
         (IsolationForest(), "outlier detector"),
-        (make_pipeline(StandardScaler(), OneClassSVM()), "outlier detector"),
         (KMeans(3), "clusterer"),
         (GaussianMixture(2), "density estimator"),
         (LatentDirichletAllocation(), "transformer"),
         (LinearSVC(), "CalibratedClassifierCV(LinearSVC())"),
-        (make_pipeline(StandardScaler(), LinearSVC()), "gives no probabilities"),
         (RidgeClassifier(), "gives no probabilities"),
     ],
     ids=str,
@@ -140,19 +136,10 @@ def test_targets_of_one_value_or_too_large_are_no_traceback():
         _ = Subject.local(Recipe(Ridge()), TrainingData(X, np.tile([1.7e308, -1.7e308], 5))).scale
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        [["a", "b"] if i % 2 else ["a"] for i in range(10)],
-        [{"a", "b"} if i % 2 else {"a"} for i in range(10)],
-        [("a", "b")] * 10,
-        pd.DataFrame({"a": X[:, 0], "b": X[:, 1]}),
-    ],
-    ids=["lists", "sets", "tuples", "frame"],
-)
-def test_several_labels_a_record_are_refused_in_one_sentence(labels):
-    with pytest.raises(SubjectError, match="not judged together; log one model a"):
-        TrainingData(X, labels)
+def test_several_labels_a_record_are_refused_in_one_sentence():
+    for labels in ([["a", "b"], ["a"]] * 5, [{"a", "b"}, {"a"}] * 5, pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})):
+        with pytest.raises(SubjectError, match="not judged together; log one model a"):
+            TrainingData(X, labels)
 
 
 def test_scores_of_anomalies_predict_no_target():
