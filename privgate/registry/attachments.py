@@ -13,23 +13,19 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, Outcome, RegistryError, SubjectError
 from privgate.evidence.verdict import SCOPES, Verdict
 from privgate.registry.client import ADDRESSES, answering, connect, stored_files
-from privgate.registry.files import OLD_REPORTS, path_part, refuse_files, refuse_written
+from privgate.registry.files import path_part, refuse_files, refuse_written
 from privgate.registry.named import RUN_TAG, find_run, join_folder, locate_reports, named
 from privgate.subject.subject import Subject
 
 _FILES = ("report.json", "report.html", "summary.md", "junit.xml")
-_MARK = "privgate: "  # first word of a description that privgate wrote
 #: nats that replace infinity in metrics that dashboards sort by; changes of float64 log-probabilities are smaller
 LARGEST_NATS = 1000.0
-#: characters of a version's description that MLflow's store keeps
-_DESCRIPTION = 5000
 
 
 def attach(subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: str | None = None) -> str:
@@ -53,13 +49,8 @@ def attach(subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: s
         tags = _tags(verdict, policy, f"runs:/{run_id}/{place}", out_dir)
         client.set_logged_model_tags(model_id, tags)
         if subject.version:
-            for key in (k for k in tags if k not in _NOT_ON_VERSIONS):
+            for key in tags:
                 client.set_model_version_tag(subject.name, subject.version, key, tags[key])
-            experiment = client.get_run(run_id).info.experiment_id
-            link = f"#/experiments/{experiment}/runs/{run_id}/artifacts/{quote(place)}/report.html"
-            day = _decided_at(verdict).date().isoformat()
-            head = f"{_MARK}{verdict.decision.text}, by policy {_escape(policy)}, on {day}; [report]({link})"
-            _describe(client, subject, head, out_dir)
     return place
 
 
@@ -101,20 +92,12 @@ def copy_to_run(client: Any, model_id: str, files: Path, place: str) -> str:
 
 
 def log_metrics(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
-    """Log a verdict's metrics to a run, for the model and its training data, and return the metrics."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    data_digest = subject.digests.get("data", "")
-    source = json.dumps({"digest": data_digest, "kind": str(subject.detail.get("data_kind", ""))})
-    # MLflow keeps 36 characters of a digest; all of it is in the source
-    data = Dataset(f"{subject.name or 'model'} training data", data_digest.rpartition(":")[2][:36], "privgate", source)
-    client.log_inputs(run_id, datasets=[DatasetInput(data, [InputTag("mlflow.data.context", "training")])])
+    """Log a verdict's metrics to a run, for the model, and return the metrics."""
     metrics = collect_metrics(verdict)
-    when = int(_decided_at(verdict).timestamp() * 1000)
-    about = {"dataset_name": data.name, "dataset_digest": data.digest, "model_id": str(subject.detail["model_id"])}
+    model_id, when = str(subject.detail["model_id"]), int(_decided_at(verdict).timestamp() * 1000)
     for key, value in metrics.items():
         # MLflow keeps one point a time and step, so attaching again adds none
-        client.log_metric(run_id, key, value, timestamp=when, step=0, **about)
+        client.log_metric(run_id, key, value, timestamp=when, step=0, model_id=model_id)
     return metrics
 
 
@@ -141,10 +124,6 @@ def collect_metrics(verdict: Verdict) -> Mapping[str, float]:
     return metrics
 
 
-#: tags that only the logged model gets: a version's page would cut them, and its description says the same
-_NOT_ON_VERSIONS = frozenset({"privgate.policy", "privgate.report"})
-
-
 def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str, str]:
     written = out_dir / "report.json"  # this file holds messages without names of people
     findings = json.loads(written.read_text(encoding="utf-8"))["findings"] if written.is_file() else ()
@@ -163,20 +142,6 @@ def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str,
         # last, because clients that wait for an attached check wait for this tag
         "privgate.findings": f"{first.title[:200]}: {messages.get(first.rule, '')[:4000]}{more}" if first else "none",
     }
-
-
-def _describe(client: Any, subject: Subject, head: str, out_dir: Path) -> None:
-    """Write the summary as the version's description, unless a person wrote the present one."""
-    present = client.get_model_version(subject.name, subject.version).description or ""
-    if present and not present.startswith(_MARK):
-        return
-    summary = out_dir / "summary.md"
-    text = f"{head}\n\n{summary.read_text(encoding='utf-8') if summary.is_file() else ''}"
-    # MLflow shows no folded parts; the report has them
-    shown = text.partition("<details>")[0].rstrip()
-    while len(shown) > _DESCRIPTION:
-        shown = shown[: _DESCRIPTION - 1].rpartition("\n")[0]
-    client.update_model_version(subject.name, subject.version, description=shown)
 
 
 def _decided_at(verdict: Verdict) -> datetime:
@@ -237,16 +202,10 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
 
 
 def _locate_readable_reports(client: Any, model_id: str, uri: str) -> str:
-    """Return where the reports about a model lie; refuse those that lie in the served folder."""
+    """Return where the reports about a model lie."""
     with answering(f"reading the reports of {uri}"):
         if run_id := find_run(client, model_id):  # listing sends credentials, too
             refuse_files(location := locate_reports(client, model_id), tracking_uri=client.tracking_uri)
             if client.list_artifacts(run_id, join_folder(model_id)):
                 return location
-        refuse_files(client.get_logged_model(model_id).artifact_location, tracking_uri=client.tracking_uri)
-        if client.list_logged_model_artifacts(model_id, OLD_REPORTS):
-            raise SubjectError(
-                f"the reports of {uri} lie in the served folder, where an earlier privgate kept them, and do not "
-                "count; check it again"
-            )
     raise SubjectError(f"no report is attached to {uri}; run privgate check on it first")

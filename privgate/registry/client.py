@@ -161,16 +161,10 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
         # the way by which MLflow loads a version's files, and not through models:/…, which asks for the name again
         repository = get_artifact_repository(location, tracking_uri=tracking_uri)
         copy = Path(repository.download_artifacts("", str(folder)))
-    for empty in [p for p in copy.rglob("*") if p.is_dir() and not any(p.iterdir())]:
-        path = empty.relative_to(copy)
-        with tempfile.TemporaryDirectory() as place:
-            try:
-                repository.download_artifacts(f"{path}/{path.name}", place)
-            except Exception:  # noqa: BLE001, S112  whatever a repository raises: as a rule, there is no such file
-                continue
-        # a user of the folder itself can still load it
-        raise SubjectError(
-            f"the model's folder {str(path)!r} holds one file of its own name, which MLflow skips; rename it"
+    if empty := next((p for p in copy.rglob("*") if p.is_dir() and not any(p.iterdir())), None):
+        raise SubjectError(  # a user of the folder itself can still load what MLflow skips
+            f"the model's folder {str(empty.relative_to(copy))!r} is empty, or holds one file of its own name, which "
+            "MLflow skips; rename the file, or remove the folder"
         )
     return copy
 

@@ -281,27 +281,22 @@ def _begins(prefix: str, uri: str) -> bool:
 
 
 _SECONDS = 60.0  # for an answer
-_MOST_REDIRECTS = 5  # each of them listed
 
 
 def fetch_address(uri: str, place: Path) -> Path:
-    """Write what lies at an http(s) address to a file; ``SubjectError``: it, or where it leads, may not be read."""
+    """Write what lies at an http(s) address to a file; ``SubjectError``: it may not be read, or leads elsewhere."""
     import requests
 
-    address = uri
-    with requests.Session() as session:
-        session.trust_env = False  # a proxy of the environment would ask other hosts for us
-        for _ in range(_MOST_REDIRECTS + 1):
-            refuse_data(address)
-            try:
-                with session.get(address, stream=True, timeout=_SECONDS, allow_redirects=False) as answer:
-                    if answer.is_redirect:
-                        address = urllib.parse.urljoin(address, answer.headers["Location"])
-                        continue
-                    answer.raise_for_status()
-                    with place.open("wb") as written:
-                        written.writelines(answer.iter_content(1 << 20))
-                    return place
-            except (OSError, ValueError) as exc:  # requests' errors, too
-                raise RegistryError(f"{address!r:.200} cannot be read ({exc!s:.200})") from exc
-    raise SubjectError(f"{uri!r:.200} leads on and on; name the last address")
+    refuse_data(uri)
+    try:
+        with requests.Session() as session:
+            session.trust_env = False  # a proxy of the environment would ask other hosts for us
+            with session.get(uri, stream=True, timeout=_SECONDS, allow_redirects=False) as answer:
+                if answer.is_redirect:
+                    raise SubjectError(f"{uri!r:.200} leads to another address; name and list the one it leads to")
+                answer.raise_for_status()
+                with place.open("wb") as written:
+                    written.writelines(answer.iter_content(1 << 20))
+    except (OSError, ValueError) as exc:  # requests' errors, too
+        raise RegistryError(f"{uri!r:.200} cannot be read ({exc!s:.200})") from exc
+    return place

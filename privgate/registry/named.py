@@ -10,27 +10,17 @@ from privgate.errors import RegistryError, SubjectError
 from privgate.registry.client import answering, connect
 from privgate.registry.files import REPORTS, path_part
 
-#: what URIs (``#?%@:/``), patterns (``*?[]!``), shells and paths give a meaning to
-_MEANING = frozenset("#?%@:/\\*[]!$`|<>\"'\x7f")
-#: control and format characters, unassigned ones, and every space but the plain one
-_UNSEEN = ("C", "Zl", "Zp", "Zs")
-
 
 def oddity(name: str) -> str:
     """Return why a registered model of this name can be neither checked nor released; empty if it can.
 
     >>> oddity("credit risk, 2024"), oddity("m-1#")
-    ('', "its name holds '#', which URIs or patterns read as something else")
+    ('', "its name holds '#', which URIs, patterns or readers take for something else")
     """
-    for character in name:
-        if character in _MEANING:
-            return f"its name holds {character!r}, which URIs or patterns read as something else"
-        if character != " " and unicodedata.category(character).startswith(_UNSEEN):
-            return f"its name holds the character U+{ord(character):04X}, which nobody sees"
-    if not name or name != name.strip() or name in {".", ".."}:
-        return "its name is empty, begins or ends with a space, or is a path"
-    if unicodedata.normalize("NFKC", name) != name:
-        return "its name can be written in several ways that look the same"
+    if odd := re.search(r"[^\w.,()+=~&;{}^ -]", name):
+        return f"its name holds {odd[0]!a}, which URIs, patterns or readers take for something else"
+    if not name or name != name.strip() or name in {".", ".."} or unicodedata.normalize("NFKC", name) != name:
+        return "its name is empty, a path, begins or ends with a space, or looks like another"
     return ""
 
 

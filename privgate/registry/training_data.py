@@ -92,12 +92,10 @@ def _fetch_named(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
 def _fetch_allowed(client: Any, reference: Mapping[str, Any], recorded: Mapping[str, str], folder: Path) -> Path:
     """Fetch recorded files from where this gate may read: the address is the word of the recipe's author."""
     uri = str(reference.get("uri", ""))
-    if reference["kind"] == "run" or uri.startswith("runs:"):
-        _, _, named = uri.partition("runs:/")
-        run_id, _, path = named.partition("/") if named else (str(reference["run_id"]), "", str(reference["path"]))
+    if reference["kind"] == "run":
         with answering("finding the run that holds the training data"):
-            root = client.get_run(run_id).info.artifact_uri
-        uri = f"{root.rstrip('/')}/{check_path(path)}"
+            root = client.get_run(str(reference["run_id"])).info.artifact_uri
+        uri = f"{root.rstrip('/')}/{check_path(str(reference['path']))}"
         refuse_files(uri, tracking_uri=client.tracking_uri)
     else:
         refuse_data(uri)

@@ -104,20 +104,26 @@ class Release:
     alone: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.step < 1:
-            raise ValueError(f"release: step must lie in (0, 1), not {self.step!r}")
-        if self.form not in get_args(Form):
-            raise ValueError(f"release: no form {self.form!r}; it is one of {', '.join(get_args(Form))}")
-        if isinstance(self.k, bool) or self.k != int(self.k) or self.k < 1:
-            raise ValueError(f"release: k must be a whole number of at least 1, not {self.k!r}")
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"release: temperature must be finite and above 0, not {self.temperature!r}")
-        if self.noise is not None and not (self.form == "probabilities" and self.temperature == 1.0):
-            raise ValueError("release: noise is added to a regressor's answers, which have no form and no temperature")
-        if isinstance(self.floor, str | list) or self.floor == {}:
-            raise ValueError(f"release: floor is True, a number, or a mapping label -> number, not {self.floor!r}")
-        if self.floor and (self.form != "probabilities" or self.noise is not None):
-            raise ValueError("release: a floor is for probabilities that are neither rounded, listed nor noisy")
+        plain = self.form == "probabilities" and self.noise is None
+        problems = {
+            f"step must lie in (0, 1), not {self.step!r}": not 0 < self.step < 1,
+            f"no form {self.form!r}; it is one of {', '.join(get_args(Form))}": self.form not in get_args(Form),
+            f"k must be a whole number of at least 1, not {self.k!r}": (
+                isinstance(self.k, bool) or self.k != int(self.k) or self.k < 1
+            ),
+            f"temperature must be finite and above 0, not {self.temperature!r}": not 0
+            < self.temperature
+            < float("inf"),
+            "noise is added to a regressor's answers, which have no form and no temperature": (
+                self.noise is not None and (self.form != "probabilities" or self.temperature != 1.0)
+            ),
+            f"floor is True, a number, or a mapping label -> number, not {self.floor!r}": (
+                isinstance(self.floor, str | list) or self.floor == {}
+            ),
+            "a floor is for probabilities that are neither rounded, listed nor noisy": self.floor and not plain,
+        }
+        if problem := next((text for text, holds in problems.items() if holds), ""):
+            raise ValueError(f"release: {problem}")
 
     def resolved(self, classes: Any) -> Self:
         """Return the release with a floor for each of the sorted labels; ``ValueError``: not above 0, or too much."""

@@ -62,18 +62,13 @@ class Subject:
         numbers, release = self.task == "regression", self.release
         if numbers and self.data.y.dtype.kind not in "biuf":
             raise SubjectError("the recipe declares task='regression', but the targets are no numbers")
-        if numbers and (release.form != "probabilities" or release.temperature != 1.0):
+        if numbers and (release.form != "probabilities" or release.temperature != 1.0 or release.floor):
             raise SubjectError(
-                f"a regressor has no probabilities to release as {release.form!r}; release its numbers, or add noise: "
-                "Release(noise=Laplace(scale))"
+                f"a regressor has no probabilities to release as {release.form!r} or with a floor; release its "
+                "numbers, or add noise: Release(noise=Laplace(scale))"
             )
-        if numbers and release.floor:
-            raise SubjectError("a floor is for probabilities, and a regressor releases numbers")
         if not numbers and release.noise is not None:
-            raise SubjectError(
-                "noise is added to a regressor's numbers, and this recipe trains a classifier; declare "
-                "task='regression' or another release"
-            )
+            raise SubjectError("noise is for numbers, and this recipe trains a classifier; declare task='regression'")
         object.__setattr__(self, "data", self.data.as_targets() if numbers else self.data)
         object.__setattr__(self, "release", release.resolved(self.classes) if release.floor else release)
 
