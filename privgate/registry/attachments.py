@@ -71,13 +71,8 @@ def refuse_elsewhere(client: Any, model_id: str) -> str:
         place = client.get_run(run_id).info.artifact_uri
     else:
         place = client.get_experiment(str(client.get_logged_model(model_id).experiment_id)).artifact_location
-    refuse_place(client, str(place))
+    refuse_written(str(place), tracking_uri=str(client.tracking_uri))
     return run_id
-
-
-def refuse_place(client: Any, place: str) -> None:
-    """Refuse an artifact location that is neither the registry's own nor listed by the operator."""
-    refuse_written(place, tracking_uri=str(client.tracking_uri))
 
 
 def copy_to_run(client: Any, model_id: str, files: Path, place: str) -> str:

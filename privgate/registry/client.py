@@ -1,7 +1,6 @@
 """Talking to MLflow: one client, and errors in our words."""
 
 import os
-import re
 import socket
 import sys
 import tempfile
@@ -48,16 +47,8 @@ def _problems() -> tuple[type[BaseException], ...]:
     return OSError, RecursionError, *known  # requests' errors, too; folders within folders
 
 
-#: what MLflow says where no server answers, the pool of connections included
-_SILENT = re.compile(
-    r"API request to (https?://[^/\s]+)\S* failed with exception .*(?:\[Errno -?\d+\] ([\w ]+)|(timed out))"
-)
-
-
 def _sentence(exc: BaseException) -> str:
     text = str(getattr(exc, "message", None) or exc).strip().splitlines()
-    if text and (silent := _SILENT.search(text[0])):
-        return f"{silent[1]} does not answer: {(silent[2] or silent[3]).lower()}"
     return text[0][:600] if text else type(exc).__name__
 
 

@@ -16,9 +16,19 @@ import numpy as np
 
 from privgate import digest
 from privgate.errors import SubjectError, UsageError
-from privgate.registry import attachments, load, mlmodel, native, training_data
+from privgate.registry import load, mlmodel, native, training_data
 from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at
-from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, all_files, compare, model_files, path_part
+from privgate.registry.files import (
+    FOLDER,
+    RECIPE,
+    SCHEMA,
+    SOURCES,
+    all_files,
+    compare,
+    model_files,
+    path_part,
+    refuse_written,
+)
 from privgate.registry.named import find_version, named, plain_name
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import sources, tasks
@@ -368,7 +378,8 @@ def adopt(
         if any(name.startswith(f"{FOLDER}/") for name in files):
             raise SubjectError(f"the files of {uri} hold a folder {FOLDER!r} of their own; log the model again")
         experiment = str(client.get_run(run_id).info.experiment_id) if run_id else "0"
-        attachments.refuse_place(client, str(client.get_experiment(experiment).artifact_location))
+        place_of = str(client.get_experiment(experiment).artifact_location)
+        refuse_written(place_of, tracking_uri=str(client.tracking_uri))
         logged = client.create_logged_model(experiment, name=path_part(str(name)), source_run_id=run_id)
         client.log_model_artifacts(logged.model_id, str(folder))
         client.finalize_logged_model(logged.model_id, "READY")

@@ -216,10 +216,10 @@ def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
             f"the model was trained on data that cannot be stored as they are: {why}; train on what "
             "TrainingData.save and load give back, or let privgate.log_model train"
         )
-    if given.order != stored.order:
-        raise SubjectError("the model was trained on records in another memory order than can be stored; copy X first")
-    if given.digest != stored.digest:
-        raise SubjectError("labels, ids, groups or candidates are others when they are read back; pass plain arrays")
+    if (given.order, given.digest) != (stored.order, stored.digest):
+        raise SubjectError(
+            "memory order, labels, ids, groups or candidates are others when read back; pass plain arrays"
+        )
 
 
 def refuse_new_labels(data: TrainingData) -> None:

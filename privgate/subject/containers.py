@@ -115,30 +115,25 @@ def checked(X: Any) -> Any:
     if is_frame(X):
         _check_columns(X)
     array, shape = isinstance(X, np.ndarray), getattr(X, "shape", None)
-    problems = {
-        f"is a {type(X).__module__.partition('.')[0]} {type(X).__name__}; pass an array (X.numpy()), a DataFrame "
-        "(X.to_pandas()), a sparse matrix or a list of text": (
-            not (array or is_pandas(X) or isinstance(X, list | tuple))
-        ),
-        "is a masked array, whose mask learners do not see; pass X.filled(numpy.nan)": np.ma.is_masked(X),
-        "is a single number; pass one record a row": shape == (),
-        "has no columns; pass at least one": shape is not None and 0 in shape[1:],
-        "is a numpy matrix or a structured array, which learners do not read; pass an array or a DataFrame": (
-            isinstance(X, np.matrix) or (array and X.dtype.kind == "V")
-        ),
-    }
-    if problem := next((sentence for sentence, holds in problems.items() if holds), ""):
-        raise SubjectError(f"X {problem}")
+    odd = array and (np.ma.is_masked(X) or isinstance(X, np.matrix) or X.dtype.kind == "V")
+    if odd or not (array or is_pandas(X) or isinstance(X, list | tuple)):
+        raise SubjectError(
+            f"X is a {type(X).__module__.partition('.')[0]} {type(X).__name__}, with a mask or fields; pass a plain "
+            "array (X.numpy()), a DataFrame (X.to_pandas()), a sparse matrix or a list of text"
+        )
+    if shape is not None and (shape == () or 0 in shape[1:]):
+        raise SubjectError("X has no records or no columns; pass one record a row")
     return X
 
 
 def _check_columns(X: Any) -> None:
     names = list(X.columns)
-    if X.columns.nlevels > 1 or not all(isinstance(c, str | int | np.integer) for c in names):
-        raise SubjectError("the columns of X have names that are neither text nor numbers; rename them")
-    if not X.columns.is_unique:
-        twice = next(c for c in names if names.count(c) > 1)
-        raise SubjectError(f"X has several columns named {twice!r}; rename them")
+    if (
+        not X.columns.is_unique
+        or X.columns.nlevels > 1
+        or not all(isinstance(c, str | int | np.integer) for c in names)
+    ):
+        raise SubjectError("the columns of X have names that are neither text nor numbers, or one twice; rename them")
     for name, dtype in X.dtypes.items():
         if str(dtype).startswith("Sparse["):
             raise SubjectError(f"column {name!r} of X is sparse; pass X.sparse.to_coo() or X.sparse.to_dense()")

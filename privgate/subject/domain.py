@@ -4,6 +4,7 @@ DTP is a supremum over questions, so it is meaningless without saying over which
 or inferred from it, and then marked as inferred in every report.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
@@ -56,30 +57,12 @@ class Column:
                 return cls(name, values=tuple(held), missing=len(held) < len(plain))
         raise ValueError(f"domain: unknown key or form, {name!r}: {stated!r}; {_HINT}")
 
-    def payload(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {key: _as_list(value) for key, value in asdict(self).items()}
-
-    @classmethod
-    def from_payload(cls, payload: Mapping[str, Any]) -> "Column":
-        """Return the column that ``payload`` describes."""
-        ends, values = payload["ends"], payload["values"]
-        ends = None if ends is None else (float(ends[0]), float(ends[1]))
-        return cls(payload["name"], ends, None if values is None else tuple(values), bool(payload["missing"]))
-
-
-def _as_list(value: Any) -> Any:
-    """Return tuples, and columns in them, as JSON."""
-    if isinstance(value, Column):
-        return value.payload()
-    return [_as_list(v) for v in value] if isinstance(value, tuple) else value
-
 
 def _as_tuple(value: Any) -> Any:
-    """Return what ``_as_list`` was given."""
+    """Return what a payload holds: tuples for lists, and columns for mappings."""
     if isinstance(value, Mapping):
-        return Column.from_payload(value)
-    return tuple(_as_tuple(v) for v in value) if isinstance(value, list | tuple) else value
+        return Column(**{name: _as_tuple(value[name]) for name in ("name", "ends", "values", "missing")})
+    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
 
 
 def list_columns(stated: Any) -> tuple[Column, ...]:
@@ -249,7 +232,7 @@ class Domain:
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""
         limits = {"max_length": None, "norm": None}  # of earlier versions: digests of data are of these too
-        stated = limits | {f.name: _as_list(getattr(self, f.name)) for f in fields(self)}
+        stated = limits | json.loads(json.dumps(asdict(self)))  # lists for tuples
         return {k: v for k, v in stated.items() if v or k not in ("columns", "blocks", "queries")}
 
     @classmethod

@@ -155,9 +155,8 @@ def decode(value: Any, resolve: Resolve) -> Any:
     return make(value, resolve)
 
 
-def _decoded_partial(value: Any, resolve: Resolve) -> Any:
-    function, args, keywords = (decode(v, resolve) for v in value["value"])
-    return functools.partial(function, *args, **keywords)
+def _make_partial(function: Any, args: Any, named: Any) -> Any:
+    return functools.partial(function, *args, **named)
 
 
 _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
@@ -170,7 +169,7 @@ _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
     "dtype": lambda v, _: np.dtype(v["value"]),
     "dict": lambda v, r: {decode(k, r): decode(x, r) for k, x in v["value"]},
     "import": lambda v, r: r(v["value"]),
-    "partial": _decoded_partial,
+    "partial": lambda v, r: _make_partial(*decode(v["value"], r)),
     "estimator": lambda v, r: r(v["class"])(**{k: decode(x, r) for k, x in v["params"].items()}),
 }
 

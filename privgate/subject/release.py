@@ -167,18 +167,14 @@ class Release:
     def coarse(self, p: Float) -> Float:
         """Return multiples of ``step`` nearest to ``p``, halves to the even one, or the centres of its bins."""
         if self.form == "binned":  # a hair of tolerance keeps 0.29 / 0.01 in its own bin
-            return np.asarray((np.minimum(np.floor(p / self.step + 1e-12), self.last_bin) + 0.5) * self.step)
+            last = np.ceil(1.0 / self.step - 1e-9) - 1  # which holds probability 1 too
+            return np.asarray((np.minimum(np.floor(p / self.step + 1e-12), last) + 0.5) * self.step)
         per_one = 1.0 / self.step
         whole = np.rint(per_one)
         # np.round(p, 2) multiplies by 100 and divides by it; 0.01 itself is not a hundredth
         if abs(per_one - whole) < 1e-9 * per_one:
             return np.asarray(np.rint(p * whole) / whole)
         return np.asarray(np.rint(p / self.step) * self.step)
-
-    @property
-    def last_bin(self) -> int:
-        """Number of the last bin, which holds probability 1 too."""
-        return int(np.ceil(1.0 / self.step - 1e-9) - 1)
 
     def list_size(self, n_labels: int) -> int:
         """Return how many of so many labels are listed."""
@@ -320,14 +316,8 @@ def _values(log_p: Float, release: Release, error: float = 0.0) -> tuple[Float, 
     low = np.where(nothing | (log_p - error < SUBNORMAL) | (low < SUBNORMAL), -np.inf, low)
     high = np.where(nothing | (high < NOTHING), -np.inf, high)
     if release.form in ("rounded", "binned"):
-        low, high = np.exp(low) * (1 - HAIR) / release.step, np.exp(high) * (1 + HAIR) / release.step
-        shift = 0.0 if release.form == "rounded" else 0.5
-        if release.form == "rounded":
-            low, high = np.ceil(low - 0.5), np.floor(high + 0.5)
-        else:
-            low, high = (np.minimum(np.floor(v), release.last_bin) for v in (low, high))
         with np.errstate(divide="ignore"):
-            low, high = np.log(np.maximum(low, 0.0) + shift), np.log(high + shift)
+            low, high = (np.log(release.coarse(np.exp(v) * hair)) for v, hair in ((low, 1 - HAIR), (high, 1 + HAIR)))
     return low, high
 
 
@@ -379,8 +369,6 @@ def admissible(values: Float, log_p: Float, release: Release, error: float) -> B
     log-probabilities. ``error`` bounds the error of each of these and the relative error of each value; above 0.
     """
     low, high = _values(log_p, release, error)
-    if release.form in ("rounded", "binned"):
-        low, high = low + np.log(release.step), high + np.log(release.step)
     with np.errstate(divide="ignore", invalid="ignore"):
         handed = np.log(values)
     fits = (handed >= low - error) & (handed <= high + error)

@@ -12,7 +12,6 @@ import importlib.util
 import inspect
 import itertools
 import re
-import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,18 +44,11 @@ def main_module() -> str:
     return stem if hidden is None or Path(hidden).resolve() == Path(path).resolve() else f"{stem}_script"
 
 
-@functools.cache
-def _library_roots() -> tuple[Path, ...]:
-    paths = sysconfig.get_paths()
-    roots = [paths[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")]
-    roots += [*site.getsitepackages(), site.getusersitepackages()]
-    return tuple(Path(r).resolve() for r in roots)
-
-
 def is_library(path: Path) -> bool:
     """Whether a file belongs to an installed distribution or to Python itself."""
-    file = path.resolve()
-    return bool({"site-packages", "dist-packages"} & set(file.parts)) or any(map(file.is_relative_to, _library_roots()))
+    file, homes = path.resolve(), {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+    installed = {"site-packages", "dist-packages"} & set(file.parts)
+    return bool(installed) or any(file.is_relative_to(Path(home).resolve()) for home in homes)
 
 
 def _locate(module: str) -> str | None:
