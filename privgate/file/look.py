@@ -1,9 +1,7 @@
 """The file is looked at first: its bytes are searched for records of the training data, and nothing of it is run.
 
-A record is seen where its values stand side by side, in any order of rows and columns, as they are, rounded to fewer
-bits, or scaled as the usual scalers do; a text where its words stand one after another. What many records share shows
-nothing: a row counts only where its values together are rarer than one in a million. An array with one row a record
-may hold every record in a form that nobody here knows, and so may as many bytes that nobody here can read.
+A row counts where its values stand side by side, as they are, rounded or scaled, and together are rarer than one in a
+million. An array with one row a record, or as many bytes that nobody here can read, may hold every record.
 """
 
 import json

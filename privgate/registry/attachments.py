@@ -1,8 +1,4 @@
-"""Attach verdicts to model versions as files, metrics, tags and a description, read them back, and set aliases.
-
-Attached reports inform people; a guarded store trusts signed statements only. Reports lie with the artifacts of the
-model's run and never in the folder that is served.
-"""
+"""Attach verdicts to model versions as files, metrics, tags and a description, read them back, and set aliases."""
 
 import json
 import math
@@ -29,11 +25,7 @@ LARGEST_NATS = 1000.0
 
 
 def attach(subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: str | None = None) -> str:
-    """Attach a verdict's files, metrics and tags, and return their folder within the artifacts of the model's run.
-
-    Twice equals once. The written report in ``out_dir`` is only read, and its per-person table, which is personal data,
-    stays there. ``RegistryError``: the subject has no registry, or that refused or broke off; then attach again.
-    """
+    """Attach a verdict's files, metrics and tags, and return their folder within the artifacts of the model's run."""
     model_id = str(subject.detail.get("model_id") or "")
     if not model_id:
         raise RegistryError("a local subject has no registry to attach to; log it with privgate.log_model")
@@ -99,11 +91,8 @@ def log_metrics(client: Any, run_id: str, subject: Subject, verdict: Verdict) ->
 def collect_metrics(verdict: Verdict) -> Mapping[str, float]:
     """Return the metrics of a verdict; a dashboard that sorts by any of them puts the worst model last.
 
-    ``privgate/<rule>`` is the measured value, infinity included; of a share ``privgate/<rule>_share_above``. Rules in
-    nats add ``_is_infinite`` (0 or 1: no limit is known) and ``_capped``: the end of the interval that the policy's
-    limit is compared with, at most ``LARGEST_NATS``, also for a rule that was not measured. ``privgate/outcome`` is 0
-    (passed) to 3 (failed). ``privgate/scope`` is 0 where a verdict speaks about all questions that rules ask, 1 about
-    those near people's own records, 2 about own records only.
+    ``privgate/<rule>`` is the measured value; ``_capped`` the end of its interval that the limit is compared with, at
+    most ``LARGEST_NATS``. ``privgate/outcome`` is 0 (passed) to 3 (failed), ``privgate/scope`` 0 (all questions) to 2.
     """
     d = verdict.decision
     facts = {"outcome": d.outcome.rank, "scope": SCOPES.index(d.scope), "warnings": d.warnings, "observed": d.observed}
@@ -149,11 +138,7 @@ def _escape(text: str) -> str:
 
 
 def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None, forward_only: bool = False) -> str:
-    """Set ``alias`` (without ``@``) to the version that was checked, and return the version that has it now.
-
-    ``forward_only`` leaves the alias where a later version has it. ``RegistryError``: the subject is no registered
-    version, or the registry refused, in its own words. ``DigestMismatchError``: the version's files changed since.
-    """
+    """Set ``alias`` (without ``@``) to the version that was checked, and return the version that has it now."""
     if not subject.version:
         raise RegistryError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
     client = _connect(subject, tracking_uri)
@@ -180,16 +165,13 @@ def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = 
     present = named(client, uri)
     # other tools may have written artifacts: only a signed statement is evidence
     with stored_files(client, _locate_readable_reports(client, present.model_id, uri)) as stored:
-        wanted = [p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")]
-        if policy is not None:
-            wanted = [p for p in wanted if p.partition("/")[0] == path_part(policy)]
-        documents = []
-        for path in wanted:
-            try:
-                documents.append(strict_json.loads(stored.read(path), LARGE))
-            except DocumentError as exc:
-                raise SubjectError(f"{path} attached to {uri} {exc}") from exc
-    documents = [document for document in documents if isinstance(document, dict)]
+        documents, own = [], "" if policy is None else f"{path_part(policy)}/"
+        for path in stored.names():
+            if path.count("/") == 1 and path.endswith("/report.json") and path.startswith(own):
+                try:
+                    documents.append(dict(strict_json.loads(stored.read(path), LARGE)))
+                except (DocumentError, TypeError, ValueError) as exc:
+                    raise SubjectError(f"{path} attached to {uri} {strict_json.why(exc)}") from exc
     if not documents:
         which = f" by policy {policy!r}" if policy else ""
         raise SubjectError(f"no report{which} is attached to {uri}; run privgate check on it first")

@@ -56,8 +56,7 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
     """Return an MLflow client; ``RegistryError``: there is no such registry, and only ``make`` lets MLflow make one."""
     if find_spec("mlflow") is None:  # privgate-verify has none
         raise RegistryError(
-            f"{tracking_uri or 'the registry'} needs MLflow's own client, which is not installed; "
-            "give the address of a tracking server (http or https)"
+            f"{tracking_uri or 'the registry'} needs MLflow, which is not installed; name a server (http or https)"
         )
     if not make and (address := tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
         _check_place(address, "it was named")  # before MLflow's import, which takes seconds
@@ -153,9 +152,8 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
         repository = get_artifact_repository(location, tracking_uri=tracking_uri)
         copy = Path(repository.download_artifacts("", str(folder)))
     if empty := next((p for p in copy.rglob("*") if p.is_dir() and not any(p.iterdir())), None):
-        raise SubjectError(  # a user of the folder itself can still load what MLflow skips
-            f"the model's folder {str(empty.relative_to(copy))!r} is empty, or holds one file of its own name, which "
-            "MLflow skips; rename the file, or remove the folder"
+        raise SubjectError(
+            f"the model's folder {empty.name!r} is empty to MLflow, or its file has that name, too; rename it"
         )
     return copy
 

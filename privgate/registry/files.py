@@ -97,8 +97,7 @@ def compare(recorded: dict[str, str], present: dict[str, str], what: str) -> Non
             raise DigestMismatchError(f"{what} file {name!r} was added after the recipe was recorded; remove it")
         if recorded[name] != present[name]:
             raise DigestMismatchError(
-                f"{what} file {name!r} is not the one that was recorded: it has {present[name][:19]}…, "
-                f"recorded was {recorded[name][:19]}…; restore it or log the model again"
+                f"{what} file {name!r} is not the one that was recorded; restore it or log the model again"
             )
 
 

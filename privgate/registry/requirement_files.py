@@ -1,8 +1,4 @@
-"""From where a model's own files let packages be installed: from the usual indexes, or where the operator says.
-
-``mlflow models serve`` installs the packages in these files before it loads the model: an author of one line chooses
-code that runs beside the model, which no check of the model sees.
-"""
+"""From where a model's own files let packages be installed: from the usual indexes, or where the operator says."""
 
 import os
 import re

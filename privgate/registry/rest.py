@@ -1,8 +1,4 @@
-"""Reading the registry over HTTP without MLflow, whose import takes longer than everything else in a verification.
-
-Where MLflow's client would do more than a plain request (plugins that add headers or sign, a registry of another
-address), or would escape or refuse a name, it is used itself, so that both ways give the same answers.
-"""
+"""Reading the registry over HTTP without MLflow, whose import takes longer than everything else in a verification."""
 
 import base64
 import configparser

@@ -140,10 +140,7 @@ def _check_columns(X: Any) -> None:
 
 
 def align_candidates(X: Any, other: Any) -> Any:
-    """Return candidates with the columns of the training records, each of the same type.
-
-    Workers train on rows of both together: a candidate of another type would change what everybody is trained on.
-    """
+    """Return candidates with the columns of the training records, each of the same type."""
     ours, theirs = ((is_pandas(v), is_sparse(v), hasattr(v, "shape")) for v in (X, other))
     if ours != theirs:
         raise SubjectError(
@@ -172,10 +169,8 @@ def cast_like(values: Any, like: Any, what: str) -> Any:
         cast = values.astype(like.dtype)
         if _cells(cast) == _cells(values) or (kinds <= set("biuf") and bool((cast == values).all())):
             return cast
-    raise SubjectError(
-        f"{what} of the candidates is of type {values.dtype} and that of the training records of {like.dtype}, and "
-        "values or categories would change; give both the same type"
-    )
+    types = f"type {values.dtype} and that of the training records of {like.dtype}"
+    raise SubjectError(f"{what} of the candidates is of {types}, and values would change; give both the same type")
 
 
 def _cells(column: Any) -> list[Any]:
@@ -183,11 +178,7 @@ def _cells(column: Any) -> list[Any]:
 
 
 def cell(value: Any) -> Any:
-    """Return a JSON value that tells text, numbers and the kinds of nothing apart; text and None stay as they are.
-
-    >>> cell("nan"), cell(float("nan")), cell(1), cell("1"), cell(None)
-    ('nan', ['nan'], ['int', '1'], '1', None)
-    """
+    """Return a JSON value that tells text, numbers and the kinds of nothing apart; text and None stay as they are."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | np.bool_):
@@ -291,19 +282,15 @@ def _of_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
     known = set(kinds)
     if len(known) > 1 and not known <= {"int", "float"}:
         other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
-        raise SubjectError(
-            f"{what} mixes {kinds[0]} (record 0) with {kinds[other]} (record {other}), which as text may be the same; "
-            "give all of them one type"
-        )
+        two = f"{kinds[0]} (record 0) with {kinds[other]} (record {other})"
+        raise SubjectError(f"{what} mixes {two}, which as text may be the same; give all of them one type")
     return np.array(values if known <= {"int", "float", "bool"} else list(map(str, values)))
 
 
 def _refuse_missing(missing: NDArray[Any], what: str) -> None:
     if missing.any():
-        raise SubjectError(
-            f"{what} is missing (None or NaN) for record {int(missing.argmax())} and perhaps others; nothing is no "
-            "label, name or person: fill it in or remove those records"
-        )
+        first = f"record {int(missing.argmax())} and perhaps others"
+        raise SubjectError(f"{what} is missing (None or NaN) for {first}; fill it in or remove those records")
 
 
 def scale_of(y: NDArray[Any]) -> tuple[float, float]:

@@ -150,10 +150,7 @@ class Domain:
         questions = () if self.queries is None else np.array(self.queries)
         good = AcceptedQuestions({**self.payload(), "queries": None}).holds(questions)
         if not good.all():  # theorems over the ranges would say less than what is answered
-            raise ValueError(
-                f"domain: question {int(good.argmin()) + 1} of the list lies outside the ranges that are declared "
-                "beside it"
-            )
+            raise ValueError(f"domain: question {int(good.argmin()) + 1} of the list lies outside the ranges beside it")
 
     def _read_queries(self) -> None:
         if self.queries is None:
@@ -175,14 +172,8 @@ class Domain:
     def read(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
         """Return a domain from a short form; ``ValueError``: there is no such form.
 
-        A mapping names the columns of a frame: a tuple is a range, ``(17, 90)``, a list the categories, ``["no",
-        "yes"]``. None at the end of either says that values may be missing. A list of ranges is the box of an array.
-        Nothing is read off data: the ends of private data are single people's.
-
-        >>> Domain.read([(0.0, 1.0), (-1, 1)]).box
-        ((0.0, 1.0), (-1.0, 1.0))
-        >>> Domain.read({"age": (17, 90), "work": ["private", "state", None]}).columns[1].values
-        ('private', 'state')
+        A mapping names a frame's columns: ``(17, 90)`` is a range, ``["no", "yes"]`` the values; None at the end of
+        either says that values may be missing. A list of ranges is the box of an array. Nothing is read off data.
         """
         if isinstance(stated, Domain):
             return stated

@@ -137,10 +137,7 @@ class Release:
         floors = self.floor if isinstance(self.floor, tuple) else tuple(float(named.get(k, one)) for k in labels)
         most = 0.1 / max(1, len(labels) - 1)
         if not (len(floors) == len(labels) and min(floors) > 0 and sum(floors) - min(floors) <= 0.1 * (1 + 1e-12)):
-            raise ValueError(
-                f"release: floors of {len(labels)} labels are above 0, and at most {most:.3g} each, .1 in all but one; "
-                f"given are {', '.join(f'{f:g}' for f in floors[:5])}"
-            )
+            raise ValueError(f"release: floors are above 0, one a label, at most {most:.3g} each and .1 in all but one")
         return replace(self, floor=floors)
 
     def answered(self, values: Float) -> Float:
@@ -149,11 +146,7 @@ class Release:
         return values if self.noise is None else np.asarray(values + self.noise.drawn(len(values)))
 
     def shown(self, p: Float) -> Float:
-        """Return what the endpoint hands out for exact probabilities ``p``, both of shape (n, K).
-
-        Bins ``[0, h), [h, 2h), …`` count by their centres. A label that "top_k" does not list has 0. Ties go to the
-        earlier class. Nothing is normalised again. MLflow serves by this, stored by value: it needs numpy alone.
-        """
+        """Return what the endpoint hands out for exact probabilities ``p``, both of shape (n, K)."""
         p = np.asarray(p, dtype=np.float64)
         if self.temperature != 1.0:
             with np.errstate(divide="ignore"):
@@ -249,22 +242,12 @@ def heated(log_p: Float, temperature: float) -> Float:
 
 
 def measure_changes(log_with: Float, log_without: Float, release: Release) -> Float:
-    """Return the largest label change of what is released, shape (...,), nats.
-
-    Infinite where one model alone hands out 0 or leaves a label out: who asks sees the difference with certainty.
-    Halves and ties go one way; ``bound_changes`` has the worst of both.
-    """
+    """Return the largest label change of what is released, shape (...,), nats."""
     return leakage.largest_change(released(log_with, release), released(log_without, release))
 
 
 def without_digits(log_with: Float, log_without: Float) -> Float:
-    """Return the largest change, shape (...,), nats, of probabilities that float64 does not hold in full; 0 of others.
-
-    A closed form knows the logarithm of a probability of ``exp(-745)``, and an endpoint releases 5e-324 or 0.
-
-    >>> without_digits(np.array([[0.0, -744.9], [-0.7, -0.7]]), np.array([[0.0, -745.2], [-0.5, -0.9]])).tolist()
-    [inf, 0.0]
-    """
+    """Return the largest change, shape (...,), nats, of probabilities that float64 holds in part, else 0."""
     small = np.minimum(log_with, log_without) < SUBNORMAL
     apart = _apart(_held(log_with), _held(log_without))[1]
     return np.asarray(np.where(small & (log_with != log_without), apart, 0.0).max(axis=-1))

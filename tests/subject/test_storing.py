@@ -110,7 +110,7 @@ def test_what_cannot_be_kept_is_refused_at_once(X, words):
     ("X", "words"),
     [
         (pd.DataFrame({"when": pd.Series([pd.Timestamp("2020-01-01")] * 4, dtype=object)}), "'when' holds a Timestamp"),
-        (["a", "b", None, "c"], "record 2 is a NoneType"),
+        (["a", "b", None, "c"], "record 2 does not"),
         (np.zeros((4, 1, 1), dtype=object), "three axes"),
     ],
 )
