@@ -6,8 +6,7 @@ import re
 import shutil
 import unicodedata
 import urllib.parse
-from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,14 +47,14 @@ def model_files(root: Path) -> dict[str, str]:
     return {path: held for path, held in all_files(root).items() if not path.startswith(f"{FOLDER}/")}
 
 
-def all_files(root: Path, *, mapped: Callable[..., Iterable[str]] = map, rows: Rows = ()) -> dict[str, str]:
+def all_files(root: Path, *, rows: Rows = ()) -> dict[str, str]:
     """Return ``path -> sha256`` of every file of a served folder but MLflow's own note, which may name ``rows``.
 
     ``DigestMismatchError``: something else lies where that note does. ``SubjectError``: two names are one file on some
     machines, or files have no digest.
     """
     try:
-        digests = digest.of_files(root, mapped=mapped)
+        digests = digest.of_files(root)
     except ValueError as exc:
         raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
     seen = dict[str, str]()
@@ -109,8 +108,7 @@ class FolderFiles:
 
     def digests(self, rows: Rows = ()) -> dict[str, str]:
         """Return ``path -> sha256`` of every file."""
-        with ThreadPoolExecutor(8) as pool:  # files at once
-            return all_files(self.folder, mapped=pool.map, rows=rows)
+        return all_files(self.folder, rows=rows)
 
     def names(self) -> list[str]:
         """Return the paths of all files, sorted."""
@@ -131,12 +129,10 @@ class FolderFiles:
         shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True)
 
 
-# The author of a model names the addresses of its data and files; checker, signer and verifier read them outside any
-# box, with their own credentials: the registry's own artifacts, files of this machine, and object stores at their
-# providers' addresses; anything else only if ``PRIVGATE_DATA_SOURCES`` lists what it begins with, separated by spaces.
-# Where that is set it is the whole list for training data; ``guard serve`` sets an empty one. Reports are written to
-# the registry's own artifacts alone, or to what ``PRIVGATE_ARTIFACT_PLACES`` lists. Whatever opens an address here asks
-# these lists first; nothing else in the process is watched.
+# The author of a model names the addresses of its data and files; checker, signer and verifier read them with their own
+# credentials: the registry's own artifacts, files of this machine, and object stores at their providers' addresses;
+# anything else only if ``PRIVGATE_DATA_SOURCES`` lists what it begins with, separated by spaces. Where set, it is
+# the whole list for training data. Reports go to the registry's own artifacts, or to ``PRIVGATE_ARTIFACT_PLACES``.
 
 VARIABLE = "PRIVGATE_DATA_SOURCES"
 #: where the registry keeps artifacts beside its own proxy

@@ -65,10 +65,8 @@ def log_model(
     ----------
     recipe, data : Recipe, TrainingData
         What to train, on what.
-    registered_model_name : str, optional
-        Registered model to add a version to; the model is only logged if absent.
-    name : str
-        Name of the logged model within its run.
+    registered_model_name, name, tags : str, str, mapping
+        Registered model to add a version to, if any; name of the logged model within its run; tags of the version.
     release : Release, optional
         What the deployed model will return, which MLflow is set to serve; exact probabilities if absent.
     tracking_uri : str, optional
@@ -76,8 +74,6 @@ def log_model(
     store : str or Path, optional
         Folder or URI that the gate may read, for data without a source. ``"artifacts"`` uploads them with the run:
         every reader of its experiment's artifacts then reads them in clear.
-    tags : mapping, optional
-        Tags of the new version.
     trained : callable, optional
         Gives the model from the data as they are read back; a check trains by the recipe all the same, and compares.
 

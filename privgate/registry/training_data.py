@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
@@ -47,7 +46,7 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path) -> TrainingDat
             raise SubjectError(f"recipe.json does not say how the file of the data is read: {why}") from exc
     elif kind in {"run", "uri"}:
         recorded = {check_path(str(k)): str(v) for k, v in reference["files"].items()}
-        fetched = _fetch_allowed(client, reference, recorded, folder)
+        fetched = _fetch_allowed(client, reference, folder)
         compare(recorded, all_files(fetched), "data")
         data = limited.apart(lambda: _digested(_read_folder(fetched, recorded)), "the training data")
     else:
@@ -86,7 +85,7 @@ def _fetch_named(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     return near
 
 
-def _fetch_allowed(client: Any, reference: Mapping[str, Any], recorded: Mapping[str, str], folder: Path) -> Path:
+def _fetch_allowed(client: Any, reference: Mapping[str, Any], folder: Path) -> Path:
     """Fetch recorded files from where this gate may read: the address is the word of the recipe's author."""
     uri = str(reference.get("uri", ""))
     if reference["kind"] == "run":
@@ -96,11 +95,8 @@ def _fetch_allowed(client: Any, reference: Mapping[str, Any], recorded: Mapping[
         refuse_files(uri, tracking_uri=client.tracking_uri)
     else:
         refuse_data(uri)
-        if uri.lower().startswith(_WEB):
-            for name in recorded:
-                (place := folder / name).parent.mkdir(parents=True, exist_ok=True)
-                fetch_address(f"{uri.rstrip('/')}/{quote(name)}", place)
-            return folder
+        if uri.lower().startswith(_WEB):  # MLflow's client would go where it leads
+            raise SubjectError(f"data stored in a folder at {uri!r:.200} are not read; keep them in an object store")
     return download(uri, folder, tracking_uri=client.tracking_uri)
 
 
@@ -177,7 +173,7 @@ def kept(data: TrainingData, *, store: str | Path | None) -> Iterator[Kept]:
 
 def refuse_without_place(data: TrainingData, store: str | Path | None) -> None:
     """Raise ``UsageError`` for data in memory without ``store``; the message lists the choices."""
-    if data.loader is None and data.source is None and store is None:
+    if data.loader is None and data.source is None and (store is None or str(store).lower().startswith(_WEB)):
         raise UsageError(
             "give store='a folder or URI that the gate may read' for the training data; or store='artifacts', in clear "
             "for readers of the run; or data of TrainingData.from_file or from_loader, whose digest is logged"
