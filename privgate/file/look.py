@@ -253,11 +253,8 @@ def _add_keepers(contents: Contents, sight: Sight) -> None:
         (sight.kept if size or sight.least else sight.may_hold).append(f"it keeps its training records: {keeper}{by}")
 
 
-# Keys of records: numbers, bytes and texts by which a model may know a record again.
-#
-# A table of digests answers at one exact question a person, which may stand anywhere: at the record, with 1 added, with
-# a sign changed. No list of questions finds each. The table itself is seen: it has very large whole numbers, short
-# bytes or texts of base 16, one for each of many people, which are no values of the data.
+# Keys of records: a table of digests answers at one exact question a person, which no list of questions finds. It has
+# very large whole numbers, short bytes or texts of base 16, for many people, which are no values of the data.
 
 #: how a sentence about keys begins
 KEYS = "keys that may be digests of records: "

@@ -159,30 +159,24 @@ def move_alias(client: Any, name: str, version: str, alias: str, *, forward_only
     return version
 
 
-def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
-    """Return the newest report attached to ``models:/…``, of one policy if given; ``SubjectError``: there is none."""
+def attached(uri: str, *, tracking_uri: str | None = None) -> dict[str, Any]:
+    """Return the newest report attached to ``models:/…``; ``SubjectError``: there is none."""
     client = connect(tracking_uri)
-    present = named(client, uri)
-    # other tools may have written artifacts: only a signed statement is evidence
-    with stored_files(client, _locate_readable_reports(client, present.model_id, uri)) as stored:
-        documents, own = [], "" if policy is None else f"{path_part(policy)}/"
-        for path in stored.names():
-            if path.count("/") == 1 and path.endswith("/report.json") and path.startswith(own):
-                try:
-                    documents.append(dict(strict_json.loads(stored.read(path), LARGE)))
-                except (DocumentError, TypeError, ValueError) as exc:
-                    raise SubjectError(f"{path} attached to {uri} {strict_json.why(exc)}") from exc
-    if not documents:
-        which = f" by policy {policy!r}" if policy else ""
-        raise SubjectError(f"no report{which} is attached to {uri}; run privgate check on it first")
-    return max(documents, key=lambda d: str(d.get("decided_at", "")))
-
-
-def _locate_readable_reports(client: Any, model_id: str, uri: str) -> str:
-    """Return where the reports about a model lie."""
+    model_id, documents = named(client, uri).model_id, list[dict[str, Any]]()
+    none = SubjectError(f"no report is attached to {uri}; run privgate check on it first")
     with answering(f"reading the reports of {uri}"):
-        if run_id := find_run(client, model_id):  # listing sends credentials, too
-            refuse_files(location := locate_reports(client, model_id), tracking_uri=client.tracking_uri)
-            if client.list_artifacts(run_id, join_folder(model_id)):
-                return location
-    raise SubjectError(f"no report is attached to {uri}; run privgate check on it first")
+        if not (run_id := find_run(client, model_id)):
+            raise none
+        refuse_files(location := locate_reports(client, model_id), tracking_uri=client.tracking_uri)
+        if not client.list_artifacts(run_id, join_folder(model_id)):  # which sends credentials, too
+            raise none
+    # other tools may have written artifacts: only a signed statement is evidence
+    with stored_files(client, location) as stored:
+        for path in (p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")):
+            try:
+                documents.append(dict(strict_json.loads(stored.read(path), LARGE)))
+            except (DocumentError, TypeError, ValueError) as exc:
+                raise SubjectError(f"{path} attached to {uri} {strict_json.why(exc)}") from exc
+    if not documents:
+        raise none
+    return max(documents, key=lambda d: str(d.get("decided_at", "")))

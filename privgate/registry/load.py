@@ -87,13 +87,11 @@ def check_document(document: Mapping[str, Any], sentence: str) -> None:
         first = exc.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(p)[:40] for p in first["loc"])
         raise SubjectError(f"{sentence}: {place}: {str(first['msg']).lower()}; log the recipe again") from exc
-    recipe, data, why = document["recipe"], document["data"], ""
-    estimator = recipe.get("estimator")
-    if recipe["kind"] == "function" and not recipe.get("fit"):
-        why = "recipe.fit: names no function"
-    if recipe["kind"] == "estimator":
-        encoded = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
-        why = "" if encoded and isinstance(estimator.get("class"), str) else "recipe.estimator: names no class"
+    recipe, data, estimator = document["recipe"], document["data"], document["recipe"].get("estimator")
+    why = "" if recipe["kind"] == "estimator" or recipe.get("fit") else "recipe.fit: names no function"
+    encoded = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
+    if recipe["kind"] == "estimator" and not (encoded and isinstance(estimator.get("class"), str)):
+        why = "recipe.estimator: names no class"
     if not why:
         with strict_json.reading(sentence, SubjectError):
             references = estimators.references([estimator, *recipe["params"].values()])

@@ -32,15 +32,17 @@ class Column:
     missing: bool = False
 
     def __post_init__(self) -> None:
-        named, values = f"domain: column {self.name!r}", self.values
-        if (self.ends is None) == (values is None):
-            raise ValueError(f"{named} needs a range or a list of values; {_HINT}")
-        if self.ends is not None and not (np.isfinite(self.ends).all() and self.ends[0] <= self.ends[1]):
-            raise ValueError(f"{named} needs finite low <= high, not {self.ends}")
-        if values is not None and not (values or self.missing):
-            raise ValueError(f"{named} lists no value")
-        if values is not None and len(set(values)) != len(values):
-            raise ValueError(f"{named} lists a value twice")
+        values, ends = self.values, self.ends
+        problems = {
+            f"needs a range or a list of values; {_HINT}": (ends is None) == (values is None),
+            f"needs finite low <= high, not {ends}": (
+                ends is not None and not (np.isfinite(ends).all() and ends[0] <= ends[1])
+            ),
+            "lists no value, or one twice": values is not None
+            and (not (values or self.missing) or len(set(values)) != len(values)),
+        }
+        if problem := next((text for text, holds in problems.items() if holds), ""):
+            raise ValueError(f"domain: column {self.name!r} {problem}")
 
     @classmethod
     def from_short(cls, name: str | int, stated: Any) -> "Column":
