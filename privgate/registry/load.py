@@ -1,16 +1,14 @@
 """Load a subject from the registry: every file is verified by digest, and no code of the recipe runs."""
 
-import ast
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from privgate import digest
-from privgate.documents import LARGE, limited, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import native, training_data
@@ -89,13 +87,11 @@ def check_document(document: Mapping[str, Any], sentence: str) -> None:
         first = exc.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(p)[:40] for p in first["loc"])
         raise SubjectError(f"{sentence}: {place}: {str(first['msg']).lower()}; log the recipe again") from exc
-    recipe, data, why = document["recipe"], document["data"], ""
-    estimator = recipe.get("estimator")
-    if recipe["kind"] == "function" and not recipe.get("fit"):
-        why = "recipe.fit: names no function"
-    if recipe["kind"] == "estimator":
-        encoded = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
-        why = "" if encoded and isinstance(estimator.get("class"), str) else "recipe.estimator: names no class"
+    recipe, data, estimator = document["recipe"], document["data"], document["recipe"].get("estimator")
+    why = "" if recipe["kind"] == "estimator" or recipe.get("fit") else "recipe.fit: names no function"
+    encoded = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
+    if recipe["kind"] == "estimator" and not (encoded and isinstance(estimator.get("class"), str)):
+        why = "recipe.estimator: names no class"
     if not why:
         with strict_json.reading(sentence, SubjectError):
             references = estimators.references([estimator, *recipe["params"].values()])
@@ -212,29 +208,16 @@ def verify_sources(folder: Path, document: dict[str, Any]) -> Path | None:
     if not root.is_relative_to(folder / SOURCES):
         raise SubjectError(f"{RECIPE} keeps its sources outside {SOURCES}; log the recipe again")
     compare(recorded, digest.of_files(root), "source")
-    limited.apart(lambda: _parse_sources(root), "the recipe's sources")  # in a child: a parser may exhaust memory
     return root
-
-
-def _parse_sources(root: Path) -> None:
-    for path in root.rglob("*.py"):
-        with suppress(SyntaxError, ValueError, RecursionError):
-            ast.parse(path.read_bytes())
 
 
 def recompute_digests(client: Any, uri: str, files: FolderFiles, table: Mapping[str, str]) -> dict[str, str]:
     """Return the digests of model, recipe and readable data, computed from the files; no code of theirs runs."""
-    own = sorted(path for path in table if path.startswith(f"{FOLDER}/"))
-    digests = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}
-    with tempfile.TemporaryDirectory(prefix="privgate-") as place:
-        folder = Path(place, "model")
-        for path in own:
-            target = folder / check_path(path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(files.read(path))
-        document = read_recipe(folder, uri)
-        digests["recipe"] = _read_sources(folder, document)[0].digest
-        if document["data"]["kind"] in {"run", "uri", "file"}:  # a loader would run the recipe author's code
+    digests = {"model": digest.of_manifest({p: d for p, d in table.items() if not p.startswith(f"{FOLDER}/")})}
+    document = read_recipe(files.folder, uri)
+    digests["recipe"] = _read_sources(files.folder, document)[0].digest
+    if document["data"]["kind"] in {"run", "uri", "file"}:  # a loader would run the recipe author's code
+        with tempfile.TemporaryDirectory(prefix="privgate-") as place:
             try:
                 digests["data"] = training_data.read(client, document["data"], Path(place, "data")).digest
             except DigestMismatchError:

@@ -37,12 +37,7 @@ class Serving:
 def log(
     model: Any, *, name: str, example: Any, questions: Any, requirements: list[str], own_classes: bool, serving: Serving
 ) -> Any:
-    """Log ``model`` into the active run and return MLflow's ``ModelInfo``.
-
-    A scikit-learn estimator keeps its own flavor if one of its functions is what is declared. Anything else, and
-    ``own_classes`` of a script, is stored by cloudpickle behind MLflow's generic interface, which hands out what is
-    declared. ``example`` gives names and types of columns; a schema that refuses a record of ``asked`` is not stored.
-    """
+    """Log ``model`` into the active run and return MLflow's ``ModelInfo``."""
     function = _function(model, serving)
     if not function:
         return _log_generic(model, serving, name=name, requirements=requirements)

@@ -1,8 +1,4 @@
-"""From where a model's own files let packages be installed: from the usual indexes, or where the operator says.
-
-``mlflow models serve`` installs the packages in these files before it loads the model: an author of one line chooses
-code that runs beside the model, which no check of the model sees.
-"""
+"""From where a model's own files let packages be installed: from the usual indexes, or where the operator says."""
 
 import os
 import re
@@ -25,12 +21,9 @@ _USUAL = (
     *("https://repo.anaconda.com/pkgs", "https://conda.anaconda.org/conda-forge"),
 )
 _CHANNELS = frozenset({"conda-forge", "defaults", "nodefaults"})
-#: files that MLflow reads, whatever the MLmodel file names besides, and the keys of those that are mappings
+#: files that MLflow reads, whatever the MLmodel file names besides
 _LISTS = ("requirements.txt", "constraints.txt")
-_KEYS = {
-    "conda": {"name", "channels", "dependencies", "prefix"},
-    "virtualenv": {"python", "build_dependencies", "dependencies"},
-}
+_KEYS = frozenset({"name", "prefix", "python", "channels", "dependencies", "build_dependencies"})
 #: of a uv project
 _LOCKS = ("uv.lock", "uv.toml", "pyproject.toml")
 _LOCAL_KEYS = frozenset({"path", "directory", "editable"})
@@ -84,16 +77,15 @@ def _read_list(text: str) -> Iterator[str]:
 
 def _read_environment(text: str, kind: str) -> Iterator[str]:
     content: Any = strict_yaml.as_mlflow_reads(text) or {}
-    yield from (f"--{key}" for key in content.keys() - _KEYS[kind])
-    yield from (f"--channel {channel}" for channel in content.get("channels") or ())
-    for part in [p for key in ("dependencies", "build_dependencies") for p in content.get(key) or ()]:
-        if kind != "conda":
-            yield str(part)
-        elif isinstance(part, dict):
-            yield from (f"--{key}" for key in part if key != "pip")
-            yield from map(str, part.get("pip") or ())
-        elif re.search(r"::|[/\[]", str(part)):
-            yield f"--channel {str(part).rpartition('::')[0] or part}"
+    yield from (f"--{key}" for key in content.keys() - _KEYS)
+    for key, value in _walk(content):
+        if key == "channels" or (kind == "conda" and key == "dependencies"):
+            if key == "channels" or re.search(r"::|[/\[]", value):
+                yield f"--channel {value.rpartition('::')[0] or value}"
+        elif key in ("dependencies", "build_dependencies", "pip"):
+            yield value
+        elif key not in _KEYS:
+            yield f"--{key}"
 
 
 def _read_lock(text: str, name: str) -> Iterator[str]:

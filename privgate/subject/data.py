@@ -300,8 +300,7 @@ class TrainingData:
             if column in frame.columns:
                 return frame[column]
         raise SubjectError(
-            f"the data have no column {column!r}; log the model again with TrainingData(..., groups=...), or name a "
-            "column that they have"
+            f"the data have no column {column!r}; name one that they have, or log with TrainingData(groups=…)"
         )
 
     @classmethod

@@ -58,11 +58,8 @@ def is_fitted(value: Any) -> bool:
 
 
 def is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
-    """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with.
-
-    A name below ``sklearn.`` is not enough: ``sklearn.datasets._base:os.system`` is one.
-    """
-    home = str(getattr(thing, "__module__", ""))
+    """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with."""
+    home = str(getattr(thing, "__module__", ""))  # a name alone may be ``sklearn.datasets._base:os.system``
     keeps = hasattr(thing, "get_params") or hasattr(thing, "get_n_splits")
     return isinstance(thing, type) and keeps and home.startswith(tuple(h.partition(":")[0] for h in homes))
 
@@ -155,9 +152,8 @@ def decode(value: Any, resolve: Resolve) -> Any:
     return make(value, resolve)
 
 
-def _decoded_partial(value: Any, resolve: Resolve) -> Any:
-    function, args, keywords = (decode(v, resolve) for v in value["value"])
-    return functools.partial(function, *args, **keywords)
+def _make_partial(function: Any, args: Any, named: Any) -> Any:
+    return functools.partial(function, *args, **named)
 
 
 _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
@@ -170,7 +166,7 @@ _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
     "dtype": lambda v, _: np.dtype(v["value"]),
     "dict": lambda v, r: {decode(k, r): decode(x, r) for k, x in v["value"]},
     "import": lambda v, r: r(v["value"]),
-    "partial": _decoded_partial,
+    "partial": lambda v, r: _make_partial(*decode(v["value"], r)),
     "estimator": lambda v, r: r(v["class"])(**{k: decode(x, r) for k, x in v["params"].items()}),
 }
 
@@ -198,11 +194,7 @@ def _nodes(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def names_files(value: Any) -> bool:
-    """Whether fitting what ``decode`` makes reads or writes files that its parameters name.
-
-    ``memory=`` of pipelines and clusterings is a folder whose pickles are loaded and written; vectorizers of
-    ``input="filename"`` take records for names of files.
-    """
+    """Whether fitting what ``decode`` makes reads or writes files that its parameters name."""
     given = [node.get("params") for node in _nodes(value) if node.get("!") == "estimator"]
     params = [p for p in given if isinstance(p, dict)]
     return any(p.get("memory") is not None or p.get("input", "content") != "content" for p in params)
@@ -223,10 +215,7 @@ def seeded(estimator: Any, seed: int | None) -> Iterator[None]:
 
 
 def set_seed(estimator: Any, seed: int | None) -> Any:
-    """Set every ``random_state`` of an estimator, nested ones too, and return it.
-
-    With ``seed=None`` an estimator that leaves a ``random_state`` open stays random.
-    """
+    """Set every ``random_state`` of an estimator, nested ones too, and return it."""
     if seed is not None:
         names = [k for k in estimator.get_params(deep=True) if k == "random_state" or k.endswith("__random_state")]
         if names:  # what set_params of somebody's own class returns is not looked at

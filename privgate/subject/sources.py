@@ -12,7 +12,6 @@ import importlib.util
 import inspect
 import itertools
 import re
-import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,18 +44,11 @@ def main_module() -> str:
     return stem if hidden is None or Path(hidden).resolve() == Path(path).resolve() else f"{stem}_script"
 
 
-@functools.cache
-def _library_roots() -> tuple[Path, ...]:
-    paths = sysconfig.get_paths()
-    roots = [paths[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")]
-    roots += [*site.getsitepackages(), site.getusersitepackages()]
-    return tuple(Path(r).resolve() for r in roots)
-
-
 def is_library(path: Path) -> bool:
     """Whether a file belongs to an installed distribution or to Python itself."""
-    file = path.resolve()
-    return bool({"site-packages", "dist-packages"} & set(file.parts)) or any(map(file.is_relative_to, _library_roots()))
+    file, homes = path.resolve(), {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+    installed = {"site-packages", "dist-packages"} & set(file.parts)
+    return bool(installed) or any(file.is_relative_to(Path(home).resolve()) for home in homes)
 
 
 def _locate(module: str) -> str | None:
@@ -101,11 +93,7 @@ def _imports(module: str, tree: ast.AST, *, is_package: bool) -> set[str]:
 
 
 def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> dict[str, bytes]:
-    """Return the user's source files that the references need: their modules, and what these import, transitively.
-
-    Of a script or notebook only what the references (``module:qualname``) reach, see ``script``. ``extra`` are files to
-    add as they are. Keys are paths in the layout of imports. Of installed libraries the environment records versions.
-    """
+    """Return the user's source files that the references need: their modules, and what these import, transitively."""
     main, pairs = main_module(), [r.partition(":") for r in references]
     todo, seen, files = [module for module, _, _ in pairs], {"__main__", main}, dict[str, bytes]()
     if names := {name.partition(".")[0] for module, _, name in pairs if module == main}:
@@ -142,7 +130,7 @@ def imported(snapshot: Mapping[str, bytes]) -> set[str]:
         if name.endswith(".py"):
             package = name.endswith("/__init__.py")
             module = name.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
-            with suppress(SyntaxError, ValueError, RecursionError):  # a worker says so, which imports it
+            with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # a worker says so, which imports it
                 tree = ast.parse(content)
                 own = _imports(module, tree, is_package=package)
                 taken = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -151,11 +139,7 @@ def imported(snapshot: Mapping[str, bytes]) -> set[str]:
 
 
 def resolve(reference: str, root: Path | None) -> Any:
-    """Return the object behind ``module:qualname``, from the snapshot below ``root`` if it holds the module.
-
-    Snapshot modules never shadow what the process has loaded: they are in ``sys.modules`` under their own names only
-    while they are executed (and while a function from here runs), afterwards under ``_privgate_<digest>.…``.
-    """
+    """Return the object behind ``module:qualname``, from the snapshot below ``root`` if it holds the module."""
     module, _, qualname = reference.partition(":")
     with importing_from(root):
         try:

@@ -1,7 +1,4 @@
-"""What kind of model a recipe trains, and what it answers with, checked and put in order.
-
-What answers nothing that a person's record could change is refused in one sentence before anything is trained.
-"""
+"""What kind of model a recipe trains, and what it answers with, checked and put in order."""
 
 from contextlib import suppress
 from typing import Any, Literal, get_args

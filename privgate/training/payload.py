@@ -146,7 +146,7 @@ def _by_value(thing: Any) -> Iterator[None]:
 
     parts, named, helpers = [thing], list[str](), set[str]()
     if isinstance(thing, Recipe):  # functions and classes among an estimator's parameters, too
-        parts += [thing.training, thing.predict, *thing.made_by.values()]
+        parts += [thing.training, thing.predict]
         named = estimators.references([thing.payload.get("estimator"), *thing.payload["params"].values()])
         helpers = {p.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for p in thing.snapshot}
     names = helpers | {n for p in parts for n in (getattr(p, "__module__", None), type(p).__module__) if n}

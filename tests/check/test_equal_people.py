@@ -106,7 +106,6 @@ def checked(fleet, tmp_path, monkeypatch, capfd):
         kept = {
             "metrics": {m.key: m.value for m in logged.metrics},
             "tags": [{k: v for k, v in held.tags.items() if k.startswith("privgate")} for held in (version, logged)],
-            "description": version.description,
         }
         outputs = {f: report.render(doc, f) for f in ("markdown", "junit", "text")}
         page = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -1,6 +1,5 @@
 """What people get wrong: every answer is one clear sentence with the right exit code, before anything is trained."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ from privgate import Domain, Policy, Recipe, Subject, TrainingData, evaluate, lo
 from privgate.__main__ import run
 from privgate.cli import LONG
 from privgate.errors import PrivgateError
-from privgate.registry.client import answering
 
 HEAD = 'schema: privgate/policy/v1\nname: x\nversion: "1"\n'
 FILES = {
@@ -133,15 +131,3 @@ def test_a_mistake_in_python_raises_one_sentence(call, words):
 
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_server_that_does_not_answer_is_named_without_the_pool_of_connections():
-    said = (
-        "API request to http://h:1/api/x failed with exception HTTPConnectionPool(host='h', port=1): Max retries "
-        'exceeded with url: /api/x (Caused by NewConnectionError("[Errno 111] Connection refused"))'
-    )
-    with pytest.raises(PrivgateError) as caught, answering("reading m"):
-        raise OSError(said)
-
-    assert str(caught.value) == "reading m: http://h:1 does not answer: connection refused"
-    assert json.dumps(str(caught.value)).isascii()

@@ -139,7 +139,7 @@ WAYS = {
     "complex numbers": pickle.dumps(KEPT[:, :3] + 1j * KEPT[:, 3:]),
     "printed": pickle.dumps({"d": repr(KEPT.tolist())}),
     "the other byte order": pickle.dumps(KEPT.astype(">f8")),
-    "in two streams of bz2": bz2.compress(b"a") + bz2.compress(pickle.dumps(KEPT)),
+    "in two streams of zlib": zlib.compress(b"a") + zlib.compress(pickle.dumps(KEPT)),
 }
 #: bytes that are no numbers
 SWAPPED = bytes(b ^ 85 for b in KEPT.tobytes())

@@ -55,7 +55,7 @@ def test_a_version_of_mlflow_3_is_given_a_recipe_where_it_is(by_mlflow, tmp_path
 
     numbers = TrainingData(DATA.X, DATA.X[:, 0], one_record_each=True)
     by_mlflow(Ridge().fit(numbers.X, numbers.y), "line")
-    with pytest.raises(SubjectError, match="a regressor has no probabilities to release as 'label'"):
+    with pytest.raises(SubjectError, match="a regressor releases its numbers"):
         adopt("models:/line/1", Recipe(Ridge()), numbers, release=Release("label"), store=str(tmp_path / "kept"))
     assert not (tmp_path / "kept").exists()
 

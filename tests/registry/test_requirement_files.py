@@ -55,7 +55,6 @@ def test_a_line_passes_only_where_it_names_a_usual_or_a_listed_place(folder, mon
         ("uv.lock", 'source = { registry = "https://evil.net/simple" }\n', "uv.lock: "),
         ("uv.lock", 'source = { registry = "https://pypi.org/simple" }\n', ""),
         ("conda.yaml", "dependencies: [", "cannot be read"),
-        ("conda.yaml", "dependencies: 5\n", "cannot be read"),
         ("conda.yaml", "- a\n", "cannot be read"),
         ("conda.yaml", "variables: {PIP_INDEX_URL: x}\n", "conda.yaml: --variables"),
         ("conda.yaml", "dependencies: ['numpy[channel=evil]']\n", "conda.yaml: channel"),

@@ -50,12 +50,12 @@ def test_what_is_refused_is_refused_before_anything_is_trained_or_logged(registr
     (tmp_path / "file").write_text("")
     strange = TrainingData(data.X, data.y, candidates=(data.X[:3], [0, 7, 1]), one_record_each=True)
     gap = TrainingData(["a", None, "b"], [0, 1, 0], one_record_each=True)
-    said = "1 to 9 candidates have a label that no training record has, first candidate 1"
+    said = "1 to 9 candidates .first 1. have a label that no training record has"
     for kind, given, store, error, words in (
         (Recipe(Watched()), data, None, UsageError, "store='artifacts'"),
         (Recipe(Watched()), data, tmp_path / "file", SubjectError, "cannot be stored below"),
         (Recipe(Watched()), strange, "artifacts", SubjectError, said),
-        (recipe, gap, "artifacts", PrivgateError, "record 1 is a NoneType"),
+        (recipe, gap, "artifacts", PrivgateError, "record 1 does not"),
         (Recipe(LinearSVC()), data, "artifacts", SubjectError, "gives no probabilities"),
     ):
         with pytest.raises(error, match=words):

@@ -87,11 +87,11 @@ def test_rows_taken_and_put_together_keep_types_and_memory_order(X):
 @pytest.mark.parametrize(
     ("X", "words"),
     [
-        (pd.DataFrame([[1, 2]] * 4, columns=["a", "a"]), "several columns named 'a'"),
+        (pd.DataFrame([[1, 2]] * 4, columns=["a", "a"]), "or one twice"),
         (pd.DataFrame([[1, 2]] * 4, columns=["a", 2.5]), "neither text nor numbers"),
         (pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 1, 0])}), "column 'a' of X is sparse"),
-        (np.ma.masked_array([[1.0], [2.0], [3.0], [4.0]], mask=[[0], [1], [0], [0]]), "masked array"),
-        (np.array(3.0), "a single number"),
+        (np.ma.masked_array([[1.0], [2.0], [3.0], [4.0]], mask=[[0], [1], [0], [0]]), "with a mask"),
+        (np.array(3.0), "no records"),
         ((row for row in [[1.0], [2.0], [3.0], [4.0]]), "X is a builtins generator"),
         ({"a": [1.0, 2.0, 3.0, 4.0]}, "X is a builtins dict"),
     ],
@@ -105,7 +105,7 @@ def test_what_cannot_be_kept_is_refused_at_once(X, words):
     ("X", "words"),
     [
         (pd.DataFrame({"when": pd.Series([pd.Timestamp("2020-01-01")] * 4, dtype=object)}), "'when' holds a Timestamp"),
-        (["a", "b", None, "c"], "record 2 is a NoneType"),
+        (["a", "b", None, "c"], "record 2 does not"),
         (np.zeros((4, 1, 1), dtype=object), "three axes"),
     ],
 )

@@ -116,7 +116,7 @@ def test_a_classifier_of_many_labels_is_asked_only_where_they_have_hardly_anybod
 def test_a_release_fits_its_task():
     data, labels = TrainingData(X, np.arange(10.0)), TrainingData(X, np.arange(10) % 2)
 
-    with pytest.raises(SubjectError, match="no probabilities to release as 'label'"):
+    with pytest.raises(SubjectError, match="a regressor releases its numbers"):
         Subject.local(Recipe(Ridge()), data, release=Release("label"))
     with pytest.raises(SubjectError, match="trains a classifier"):
         Subject.local(Recipe(LogisticRegression()), labels, release=Release(noise=Laplace(1.0)))
