@@ -65,6 +65,8 @@ def _list_lines(folder: Path) -> Iterator[tuple[str, str]]:
     given = env if isinstance(env, dict) else {"conda": env}
     kinds = {"conda.yaml": "conda", "python_env.yaml": "virtualenv"}
     kinds |= {str(name): "conda" if key == "conda" else "virtualenv" for key, name in given.items()}
+    if below := next((name for name in kinds if Path(name).name != name), ""):
+        raise ValueError(f"{below} lies in a folder of its own, beside other files of these names")
     for name in (n for n in (*_LISTS, *kinds, *_LOCKS) if (folder / n).is_file()):
         text = (folder / name).read_bytes().decode("utf-8-sig")
         if name in kinds:

@@ -65,6 +65,7 @@ def test_a_line_passes_only_where_it_names_a_usual_or_a_listed_place(folder, mon
         ("python_env.yaml", "dependencies: [--index-url=https://evil.net]\n", "python_env.yaml: "),
         ("MLmodel", "flavors: {}\n", ""),
         ("MLmodel", "", "cannot be read"),
+        ("MLmodel", "flavors: {python_function: {env: {conda: own/conda.yaml}}}\n", "in a folder of its own"),
         ("uv.lock", 'revision = 3\nsource = {editable = "."}\no = { git = "https://evil.net" }\n', "uv.lock: "),
         ("pyproject.toml", '[project.urls]\nurl = "https://evil.net"\n', ""),
         ("pyproject.toml", '[project]\ndependencies = ["x @ https://evil.net/x"]\n', "pyproject.toml: "),
