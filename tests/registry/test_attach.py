@@ -165,7 +165,7 @@ def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, reci
 def test_a_model_that_changed_since_it_was_checked_is_not_promoted(registry, recipe, data, tmp_path):
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
     subject = Subject.load("models:/credit/1")
-    path = next((tmp_path / "artifacts").rglob("model.skops"))
+    path = next((tmp_path / "artifacts").rglob("model.pkl"))
     path.write_bytes(path.read_bytes() + b"x")
     with pytest.raises(DigestMismatchError, match="changed while"):
         promote(subject, "production")

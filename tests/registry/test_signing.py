@@ -148,7 +148,7 @@ def test_a_report_that_was_not_asked_for_is_not_signed(checked, signer, asked):
 
 
 def test_a_model_that_changed_since_the_check_is_not_signed(checked, signer, approved):
-    path = next((approved[2] / "artifacts").rglob("model.skops"))
+    path = next((approved[2] / "artifacts").rglob("model.pkl"))
     honest = path.read_bytes()
     path.write_bytes(honest + b"x")
     try:
