@@ -72,7 +72,7 @@ class Server:
                 continue
             try:
                 self.answer(guard, name, version, text)
-            except PrivgateError as exc:
+            except (PrivgateError, ValueError) as exc:  # of a name that no command line takes
                 self._put_off(name, version, text, exc)
         self.moved_on = time.monotonic()
         return min((when for when, _ in self.later.values()), default=float("inf")) - time.monotonic()
@@ -121,7 +121,7 @@ class Server:
         words += [f"--to={target}", "--forward-only", f"--config={self.config}"]
         return ["promote", *words, *([f"--sign-command={self.sign_command}"] if self.sign_command else [])]
 
-    def _put_off(self, name: str, version: str, text: str, exc: PrivgateError) -> None:
+    def _put_off(self, name: str, version: str, text: str, exc: Exception) -> None:
         """Try again later, twice as late each time, and say why in a tag; asking anew is tried at once."""
         wait = min(2 * self.later.get((name, version, text), (0.0, FIRST_WAIT / 2))[1], LONGEST_WAIT)
         logger.warning("models:/%s/%s: %s; again in %.0f s", name, version, exc, wait)

@@ -102,7 +102,7 @@ def cli(ctx: click.Context, /, **_: Any) -> None:
     or statement unreadable or wrong. 5 undecided, which releases nothing. 6 approved, not signed. 130 interrupted.
 
     Every option may stand as PRIVGATE_OPTION_NAME in the environment. Those of check, promote, advise, report, policy,
-    dp and demo may stand in privgate.yaml, or in [tool.privgate] of pyproject.toml.
+    dp and demo may stand in privgate.yaml.
     """
     from privgate.cli import config, console
 

@@ -120,18 +120,24 @@ def _keys(settings: Mapping[str, Any]) -> Iterator[str]:
 def _read(folder: Path) -> tuple[Path, dict[str, Any]]:
     """Return the nearest file with settings from a folder upward, and what it holds; {} where there is none."""
     for place in (folder, *folder.absolute().parents):
-        path = place / FILE
-        try:
-            # above the working folder any user may have left a file, as in /tmp
-            if not os.path.isfile(path):  # noqa: PTH113  none, too, in a folder without access
-                continue
-            if place != folder and path.lstat().st_uid not in {0, os.getuid()}:
-                click.echo(f"note: {path} belongs to another user, so it is not read", err=True)
-                continue
-            keys = strict_yaml.read(path)
-        except (OSError, DocumentError) as exc:
-            raise UsageError(f"{path} cannot be read: {exc}") from exc
-        if not isinstance(keys, dict):
-            raise UsageError(f"{path} holds a {type(keys).__name__}; write one option a line, such as policy: dtp-1")
-        return path, keys
+        for path in (place / FILE, place / "pyproject.toml"):
+            try:
+                # above the working folder any user may have left a file, as in /tmp
+                if not os.path.isfile(path):  # noqa: PTH113  none, too, in a folder without access
+                    continue
+                if place != folder and path.lstat().st_uid not in {0, os.getuid()}:
+                    click.echo(f"note: {path} belongs to another user, so it is not read", err=True)
+                    continue
+                if path.name == FILE:
+                    keys = strict_yaml.read(path)
+                elif b"[tool.privgate" in path.read_bytes():  # a policy there must not give way to a milder one
+                    raise UsageError(f"{path}: [tool.privgate] is no longer read; write its keys into {FILE}")
+                else:
+                    continue
+            except (OSError, DocumentError) as exc:
+                raise UsageError(f"{path} cannot be read: {exc}") from exc
+            if not isinstance(keys, dict):
+                kind = type(keys).__name__
+                raise UsageError(f"{path} holds a {kind}; write one option a line, such as policy: dtp-1")
+            return path, keys
     return folder / FILE, {}

@@ -29,7 +29,7 @@ def keys(*, private: Path | None, store: Path, days: int, models: tuple[str, ...
     from privgate.guard import keys as truststore
     from privgate.guard import statement
 
-    if private is not None:
+    if private is not None and str(private) != "show":  # by which 0.1.0 listed them, and made no key
         outputs.file(store, "--trust")
         held = truststore.TrustStore.load(store) if store.exists() else truststore.TrustStore(())
         signer = truststore.new_key()
@@ -98,7 +98,7 @@ def guard() -> None:
 @click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
 @shared.tracking_uri
 def doctor(*, config: Path, tracking_uri: str | None) -> int:
-    """Ask whether the server is guarded, clocks and keys are right, and everything released verifies. Exit 0 or 4."""
+    """Ask whether the server is guarded, keys count, and everything released verifies. Exit 0 or 4."""
     from privgate.guard.config import Guard
     from privgate.guard.diagnosis import examine
 
@@ -113,8 +113,8 @@ def doctor(*, config: Path, tracking_uri: str | None) -> int:
 for _command, _help in (
     (serve, "Check what asks for it in the registry, have it signed, move the alias."),
     (sign, "Sign a report; meant for another user than check."),
-    (revoke, "Let a version, a statement or a key count no longer."),
-    (keys, "Make, show and rotate signing keys."),
+    (revoke, "Let a version or a key count no longer."),
+    (keys, "Make and list signing keys."),
     (doctor, "Ask whether the server is guarded, and everything released verifies."),
 ):
     _command.short_help = _help

@@ -64,7 +64,7 @@ def verify(
         f"verified: {place}, {n_files} files, {claims.outcome} under {claims.policy} "
         f"on {claims.decided.date()}, valid until {claims.expires.date()}"
     )
-    click.echo(f"  {pin}\n  digest: {claims.files}")
+    click.echo(f"  {pin}\n  digest: {claims.files}\n  report: {claims.report}")
     for sentence in sentences:
         click.echo(f"  recomputed: {sentence}")
     return 0

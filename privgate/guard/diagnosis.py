@@ -71,9 +71,9 @@ def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
     for key in (k for k in guard.trust.keys if not k.revoked):
         end, called = statement.when(key.not_after), f"key {key.key_id[:12]}"
         if end < now:
-            yield _LOOK(f"{called} counts no longer; remove it or rotate it")
+            yield _LOOK(f"{called} counts no longer; remove it")
         elif end < now + _SOON:
-            yield _LOOK(f"{called} counts only until {key.not_after}; run privgate guard keys NEW --old ID")
+            yield _LOOK(f"{called} counts only until {key.not_after}; make another by privgate guard keys")
         else:
             yield _FINE(f"{called} counts until {key.not_after}")
     if all(k.refusal("verdict", (k.scope or ("",))[0], now) for k in guard.trust.keys):

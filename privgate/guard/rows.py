@@ -166,7 +166,7 @@ class Copies(GuardedRows):
         """Refuse to remove a version, or a model if ``version`` is None, that a released copy rests on."""
         for copy, tags in self._privgate_list_copies(session, name, version):
             claims = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
-            if claims is None or (claims.name, claims.version) != (name, version or claims.version):
+            if claims is None or (claims.name, int(claims.version)) != (name, int(version or claims.version)):
                 continue
             if self._privgate_list_targets(copy.name, copy.version, session):
                 raise StatementError(

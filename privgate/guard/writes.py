@@ -16,7 +16,6 @@ from privgate.guard.checks import TAG
 from privgate.guard.config import Watch, fold, refuse_name
 from privgate.guard.rows import Copies
 from privgate.guard.transaction import BEFORE_COMMIT, permission_denied, refusing, transaction
-from privgate.registry.client import list_pages
 
 #: registered model name that does not exist; a guarded registry answers its alias write with "gate active"
 PROBE = "privgate-probe"
@@ -85,6 +84,8 @@ class GuardedWrites(Copies):
 
     def rename_registered_model(self, name: str, new_name: str) -> Any:
         """Rename a model, unless it is protected, in production or has released copies: aliases move with the name."""
+        from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
+
         with refusing(f"renaming {name!r} to {new_name!r}"), transaction(self, name) as session:
             guard = self.privgate_watch.guard()
             if guard.protects_model(name) or guard.protects_model(new_name):
@@ -95,8 +96,8 @@ class GuardedWrites(Copies):
                     f"it holds protected alias {in_use[0]!r}, which would move with it; delete that first"
                 )
             self._privgate_refuse_removal(session, name, None)
-            quoted = name.replace("'", "''")
-            for version in list_pages(super().search_model_versions, f"name='{quoted}'"):  # type: ignore[misc]  # mixin
+            # a search would leave out what is tagged as a prompt
+            for version in session.query(SqlModelVersion).filter_by(name=name):
                 if fold(version.current_stage or "") in guard.stages:
                     raise StatementError(
                         f"version {version.version} is in stage {version.current_stage}; move it first"

@@ -34,7 +34,8 @@ _ADDRESSES = frozenset(
 _HARMLESS = frozenset({"--no-index", "--pre", "--prefer-binary", "--require-hashes"})
 #: those that are looked at in any case
 _BESIDE = [f"{option} {name}" for name in _LISTS for option in ("-r", "-c", "--requirement", "--constraint")]
-_CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*(?!utf-?8)", re.MULTILINE)
+#: by which pip reads a file as something else; a line of its own only where pip's bytes have a newline
+_CODING = re.compile(r"(?is)#.*coding[:=]\s*+(?!(?:utf-?8|ascii)(?![-\w.]))[-\w.]")
 
 
 def check_requirements(folder: Path) -> Precondition:
@@ -57,8 +58,10 @@ def _list_lines(folder: Path) -> Iterator[tuple[str, str]]:
     given = env if isinstance(env, dict) else {"conda": env}
     kinds = {"conda.yaml": "conda", "python_env.yaml": "virtualenv"}
     kinds |= {str(name): "conda" if key == "conda" else "virtualenv" for key, name in given.items()}
+    if below := next((name for name in kinds if Path(name).name != name), ""):
+        raise ValueError(f"{below} lies in a folder of its own, beside other files of these names")
     for name in (n for n in (*_LISTS, *kinds, *_LOCKS) if (folder / n).is_file()):
-        text = (folder / name).read_text(encoding="utf-8-sig")
+        text = (folder / name).read_bytes().decode("utf-8-sig")
         if name in kinds:
             lines = _read_environment(text, kinds[name])
         else:
@@ -67,10 +70,11 @@ def _list_lines(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _read_list(text: str) -> Iterator[str]:
-    """Give the lines of a requirements file as pip reads them: continued ones joined, comments left out."""
-    if _CODING.search("\n".join(text.splitlines()[:2]).encode()):
+    """Give the lines of a requirements file as pip reads them: comments end, then continued lines are joined."""
+    if any(map(_CODING.match, text.split("\n")[:2])):
         yield "--encoding"
-    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+    ended = "\n".join(re.sub(r"^\s*#.*", "", line) for line in text.splitlines())
+    for line in ended.replace("\\\n", " ").splitlines():
         if whole := re.sub(r"(^|\s)#.*$", "", line).strip():
             yield whole
 
@@ -119,7 +123,7 @@ def _refuse_line(line: str) -> str:
         option, *values = shlex.split(line.replace("=", " ", 1) if line.startswith("--") else line)
         if option in _ADDRESSES and len(values) == 1:
             return "" if _is_listed(values[0]) else f"{values[0]!r:.200} is not the usual index"
-        fine = line in _HARMLESS or line in _BESIDE
+        fine = line in _HARMLESS or line in _BESIDE or re.fullmatch(r"--(no|only)-binary[= ][\w:.,-]+", line)
         return "" if fine else f"{line:.100} is not known to be harmless"
     text = re.sub(r"\s--hash[= ]\S+", "", line).strip()
     try:

@@ -215,10 +215,12 @@ def _value(a: Assertion, m: Measurement) -> str:
 
 def _count(f: Finding, m: Measurement) -> str:
     """Return how many people of all a share is; of a hidden count what its interval leaves, which is told as well."""
-    count = Count(round(f.value * m.n), m.n)
+    people = m.n + BehindInfluence.read(m.behind).not_computed  # the share is of all whom the decision spared, too
+    count = Count(round(f.value * people), m.n)
     if not count.hidden or m.kind == "confidence":
         return str(count)
-    low, high = max(count.ends[0], math.ceil(f.low * m.n - 1e-9)), min(count.ends[1], math.floor(f.high * m.n + 1e-9))
+    (low, high), most = count.ends, math.floor(f.high * m.n + 1e-9)
+    low, high = max(low, math.ceil(f.low * people - 1e-9)), min(high, most)
     return f"{low} to {high}" if low < high else str(count)
 
 

@@ -121,6 +121,12 @@ def test_a_file_with_a_mistake_is_refused_in_a_sentence(capsys, text, words):
     assert "Traceback" not in error
 
 
+def test_a_policy_in_pyproject_does_not_give_way_to_the_default_in_silence(capsys):
+    Path("pyproject.toml").write_text("[tool.privgate]\npolicy = 'strict'\n")
+    assert run(["check", "models:/a/1"]) == 2
+    assert "write its keys into privgate.yaml" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["guard", "verify"])
 def test_a_working_folder_never_chooses_whom_to_trust(name):
     """A stranger's repository may hold a file: it must not accept advisory statements or leave out the box."""

@@ -208,7 +208,7 @@ CODED = (CODES, RNG.random(400) > 0.5)
         (make_pipeline(OneHotEncoder(), KNeighborsClassifier()), CODED, pickle.dumps),
         (make_pipeline(OneHotEncoder(), SVC(C=0.1)), CODED, skops.io.dumps),
     ],
-    ids=repr,
+    ids=["neighbours", "neighbours behind codes", "vectors behind codes"],
 )
 def test_models_that_are_their_data_are_found_and_named(made, data, write):
     least, kept, _ = seen(write(made.fit(*data)), data[0])

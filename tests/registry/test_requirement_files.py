@@ -10,6 +10,7 @@ LISTED = "https://packages.example.org/simple git+https://git.example.org/team"
 USUAL = [
     *("numpy==2.1.0 --hash=sha256:00", "torch==2.13.0+cpu ; python_version >= '3.11'"),
     *("ray[serve] >= 2, \\\n  < 3  # comment", "--index-url https://pypi.org/simple", "--pre", "-c constraints.txt"),
+    *("# -*- coding: utf-8 -*-", "--only-binary :all:"),
 ]
 WHERE_LISTED = [
     *("-i https://packages.example.org/simple", "--index-url=https://packages.example.org/simple/"),
@@ -21,7 +22,8 @@ NEVER = [
     *("--trusted-host packages.example.org", "--find-links https://evil.net", "-fhttps://evil.net"),
     *("name @ https://evil.net/name-1.tar.gz", "-e .", "../name", "./name-1.tar.gz", "-r other.txt"),
     *("--pre --extra-index-url https://evil.net/simple", "# -*- coding: utf-7 -*-", "own @ file:/tmp/own.whl"),
-    "-i https://pypi.org/simple/ --extra-index-url https://evil.net/simple",
+    *("-i https://pypi.org/simple/ --extra-index-url https://evil.net/simple", "#\x0b\x0b#coding: utf-7"),
+    "# ends here \\\n--index-url https://evil.net/simple",
 ]
 LINES = [*((line, True, True) for line in USUAL), *((line, False, True) for line in WHERE_LISTED)]
 LINES += [(line, False, False) for line in NEVER]
@@ -62,6 +64,7 @@ def test_a_line_passes_only_where_it_names_a_usual_or_a_listed_place(folder, mon
         ("python_env.yaml", "dependencies: [--index-url=https://evil.net]\n", "python_env.yaml: "),
         ("MLmodel", "flavors: {}\n", ""),
         ("MLmodel", "", "cannot be read"),
+        ("MLmodel", "flavors: {python_function: {env: {conda: own/conda.yaml}}}\n", "in a folder of its own"),
         ("uv.lock", 'revision = 3\nsource = {editable = "."}\no = { git = "https://evil.net" }\n', "uv.lock: "),
         ("pyproject.toml", '[project.urls]\nurl = "https://evil.net"\n', ""),
         ("pyproject.toml", '[project]\ndependencies = ["x @ https://evil.net/x"]\n', "pyproject.toml: "),

@@ -14,8 +14,8 @@ import privgate
 from privgate import report
 from privgate.cli import COMMANDS, cli
 from privgate.errors import PrivgateWarning
-from privgate.evidence import BehindClaim, Measurement, Request
-from privgate.evidence.verdict import Outcome
+from privgate.evidence import BehindClaim, BehindInfluence, Measurement, Request
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import DpEpsilonLowerBound
 from privgate.report import assertions, charts, page_one
 from privgate.report.schema import read
@@ -32,6 +32,14 @@ def test_a_hostile_name_stays_one_word_of_the_command(runs):
     assert shlex.split(page_one.verify(read(doc)))[2] == doc["subject"]["uri"]
     doc["subject"]["uri"] = "models:/x\u202e/1"
     assert page_one.verify(read(doc)) == ""
+
+
+def test_a_share_of_people_of_whom_most_were_spared_is_counted_of_all_of_them():
+    request, behind = Request.build("pdtp", aggregate="share_above", threshold=1.0), BehindInfluence(not_computed=507)
+    measured = Measurement(request, 10 / 527, 12 / 900, 0.98, "fraction", "confidence", 0.95, n=20, behind=behind)
+    finding = Finding("a", "A", Outcome.FAILED, "", value=10 / 527, low=12 / 900, high=0.98)
+
+    assert page_one._count(finding, measured) == "10"
 
 
 def test_a_version_is_not_compared_with_itself(runs):

@@ -121,6 +121,13 @@ class Attacker:
     def tag(self, text, version=None):
         self.client.set_model_version_tag("credit", version or self.bad, TAG, text)
 
+    def rename_hidden(self):
+        version = self.registry.log("staged")
+        self.registry.release("staged", version, targets=(("staged", "Production"),))
+        self.client.transition_model_version_stage("staged", version, "Production")
+        self.client.set_model_version_tag("staged", version, HIDING, "true")
+        self.client.rename_registered_model("staged", "moved")
+
     def resign(self, **changes):
         """Sign something else about the version that is released."""
         self.registry.sign("credit", self.good, **changes)
@@ -238,6 +245,7 @@ WAYS = [
     ("swapped names", "", Attacker.swap_names),
     ("a rename of what is released", "holds protected alias",
      lambda a: a.client.rename_registered_model("credit", "moved")),
+    ("a rename of a stage that a search hides", "is in stage Production", Attacker.rename_hidden),
     ("a file of the released one", "which is released",
      lambda a: a.rest(f"{FILES}/{a.registry.place('credit', a.good)}/weights.json", {}, "PUT")),
     ("a location by a detour", "", lambda a: a.named("raw", a.detour())),
