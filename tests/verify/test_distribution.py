@@ -261,7 +261,7 @@ def test_a_registry_is_asked_over_http(run, release):
         code, said = run(*uri, address, "--to", release.folder / "again")
         assert (code, (release.folder / "again").exists()) == (4, False), said
         code, said = run(*uri, "sqlite:///x.db")
-        assert (code, "give the address of a tracking server" in said) == (4, True), said
+        assert (code, "name a server" in said) == (4, True), said
     finally:
         server.shutdown()
         server.server_close()
