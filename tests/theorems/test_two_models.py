@@ -67,7 +67,6 @@ def frame(n=30, seed=0):
 
 
 AB = ["a", "b"]
-SCALED = ("s", StandardScaler(), AB)
 A = Domain.read({"a": (-4, 4)})
 DOMAIN = Domain.read({"a": (-4, 4), "b": (-4, 4), "k": ["abc", "abcd", "x"]})
 FIRST = make_column_transformer((StandardScaler(), AB), (OneHotEncoder(), ["k"]))
