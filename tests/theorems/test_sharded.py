@@ -295,18 +295,10 @@ def test_a_limit_that_all_members_share_is_no_members_answer():
 # ------------------------------------------------------------------ hypotheses of the theorem
 
 
-@pytest.mark.parametrize(
-    ("records", "public"),
-    [
-        (X, (X[:5].copy(), Y[:5])),
-        (X, (X[:5].astype(object), Y[:5].astype(float))),
-        (FRAME, (FRAME[:5][["b", "a", "c"]], Y[:5])),
-        (FRAME, (FRAME[:5], list(Y[:5]))),
-    ],
-)
-def test_whose_record_is_public_too_is_in_every_shard(records, public):
+@pytest.mark.parametrize("public", [(X[:5].copy(), Y[:5]), (X[:5].astype(object), Y[:5].astype(float))])
+def test_whose_record_is_public_too_is_in_every_shard(public):
     """Every member is trained on the public records: leaving somebody out of one shard leaves them in all others."""
-    about = subject(model(DecisionTreeClassifier(), public=public), records)
+    about = subject(model(DecisionTreeClassifier(), public=public))
     found = THEOREM.bound(about, np.arange(len(Y)), None)
     assert (found.upper[:5] > 2).all()
     assert (found.upper[5:] <= 1).all()
