@@ -94,10 +94,8 @@ def test_a_policy_that_nothing_can_break_is_refused_and_says_why(load_policy):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("base: &b {metric: dtp, max: 1.0}\nrules: [*b]\n", "alias"),
         ("rules:\n  - <<: {max: 9}\n    metric: dtp\n    max: 1.0\n", "unknown key|not text|tag"),
         ("rules:\n  - metric: dtp\n    max: 1.0\n    m\u0430x: 9\n", "unknown key"),
-        ("rules:\n  - metric: dtp\n    max: true\n", "cannot be used"),
         ("rules:\n  - metric: dtp\n    max: 1.0\n    required: false\n", "no rule can refuse"),
         ("rules:\n  - metric: dtp\n    max: 1.0\n    aggregate: share_above\n    threshold: 1\n", "must be below 1"),
         ("audit: {min_units: 0}\n" + DTP, "cannot be used"),
