@@ -136,6 +136,29 @@ def test_who_signs_refuses_what_the_guard_would(world, changes, why, signed):
         signing.refuse_unread(replace(claims, passed=False, outcome="failed"), None, guard, unboxed=False)
 
 
+MINUTES = timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "late", "why"),
+    [
+        ({}, timedelta(days=30), ""),
+        ({}, timedelta(days=30, seconds=1), "expired"),
+        ({"signed": 10 * MINUTES}, 0 * MINUTES, "future"),
+        ({"decided": 5 * MINUTES}, 0 * MINUTES, ""),
+        ({"decided": timedelta(minutes=5, seconds=1)}, 0 * MINUTES, "before its verdict"),
+        ({"decided": 60 * MINUTES}, 0 * MINUTES, "before its verdict"),
+        ({"expires": timedelta(days=900)}, timedelta(days=91), "counts from"),  # the key's window
+        ({"signed": timedelta(days=-1)}, 0 * MINUTES, "counts from"),
+    ],
+    ids=str,
+)
+def test_time_decides(world, changes, late, why):
+    moments = {name: world.now + by for name, by in changes.items()}
+    with refused(why):
+        world.check(world.envelope(**moments).text(), now=world.now + late)
+
+
 def test_a_key_counts_for_its_role_and_models_until_revoked(world):
     key = world.trust.keys[0]
     for changes, why in (

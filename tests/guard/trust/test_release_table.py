@@ -1,13 +1,16 @@
 """The guard's file: which models are released by which policy, for which task, and what older policies still do."""
 
+import contextlib
 import re
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from privgate import Policy
 from privgate.errors import PolicyError, PrivgateError, StatementError
 from privgate.guard.checks import UNBOXED
-from privgate.guard.config import Guard, Watch
+from privgate.guard.config import Earlier, Guard, NamedPolicy, Watch
 
 HEAD = """schema: privgate/guard/v2
 registry: prod-registry
@@ -148,6 +151,18 @@ def test_configuration_as_kubernetes_mounts_it_counts_at_once(world, tmp_path):
                     watch.guard()
     exchange(9, world.trust, text)
     assert watch.guard().registry == "prod-registry"
+
+
+@pytest.mark.parametrize(
+    ("before", "until", "counts"), [(1, 0, True), (0, 0, False), (1, -1, False), (None, 0, False)], ids=str
+)
+def test_an_earlier_policy_counts_for_what_was_signed_then_until_its_last_day(world, before, until, counts):
+    old = NamedPolicy("old", "sha256:" + "c" * 64)
+    first, last = (world.now.date() + timedelta(days=days or 0) for days in (before, until))
+    earlier = Earlier.model_construct(models=["*"], policy=old, signed_before=first, until=last)
+    terms = replace(world.terms, earlier=() if before is None else (earlier,))
+    with contextlib.nullcontext() if counts else pytest.raises(StatementError, match="in force is"):
+        world.check(world.envelope(policy_digest=old.digest).text(), terms=terms)
 
 
 def test_what_still_counts_counts_for_the_models_that_it_names(load, world):
