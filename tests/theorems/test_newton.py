@@ -97,6 +97,12 @@ def test_other_objectives_and_solvers_are_not_covered_and_named(direct, estimato
     assert said in ENGINE.supports(direct.subject(estimator, *sample(50, 3, 2)))
 
 
+def test_records_of_single_precision_are_not_covered(direct):
+    X, y = sample(50, 3, 2)
+    single = direct.subject(LogisticRegression(**TIGHT), X.astype(np.float32), y, candidates=(X + 0.5, y))
+    assert "single precision" in ENGINE.supports(single)
+
+
 def test_lbfgs_is_believed_where_every_refit_was_seen_to_end_by_its_gradient(direct):
     estimator = LogisticRegression(tol=1e-5)
     subject = direct.subject(estimator, *sample(30, 3, 2))
