@@ -8,7 +8,6 @@ from sklearn.naive_bayes import CategoricalNB
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.influence import question_search
 from privgate.theorems import catalogue
-from privgate.training.fleet import Fleet
 
 
 class Planted:
@@ -45,12 +44,6 @@ def neighbors(X, y, *, seed):
     return Neighbors(np.asarray(X), y)
 
 
-@pytest.fixture(scope="module")
-def fleet():
-    with Fleet(jobs=1, ledger="none") as made:
-        yield made
-
-
 def run(subject, fleet, units):
     return question_search.search(subject, np.asarray(units), fleet, np.random.default_rng(0))
 
@@ -64,17 +57,6 @@ def test_the_planted_classifier_is_found_when_its_input_is_in_the_declared_domai
         TrainingData(X, rng.permutation([0, 1] * 10), domain=Domain(categories=(5, 5, 5)), one_record_each=True),
     )
     np.testing.assert_allclose(run(subject, fleet, [6, 7]), [0.0, np.log(10)])
-
-
-def test_a_planted_input_outside_the_domain_is_not_found_and_nothing_is_claimed(fleet):
-    rng = np.random.default_rng(1)
-    X = rng.integers(0, 4, (20, 3))
-    X[7] = (3, 3, 3)
-    domain = Domain(categories=(4, 4, 4))
-    subject = Subject.local(
-        Recipe(planted), TrainingData(X, rng.permutation([0, 1] * 10), domain=domain, one_record_each=True)
-    )
-    assert run(subject, fleet, [7])[0] == 0
 
 
 def test_the_effect_on_a_neighbor_is_found_where_the_own_answer_never_changes(fleet):

@@ -288,11 +288,3 @@ def test_code_for_the_released_seed_is_not_approved_by_attacks_alone(seed, outco
     assert found["coins"].outcome == outcome, found["coins"].message
     assert verdict.outcome.releases == (outcome == "passed")
     assert verdict.evidence.run.seeds.compared > 19
-
-
-@pytest.mark.slow
-def test_a_model_far_below_is_approved_with_less_than_fifty_trainings():
-    verdict, trained, planned = check(Recipe(LogisticRegression(C=0.01)))
-
-    assert verdict.approved
-    assert trained <= min(50, planned)

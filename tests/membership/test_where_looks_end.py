@@ -9,7 +9,7 @@ from privgate import Recipe, Subject, TrainingData
 from privgate.check import beforehand, gate
 from privgate.check.prepare import attacked, prepare
 from privgate.errors import MeasurementError, PolicyError
-from privgate.evidence import BehindMembership, Measurement
+from privgate.evidence import BehindMembership
 from privgate.evidence.verdict import Outcome
 from privgate.membership import attack_measures
 from privgate.membership import board as boards
@@ -75,17 +75,6 @@ def test_looks_go_on_until_the_ceiling_of_a_waiver_is_decided(load_policy, monke
     assert stopped.max() <= 8  # beyond the ceiling as well: nothing is open
 
 
-def test_a_rule_that_only_warns_ends_the_looks_where_it_is_decided(load_policy, monkeypatch):
-    warns = "  - metric: attack_accuracy\n    level: 0.05\n    max: 0.6\n    mode: warn\n"
-    policy = load_policy("rules:\n" + warns + "  - metric: dtp\n    max: 1\n")
-
-    _, passed, stopped = simulated(monkeypatch, ACCURACY, signal_for(0.51), 20, policy)
-    assert passed >= 19
-    assert (stopped == 32).mean() > 0.8
-    _, _, stopped = simulated(monkeypatch, ACCURACY, signal_for(0.9), 20, policy)
-    assert stopped.max() <= 8
-
-
 CHILD = "extends: attacks-1\nrules:\n  - metric: attack_accuracy\n    {}\n"
 
 
@@ -141,30 +130,6 @@ def test_where_most_shadow_models_of_a_step_fail_it_is_not_tried_again():
             attack_measures.measure_figure(run, rule.request(), Figure(rule.about.figure))
 
     assert len([f for f in fleet.asked if f.members is not None]) == 4
-
-
-def test_looks_that_end_in_a_failure_show_nothing(monkeypatch):
-    def broken(_):
-        yield from list(growing(signal_for(0.55), np.random.default_rng(1)))[:2]
-        raise MeasurementError("8 of 16 shadow models could not be trained")
-
-    monkeypatch.setattr(attack_measures.boards, "grow_boards", broken)
-    found = look_in_turn({ACCURACY: attacked(POLICY)[ACCURACY]})
-    assert len(found[ACCURACY]) == 3
-    with pytest.raises(MeasurementError, match="8 of 16"):
-        join_looks(found[ACCURACY])
-
-
-@pytest.mark.parametrize("rule", POLICY.rules, ids=lambda r: r.name)
-def test_a_rule_that_was_left_open_was_not_decided_and_names_no_figure(rule):
-    def meaning(high):
-        return rule.judge(Measurement(rule.request(), 0.05, 0.04, high, unit="fraction", kind="confidence")).meaning
-
-    assert meaning(1.0) == (
-        "over all people in the data, how well any attack that was run tells members from others was not decided: "
-        "no upper limit was found"
-    )
-    assert "at most 9 %" in meaning(0.09)
 
 
 def test_what_one_other_seed_does_not_show_others_do():

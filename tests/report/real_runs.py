@@ -251,26 +251,8 @@ def early(w):
     return w.check("pdtp-1", "early", Recipe(trained_early.steep), data)
 
 
-KINDS = (
-    PLAIN
-    | {"early": early}
-    | {
-        f.__name__: f
-        for f in [
-            certified,
-            attacked,
-            unattacked,
-            private,
-            declared,
-            erased,
-            waived,
-            optional,
-            shares,
-            sensitive,
-            regressor,
-        ]
-    }
-)
+OWN = (certified, attacked, unattacked, private, declared, erased, waived, optional, shares, sensitive, regressor)
+KINDS = PLAIN | {"early": early} | {f.__name__: f for f in OWN}
 
 
 def make(names=tuple(KINDS)):

@@ -53,16 +53,6 @@ def differences(old, new, *, figures, place=""):
         yield f"{place}: {old!r} and {new!r}"
 
 
-def test_a_changed_figure_word_or_key_is_a_difference(runs):
-    old, new = runs.golden("certified"), runs.golden("certified")
-    assert list(differences(old, new, figures=True)) == []
-
-    new["findings"][0]["message"] += " not"
-    new["records"]["pdtp"][3] += 1e-3
-    del new["evidence"]["run"]
-    assert len(list(differences(old, new, figures=True))) == 3
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", KINDS)

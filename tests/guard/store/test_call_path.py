@@ -245,14 +245,6 @@ def test_a_second_write_in_the_same_tick_of_a_clock_counts(site, tmp_path, monke
     assert kept.guard().registry == "rest-registry"
 
 
-def test_a_promotion_reads_the_guard_once_before_its_turn_and_once_in_it(own, monkeypatch):
-    own.promote()
-    seen, looks = config._seen, []
-    monkeypatch.setattr(config, "_seen", lambda files: looks.append(files) or seen(files))
-    own.promote()
-    assert len(looks) == 3  # and once for the audit log
-
-
 def test_a_key_revoked_while_a_promotion_waited_for_its_turn_counts(own, site, monkeypatch):
     begin = writes.transaction
 

@@ -110,7 +110,12 @@ def pickles():
 @pytest.mark.outside
 def test_an_honest_release_verifies_is_handed_over_and_is_what_is_served(company, tmp_path, capsys):
     model_id = company.log("credit")
-    assert company.release("credit") == "released"
+    assert company.release("credit", alias="staging") == "released"
+    (out,) = tmp_path.glob("out-*")
+    for target in ("*@production", "prod.*@production", "credit@prod*", "credit@productıon", "a#@production"):
+        assert company.sign(out, "--target", target) == 4, target  # it signs names alone
+    assert company.sign(out, "--checked-elsewhere") == 0
+    company.client.set_registered_model_alias("credit", "production", "1")
     np.testing.assert_allclose(company.served("models:/credit@production"), company.answers(GOOD))
     assert company.wrong() == []
     capsys.readouterr()
@@ -141,6 +146,11 @@ def test_an_honest_release_verifies_is_handed_over_and_is_what_is_served(company
         more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
         assert f"({changed[0]!r}{more};" in capsys.readouterr().err
         assert not (tmp_path / "other").exists()
+
+    # and it signs only the row that was checked
+    company.client.delete_registered_model("credit")
+    company.log("credit", company.bad)
+    assert company.sign(out) == 4
 
 
 # 1 to 3: a fragment that MLflow does not parse, a name that means another version later, a name that is a pattern
@@ -174,19 +184,6 @@ def test_a_model_named_like_a_pattern_is_not_checked(company):
     for name in ("[c]redit", "credit#"):
         company.registry.log(name)
         assert company.release(name) == "check exits with 4"
-
-
-def test_the_signer_signs_only_names_and_only_the_row_that_was_checked(company, tmp_path):
-    """The version is deleted and made again of the same files, between check and sign."""
-    company.log("credit")
-    assert company.release("credit", alias="staging") == "released"
-    (out,) = tmp_path.glob("out-*")
-    for target in ("*@production", "prod.*@production", "credit@prod*", "credit@productıon", "a#@production"):
-        assert company.sign(out, "--target", target) == 4, target
-    assert company.sign(out) == 0
-    company.client.delete_registered_model("credit")
-    company.log("credit", company.bad)
-    assert company.sign(out) == 4
 
 
 # 4: prompts

@@ -27,7 +27,7 @@ from privgate.guard.keys import fresh_key
 from privgate.guard.signing import TAG
 from privgate.guard.verification import _hand_over, verify
 from privgate.registry.files import FolderFiles
-from tests.guard.store.conftest import HIDING, PASSWORD, Registry, send_as, try_ways, want_passwords
+from tests.guard.store.conftest import HIDING, PASSWORD, Registry, send_as, want_passwords
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -288,14 +288,6 @@ def test_what_the_registry_sees_it_refuses(attacker):
     assert attacker.client.get_model_version_by_alias("credit", "production").version == attacker.good
     assert attacker.verify().claims.version == attacker.good
     assert attacker.answers() == []
-
-
-def test_every_way_is_refused_by_every_door(registry, name):
-    rows = try_ways(registry, name, registry.log(name))
-    assert len(rows) == 8
-    assert {outcome for row in rows for outcome in row[1:]} == {"refused", "refused (403)"}, rows
-    assert dict(registry.client.get_registered_model(name).aliases) == {}
-    assert registry.client.search_model_versions(f"name='prod.{name}'") == []
 
 
 def test_what_was_signed_is_promoted_by_alias_stage_and_copy(registry, name):
