@@ -117,9 +117,10 @@ def checked(X: Any) -> Any:
     array, shape = isinstance(X, np.ndarray), getattr(X, "shape", None)
     odd = array and (np.ma.is_masked(X) or isinstance(X, np.matrix) or X.dtype.kind == "V")
     if odd or not (array or is_pandas(X) or isinstance(X, list | tuple)):
+        what = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}{' (a matrix, masked or structured)' * odd}"
         raise SubjectError(
-            f"X is a {type(X).__module__.partition('.')[0]} {type(X).__name__}, with a mask or fields; pass a plain "
-            "array (X.numpy()), a DataFrame (X.to_pandas()), a sparse matrix or a list of text"
+            f"X is a {what}; "
+            "pass a plain array (X.numpy()), a DataFrame (X.to_pandas()), a sparse matrix or a list of text"
         )
     if shape is not None and (shape == () or 0 in shape[1:]):
         raise SubjectError("X has no records or no columns; pass one record a row")

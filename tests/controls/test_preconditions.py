@@ -215,10 +215,10 @@ def test_every_control_takes_every_container_and_type(kind):
 @pytest.mark.parametrize(
     ("X", "words"),
     [
-        (np.zeros((4, 0)), "X has no columns; pass at least one"),
-        (pd.DataFrame(index=range(4)), "X has no columns; pass at least one"),
-        (np.matrix(np.eye(4)), "X is a numpy matrix or .*; pass an array"),
-        (np.zeros(4, dtype=[("a", "f8")]), "or a structured array, .*; pass an array or a DataFrame"),
+        (np.zeros((4, 0)), "X has no records or no columns; pass"),
+        (pd.DataFrame(index=range(4)), "X has no records or no columns; pass"),
+        (np.matrix(np.eye(4)), "X is a numpy matrix .*; pass a plain array"),
+        (np.zeros(4, dtype=[("a", "f8")]), "masked or structured.*; pass a plain array"),
     ],
 )
 def test_what_no_control_can_take_is_refused(X, words):

@@ -90,7 +90,7 @@ def test_rows_taken_and_put_together_keep_types_and_memory_order(X):
         (pd.DataFrame([[1, 2]] * 4, columns=["a", "a"]), "or one twice"),
         (pd.DataFrame([[1, 2]] * 4, columns=["a", 2.5]), "neither text nor numbers"),
         (pd.DataFrame({"a": pd.arrays.SparseArray([0, 0, 1, 0])}), "column 'a' of X is sparse"),
-        (np.ma.masked_array([[1.0], [2.0], [3.0], [4.0]], mask=[[0], [1], [0], [0]]), "with a mask"),
+        (np.ma.masked_array([[1.0], [2.0], [3.0], [4.0]], mask=[[0], [1], [0], [0]]), "masked or structured"),
         (np.array(3.0), "no records"),
         ((row for row in [[1.0], [2.0], [3.0], [4.0]]), "X is a builtins generator"),
         ({"a": [1.0, 2.0, 3.0, 4.0]}, "X is a builtins dict"),
