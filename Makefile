@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS := 1
 # compiled modules are kept: a check is several processes, and each would compile the package anew
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite test-bare test-diffprivlib test-slow bench reproduce kinds utility truth outside nightly docs lint fmt clean
+.PHONY: demo test suite test-bare test-diffprivlib test-slow bench reproduce kinds utility truth nightly docs lint fmt clean
 
 # what a user installs; the demonstration compiles the modules that it imports, which are few of them
 $(USED): pyproject.toml constraints.txt
@@ -95,9 +95,6 @@ utility: $(STAMP) ## what guarantees cost in accuracy, attacks and time; writes 
 TRUTH ?=
 truth: $(STAMP) ## models of which the truth is known, through release-1; writes docs/truth.md
 	PYTHONPATH=examples $(BIN)/python -m truth $(TRUTH) --most-minutes $(MINUTES) --table docs/truth.md
-
-outside: $(STAMP) ## 300 changes outside what a yes by theorem rests on, none of which approves whom a theorem refuses
-	$(BIN)/python tests/goldens/outside.py --most-minutes $(MINUTES)
 
 nightly: $(STAMP) ## all six one after the other, also behind one that failed
 	@said=; failed=0; \

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,13 +77,10 @@ def of_file(path: Path) -> str:
         return "sha256:" + hashlib.file_digest(f, "sha256").hexdigest()
 
 
-def of_files(
-    root: Path, *, mapped: Callable[[Callable[[Path], str], list[Path]], Iterable[str]] = map
-) -> dict[str, str]:
+def of_files(root: Path) -> dict[str, str]:
     """Return ``relative path -> digest`` for all files below ``root``, sorted by path.
 
-    ``mapped`` maps ``of_file``: a thread pool's ``map`` reads several at once. ``DocumentError``: a link, whose target
-    is not what is being named, a pipe, a device, or a name that is not UTF-8.
+    ``DocumentError``: a link, whose target is not what is being named, a pipe, a device, or a name that is not UTF-8.
     """
     named: dict[str, Path] = {}
     for path in below(root):
@@ -97,7 +94,7 @@ def of_files(
         if any("\ud800" <= c <= "\udfff" for c in name):
             raise DocumentError(f"{name!r} is no UTF-8 name; model folders must hold plain files")
         named[name] = path
-    return dict(zip(named, mapped(of_file, list(named.values())), strict=True))
+    return {name: of_file(path) for name, path in named.items()}
 
 
 def below(root: Path) -> list[Path]:

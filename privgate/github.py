@@ -1,8 +1,8 @@
 """``python -m privgate.github check|sign``: one step of a GitHub workflow around the command of the same name.
 
 Inputs arrive as environment variables only, so that no value is ever part of a script. Written are the step's outputs
-(verdict, exit-code, report-dir, attestation), its summary (under 200 KiB), at most ten annotations of each kind at the
-lines of the policy file, and JUnit XML in any case. The exit code is that of privgate. The step that runs training code
+(verdict, exit-code, report-dir, attestation), its summary (under 200 KiB), one annotation, and JUnit XML in any case.
+The exit code is that of privgate. The step that runs training code
 never sees a signing key.
 """
 
@@ -24,8 +24,6 @@ from privgate.training.isolation import missing
 
 #: bytes of one step's summary; GitHub drops a summary above 1 MiB without failing the step
 LARGEST_SUMMARY = 200 * 1024
-#: annotations of one kind that GitHub shows for one step; it drops the rest without a word
-MOST_ANNOTATIONS = 10
 KEY_VARIABLE = "PRIVGATE_SIGNING_KEY"
 
 _CODES = {"passed": ExitCode.PASSED, "warned": ExitCode.PASSED, "failed": ExitCode.FAILED}
@@ -53,8 +51,6 @@ class WorkflowStep:
     arguments: tuple[str, ...]
     #: folder of the report
     report_dir: Path
-    #: as the workflow names it
-    policy: str
     #: the step succeeds whatever happened; a warning says so
     allow_failure: bool
 
@@ -74,7 +70,7 @@ def check_step(environ: Mapping[str, str]) -> WorkflowStep:
         if alias:
             raise UsageError("input attach is false: a version that is promoted carries its report")
         arguments.append("--no-attach")
-    return WorkflowStep(tuple(arguments), Path(report), policy, _flag(environ, "allow-failure"))
+    return WorkflowStep(tuple(arguments), Path(report), _flag(environ, "allow-failure"))
 
 
 def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
@@ -87,7 +83,7 @@ def sign_step(environ: Mapping[str, str]) -> WorkflowStep:
     arguments += ["--tracking-uri", uri] if (uri := _input(environ, "tracking-uri")) else []
     if _input(environ, "isolation") in {"auto", "none"}:  # the caller's word, not the report's
         arguments.append("--accept-unboxed")
-    return WorkflowStep(tuple(arguments), Path(report), policy, allow_failure=False)
+    return WorkflowStep(tuple(arguments), Path(report), allow_failure=False)
 
 
 def _input(environ: Mapping[str, str], name: str, *, required: bool = False) -> str:
@@ -193,38 +189,14 @@ def _tell(
         junit.write_text(_junit(f"privgate ended with {ended}"), encoding="utf-8")
     if report is None:
         _command("error", f"privgate ended with {ended}")
-    else:
-        _annotate(report, _policy_file(environ, step.policy))
+    elif code or verdict == "warned":
+        _command("error" if code else "warning", f"the verdict is {verdict}; the summary of this run says why")
     _append(environ.get("GITHUB_STEP_SUMMARY"), _summary(step, report, verdict, ended))
 
 
-def _policy_file(environ: Mapping[str, str], policy: str) -> str:
-    """Return the policy's path inside the repository, or nothing for a shipped policy."""
-    path = Path(policy)
-    root = Path(environ.get("GITHUB_WORKSPACE") or ".").resolve()
-    if not path.is_file() or not path.resolve().is_relative_to(root):
-        return ""
-    return path.resolve().relative_to(root).as_posix()
-
-
-def _annotate(report: dict[str, Any], file: str) -> None:
-    """Print one annotation a finding that does not pass, worst first, and count what GitHub would drop."""
-    for kind, outcomes in (("error", ("failed", "inconclusive")), ("warning", ("warned",))):
-        listed = [f for o in outcomes for f in report.get("findings", []) if f.get("outcome") == o]
-        shown = listed if len(listed) <= MOST_ANNOTATIONS else listed[: MOST_ANNOTATIONS - 1]
-        for finding in shown:
-            line = int(finding.get("line") or 0)
-            where = {"file": file, "line": str(line)} if file and line else {}
-            _command(kind, f"{finding.get('outcome')}: {finding.get('message')}", title=finding.get("title"), **where)
-        if len(listed) > len(shown):
-            _command(kind, f"and {len(listed) - len(shown)} more; see the report")
-
-
-def _command(kind: str, message: object, *, title: object = "privgate", **properties: str) -> None:
-    """Print a workflow command; percent signs, line ends and the commands' own punctuation are escaped."""
-    fields = {"title": str(title), **properties}
-    escaped = ",".join(f"{k}={_escape(v).replace(':', '%3A').replace(',', '%2C')}" for k, v in fields.items())
-    _say(f"::{kind} {escaped}::{_escape(str(message))}")
+def _command(kind: str, message: str) -> None:
+    """Print a workflow command; percent signs and line ends are escaped."""
+    _say(f"::{kind} title=privgate::{_escape(message)}")
 
 
 def _say(line: str) -> None:

@@ -1,8 +1,7 @@
 """Automatic checks: whatever a registered model asks for is checked or promoted, each in a process with a clock.
 
-A version asks by the tag ``privgate.request`` (policy, or policy and alias) or by the alias ``candidate``. The registry
-holds all state, so a restart loses nothing: a statement that counts needs no check, a result decided since the work
-began needs no second one, an alias that is moved ends the request.
+A version asks by the tag ``privgate.request``, policy or policy and alias. The registry holds all state: a request is
+removed when it is answered, and a restart begins again with what is still asked for.
 """
 
 import base64
@@ -11,23 +10,19 @@ import hashlib
 import hmac
 import logging
 import os
-import re
 import runpy
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
-from typing import Any, Self
+from typing import Any
 
-from privgate.errors import ExitCode, PolicyError, PrivgateError, RegistryError, StatementError, UsageError
-from privgate.guard import statement
-from privgate.guard.audit_log import AuditLog
-from privgate.guard.checks import check, row_and_statement
-from privgate.guard.config import Guard, Terms
+from privgate.errors import ExitCode, PrivgateError, RegistryError, UsageError
+from privgate.guard.config import Guard
 from privgate.policy import Policy
 from privgate.registry.client import answering, list_pages
 from privgate.registry.files import VARIABLE as SOURCES
@@ -35,7 +30,7 @@ from privgate.registry.files import path_part
 
 logger = logging.getLogger(__name__)
 
-TAG, PROBLEM_TAG, CANDIDATE = "privgate.request", "privgate.problem", "candidate"
+TAG, PROBLEM_TAG = "privgate.request", "privgate.problem"
 #: seconds that a webhook's delivery may be old or ahead; bytes of it; seconds that the registry may take for one look
 WINDOW, LARGEST_BODY, PATIENCE = 300, 1 << 20, 300.0
 #: seconds until what failed is tried again, doubled each time
@@ -45,48 +40,9 @@ SECRETS = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET")
 _ANSWERS = {ExitCode.PASSED, ExitCode.UNSIGNED, ExitCode.FAILED, ExitCode.INCONCLUSIVE}
 
 
-@dataclass(frozen=True)
-class CheckRequest:
-    """The tag ``privgate.request``: ``policy[,alias][;since]``, since when work on it goes on (Unix time), or 0."""
-
-    policy: str = ""
-    target: str = ""
-    since: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the request that a tag's value states; ``UsageError`` where it means nothing."""
-        wish, *rest = text.split(";")
-        policy, _, target = (part.strip() for part in wish.partition(","))
-        if not (len(rest) in {0, 1, 3} and all(re.fullmatch("[0-9]{1,12}", since) for since in rest[-1:])):
-            raise UsageError(f"tag {TAG} is {text[:100]!r}; write policy or policy,alias")
-        return cls(policy, target, int(rest[-1]) if rest else 0)
-
-    def text(self) -> str:
-        """Return the tag's value."""
-        return f"{self.policy}{self.target and f',{self.target}'}{f';{self.since}' if self.since else ''}"
-
-
-@dataclass(frozen=True)
-class Job:
-    """A request, resolved: the policy is one of the operator's and the one that the target is released by."""
-
-    name: str
-    version: str
-    policy: Policy
-    path: str
-    target: str | None
-    since: int
-
-    @property
-    def uri(self) -> str:
-        """What MLflow calls the version."""
-        return f"models:/{self.name}/{self.version}"
-
-
 @dataclass
 class Server:
-    """Looks at the registry and does the next thing for each version that asks; the client has no right to sign."""
+    """Looks at the registry and answers each version that asks; the client has no right to sign."""
 
     client: Any
     #: the guard's configuration, read at every look
@@ -97,11 +53,8 @@ class Server:
     work: Path
     #: more options of ``privgate check`` and ``privgate promote``
     options: Sequence[str] = ()
-    #: hands an approval to the signer; without one, an approval waits for a signature from elsewhere
+    #: hands an approval to the signer; without one, whoever signs an approval asks again
     sign_command: str | None = None
-    #: alias to move for an approved candidate; empty for none
-    candidate_target: str = ""
-    audit: AuditLog | None = None
     #: of one command; then it is ended, and nothing is approved
     seconds: float = 86400.0
     #: when something was last begun or done, by the clock that never goes back
@@ -118,65 +71,65 @@ class Server:
             if time.monotonic() < self.later.get((name, version, text), (0.0, 0.0))[0]:
                 continue
             try:
-                self._attend(guard, name, version, text)
-            except PrivgateError as exc:
+                self.answer(guard, name, version, text)
+            except (PrivgateError, ValueError) as exc:  # of a name that no command line takes
                 self._put_off(name, version, text, exc)
         self.moved_on = time.monotonic()
         return min((when for when, _ in self.later.values()), default=float("inf")) - time.monotonic()
 
     def _list_requests(self) -> dict[tuple[str, str], str]:
-        """Return (name, version) -> the tag's value of everything that asks; of candidates an empty value."""
-        requests: dict[tuple[str, str], str] = {}
-        with answering("listing candidates"):
-            for model in list_pages(self.client.search_registered_models):
-                if (version := dict(model.aliases or {}).get(CANDIDATE)) is not None:
-                    requests[str(model.name), str(version)] = ""
+        """Return (name, version) -> the tag's value of everything that asks."""
         with answering("listing requests"):
-            for row in list_pages(self.client.search_model_versions, f"tags.`{TAG}` LIKE '%'"):
-                requests[str(row.name), str(row.version)] = str(dict(row.tags)[TAG])
-        return requests
+            rows = list(list_pages(self.client.search_model_versions, f"tags.`{TAG}` LIKE '%'"))
+        return {(str(row.name), str(row.version)): str(dict(row.tags)[TAG]) for row in rows}
 
-    def _attend(self, guard: Guard, name: str, version: str, text: str) -> None:
-        request = CheckRequest.parse(text) if text else CheckRequest(target=self.candidate_target)
-        job = self._resolve(guard, name, version, request)
-        step = self.choose_step(guard, job)
-        # a candidate's alias stays when it is answered; nor does a statement move it: somebody may have withdrawn it
-        if step in {"", "wait"} or self.counts(guard, job) if not text else job.since and step == "wait":
-            return
-        if not request.since:  # that work began is written first: whoever goes on from here makes no second check
-            request = replace(request, since=int(time.time()))
-            self._write_tag(name, version, TAG, request.text())
-        if self.answer(guard, replace(job, since=request.since)):
-            if self._read_tags(name, version).get(TAG) == request.text():  # else somebody asked again meanwhile
-                with answering(f"removing the request of models:/{name}/{version}"):
-                    self.client.delete_model_version_tag(name, version, TAG)
-            self._write_tag(name, version, PROBLEM_TAG, "")
+    def answer(self, guard: Guard, name: str, version: str, text: str) -> None:
+        """Run the command that a request needs, and remove the request; ``PrivgateError``: it has to be tried again."""
+        words = self.choose_command(guard, name, version, text)
+        uri = f"models:/{name}/{version}"
+        folder = self.work / f"{path_part(name)}-{version}"
+        folder.mkdir(parents=True, exist_ok=True)
+        logger.info("%s: %s", uri, words[0])
+        self.moved_on = time.monotonic()
+        code, said = run_command([*words, f"--report-dir={folder}"], folder / "check.log", self.seconds)
+        self.moved_on = time.monotonic()
+        logger.info("%s: %s ended with %d: %s", uri, words[0], code, said)
+        if code not in _ANSWERS:
+            raise RegistryError(f"privgate {words[0]} {uri} ended with {code}: {said}")
+        unsigned = "approved, but not signed; sign it and ask again" if code == ExitCode.UNSIGNED else ""
+        self._write_tag(name, version, PROBLEM_TAG, unsigned)
+        if self._read_tags(name, version).get(TAG) == text:  # else somebody asked again meanwhile
+            with answering(f"removing the request of {uri}"):
+                self.client.delete_model_version_tag(name, version, TAG)
 
-    def _resolve(self, guard: Guard, name: str, version: str, request: CheckRequest) -> Job:
-        policies, called, target = self.policies, request.policy, request.target or None
-        if not called and target is not None:  # the guard's own, where this server checks by it
+    def choose_command(self, guard: Guard, name: str, version: str, text: str) -> list[str]:
+        """Return the command for a request ``policy[,alias]``, by one of the operator's policies."""
+        policies = self.policies
+        called, _, target = (part.strip() for part in text.partition(";")[0].partition(","))  # behind it wrote 0.1.0
+        if not called and target:  # the guard's own, where this server checks by it
             wanted = guard.terms(target, name).policy_digest
             called = next((c for c, p in policies.items() if Policy.load(p).digest == wanted), "")
         called = called or next(iter(policies))
         if called not in policies:
             known = ", ".join(policies)
             raise UsageError(f"the request names policy {called[:100]!r}; this server checks by {known}")
-        policy = Policy.load(policies[called])
-        if target is not None:
-            guard.demands(target, name, policy.digest)
-        return Job(name, version, policy, policies[called], target, request.since)
+        words = [f"models:/{name}/{version}", f"--policy={policies[called]}", "--quiet"]
+        words += [f"--tracking-uri={self.client.tracking_uri}", *self.options]
+        if not target:
+            return ["check", *words]
+        guard.demands(target, name, Policy.load(policies[called]).digest)
+        words += [f"--to={target}", "--forward-only", f"--config={self.config}"]
+        return ["promote", *words, *([f"--sign-command={self.sign_command}"] if self.sign_command else [])]
 
-    def _put_off(self, name: str, version: str, text: str, exc: PrivgateError) -> None:
+    def _put_off(self, name: str, version: str, text: str, exc: Exception) -> None:
         """Try again later, twice as late each time, and say why in a tag; asking anew is tried at once."""
         wait = min(2 * self.later.get((name, version, text), (0.0, FIRST_WAIT / 2))[1], LONGEST_WAIT)
         logger.warning("models:/%s/%s: %s; again in %.0f s", name, version, exc, wait)
-        try:
-            text = self._read_tags(name, version).get(TAG, "")  # it may say since when
-            self._append("refused", "attend", name, version, why=str(exc))
-            self._write_tag(name, version, PROBLEM_TAG, str(exc)[:500])
-        except (RegistryError, StatementError) as unsaid:
-            logger.warning("%s", unsaid)
         self.later[name, version, text] = (time.monotonic() + wait, wait)
+        try:
+            self._write_tag(name, version, PROBLEM_TAG, str(exc)[:500])
+        except RegistryError as unsaid:
+            logger.warning("%s", unsaid)
 
     def _read_tags(self, name: str, version: str) -> dict[str, str]:
         with answering(f"reading models:/{name}/{version}"):
@@ -186,98 +139,6 @@ class Server:
         if self._read_tags(name, version).get(key, "") != value:
             with answering(f"writing to models:/{name}/{version}"):
                 self.client.set_model_version_tag(name, version, key, value)
-
-    def choose_step(self, guard: Guard, job: Job) -> str:
-        """Return the command that is to run, ``wait`` for a signature from elsewhere, or nothing."""
-        counts = self.counts(guard, job)
-        result = True if counts else self.result(job)
-        if result is None:
-            return "promote" if job.target else "check"
-        if not result or job.target is None or self._read_alias(job) > int(job.version):
-            return ""  # not back: going back to an earlier version is a person's decision
-        return "promote" if counts or self.sign_command else "wait"
-
-    def answer(self, guard: Guard, job: Job) -> bool:
-        """Run the command that is to run; return whether the request is answered."""
-        step, counted = self.choose_step(guard, job), self.counts(guard, job)
-        if step in {"", "wait"}:
-            return not step
-        logger.info("%s: %s", job.uri, step)
-        self._record("asked", step, job)
-        self.moved_on = time.monotonic()
-        code, words = self._run(step, job)
-        self.moved_on = time.monotonic()
-        if code not in _ANSWERS:
-            raise RegistryError(f"privgate {step} {job.uri} ended with {code}: {words}")
-        if code != ExitCode.PASSED:
-            self._record("refused", step, job, why=f"privgate {step} ended with {code}: {words}")
-        elif step == "promote":
-            self._confirm_promotion(guard, job, signed=not counted)
-        return code != ExitCode.UNSIGNED
-
-    def _run(self, step: str, job: Job) -> tuple[int, str]:
-        folder = self.work / f"{path_part(job.name)}-{job.version}-{path_part(job.policy.name)}"
-        folder.mkdir(parents=True, exist_ok=True)
-        if self.result(job) is None:  # asked anew: an older report is not gone on from
-            (folder / "report.json").unlink(missing_ok=True)
-        words = [step, job.uri, f"--policy={job.path}", f"--report-dir={folder}", "--quiet"]
-        words += [f"--tracking-uri={self.client.tracking_uri}", *self.options]
-        if step == "promote":
-            words += [f"--to={job.target}", "--forward-only", f"--config={self.config}"]
-            words += [f"--sign-command={self.sign_command}"] if self.sign_command else []
-        return run_command(words, folder / "check.log", self.seconds)
-
-    def _confirm_promotion(self, guard: Guard, job: Job, *, signed: bool) -> None:
-        """Note what the registry has of a promotion that ended well; its word alone is nothing."""
-        held = self._read_alias(job)
-        if held > int(job.version):
-            self._record("refused", "promote", job, why=f"version {held} was released meanwhile")
-            return
-        if held < int(job.version) or not self.counts(guard, job):
-            raise StatementError(f"the promotion of {job.uri} ended well, but no statement counts for @{job.target}")
-        if signed:
-            self._record("approved", "sign", job)
-        self._record("released", "promote", job)
-        logger.info("%s is now @%s", job.uri, job.target)
-
-    def _read_alias(self, job: Job) -> int:
-        """Return the version that has the alias; 0 if none has."""
-        with answering(f"reading aliases of {job.name}"):
-            return int(dict(self.client.get_registered_model(job.name).aliases).get(str(job.target), 0))
-
-    def result(self, job: Job) -> bool | None:
-        """Return whether the attached result approves; None if there is none under this policy since work began."""
-        # the tags are display: a forged one spares a check, and without a statement nothing follows from that
-        tags = self._read_tags(job.name, job.version)
-        # the last tag that a check attaches; without it the attaching was interrupted
-        if tags.get("privgate.policy_digest") != job.policy.digest or "privgate.findings" not in tags:
-            return None
-        with contextlib.suppress(StatementError):
-            decided = statement.when(tags.get("privgate.decided_at", ""))
-            if decided.timestamp() >= job.since and (statement.now() - decided).days < job.policy.valid_days:
-                return tags.get("privgate.outcome") in {"passed", "warned"}
-        return None
-
-    def counts(self, guard: Guard, job: Job) -> bool:
-        """Whether a statement lets the version be released as the target, as the guarded store asks."""
-        row, text = row_and_statement(self.client, job.name, job.version)
-        try:
-            terms = guard.terms(job.target, job.name)
-        except PolicyError:  # nothing is released as that: what counts is whether it was checked and signed
-            advisory, unboxed = guard.accept_advisory, guard.accept_unboxed
-            terms = Terms(guard.registry, "", accept_advisory=advisory, accept_unboxed=unboxed)
-        terms = replace(terms, policy_digest=job.policy.digest, policy=job.policy.name)
-        with contextlib.suppress(StatementError):
-            check(text, guard.trust, row, terms, target=job.target, now=statement.now())
-            return True
-        return False
-
-    def _record(self, event: str, doing: str, job: Job, *, why: str = "") -> None:
-        self._append(event, doing, job.name, job.version, target=job.target or "", policy=job.policy.digest, why=why)
-
-    def _append(self, event: str, doing: str, name: str, version: str, **more: str) -> None:
-        if self.audit is not None:  # what cannot be recorded is not done
-            self.audit.record(event, doing=doing, model=name, version=version, by="privgate guard serve", **more)
 
 
 def environment(*secret: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "privgate"
 #: what a yes by theorem cannot do without: what makes it again of the data, because a yes that this does not confirm is
-#: none, whatever the gate says (tests/check/test_confirm.py; `make outside` changes all else, 300 times). Trees are
+#: none, whatever the gate says (tests/check/test_confirm.py). Trees are
 #: confirmed in part, lists of questions not at all: both rest on refits
 CONFIRMING = ("privgate.check.confirm",)
 

@@ -1,4 +1,4 @@
-"""The table of kinds in its short form: what is refused in one sentence, what is decided, and what refits say of it."""
+"""The table of kinds: what is refused in one sentence, and the command that measures it."""
 
 import os
 from pathlib import Path
@@ -11,28 +11,16 @@ from kinds.__main__ import _named, main
 from kinds.apart import apart
 from kinds.catalogue import KINDS
 from kinds.measure import measured
-from kinds.table import DECIDED, best, right, written
+from kinds.table import right
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "kinds.md"
 
 REFUSED = [k for k in KINDS if k.expects == "refusal"]
-#: in every run, and in the slow suite
-SHORT, SLOW = ("CategoricalNB",), ("k neighbours", "ridge", "columns + logistic, Adult", "decision tree")
-DECIDED_HERE = [
-    pytest.param(k, marks=() if k.name in SHORT else pytest.mark.slow, id=k.name)
-    for k in KINDS
-    if k.name in (*SHORT, *SLOW)
-]
 
 
 @pytest.fixture
 def data(shared_data, monkeypatch):
     monkeypatch.setenv("PRIVGATE_DATA", str(shared_data("adult.csv.gz").parent))
-
-
-def test_each_name_is_one_kind_and_rows_are_those_of_the_list():
-    assert len({k.name for k in KINDS}) == len(KINDS) >= 60
-    assert {k.row for k in KINDS} <= set(range(1, 33))
 
 
 def test_a_whole_name_asks_for_one_kind_and_a_part_of_names_for_all_that_have_it():
@@ -53,36 +41,12 @@ def test_what_has_no_answer_about_one_person_is_refused_in_one_sentence(kind, tm
     assert row.get("trainings", 0) == 0
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("data")
-@pytest.mark.parametrize("kind", DECIDED_HERE)
-def test_what_is_decided_is_not_contradicted_by_refits(kind, tmp_path):
-    row = measured(kind, n=kind.small, ledger=tmp_path, refereed=True)
-
-    assert row["verdict"] in DECIDED, row
-    assert right(row), row
-    assert kind.name in written([row])
-
-
 def test_the_table_of_the_documentation_has_a_row_for_every_kind():
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     told = {line.split("|")[2].strip() for line in lines if line.startswith("| ")}
 
     assert {k.name for k in KINDS} <= told
     assert not [line for line in lines if "traceback" in line.lower()]
-
-
-def test_the_run_that_ended_right_with_most_people_is_shown_in_each_environment():
-    row = {"name": "a", "expects": "decision", "said": ""}
-    runs = [
-        {**row, "n": 400, "verdict": "failed"},
-        {**row, "n": 2000, "verdict": "passed"},
-        {**row, "n": 20000, "verdict": "too slow"},
-        {**row, "n": 9000, "verdict": "passed", "contradicted": "by refits"},
-        {**row, "n": 100, "verdict": "inconclusive", "pandas": "2"},
-    ]
-
-    assert best(runs) == [runs[1], runs[4]]
 
 
 @pytest.fixture
@@ -124,59 +88,6 @@ def test_a_row_is_measured_again_when_what_it_rests_on_changes(command, monkeypa
     done, ran = command()
     assert ran == ["lasso", "ridge"]
     assert "lasso: changed since: privgate" in done.stderr
-
-
-def test_a_kind_without_its_library_is_skipped_and_the_table_says_so(command, monkeypatch):
-    versions = rests.kept.versions
-
-    def without(*names):
-        return {**versions(*names), **({"catboost": rests.kept.ABSENT} if "catboost" in names else {})}
-
-    monkeypatch.setattr(rests.kept, "versions", without)
-    done, ran = command("--only", "CatBoost")
-
-    assert (done.exit_code, ran) == (0, ["lasso", "ridge"])
-    assert "skipped: catboost not installed" in done.stdout
-
-
-def test_no_kind_begins_after_the_time_and_what_died_is_measured_again(command, monkeypatch):
-    late, ran = command("--most-minutes", "1e-9")
-    assert (late.exit_code, ran) == (1, [])
-    assert "2 remain, and the same command goes on from here: ridge, lasso" in late.stderr
-
-    row = {"verdict": "died", "said": "without a word", "cpu": 0.0}
-    with monkeypatch.context() as there:
-        there.setattr("kinds.__main__.apart", lambda *_, limit: row)
-        assert command()[0].exit_code == 1
-    done, ran = command()
-    assert (done.exit_code, ran) == (0, ["lasso", "ridge"])
-
-
-def test_what_is_too_slow_with_everybody_is_measured_with_fewer(command, monkeypatch):
-    asked = []
-
-    def slowly(work, name, n, *_, limit):
-        asked.append((name, n))
-        return {"verdict": "too slow" if n > 50 else "passed", "said": "well", "cpu": 0.0}
-
-    monkeypatch.setattr("kinds.__main__.apart", slowly)
-    done, _ = command("--fewer", "50")
-    assert asked == [("ridge", 220), ("ridge", 50), ("lasso", 220), ("lasso", 50)]
-    assert (done.exit_code, done.stdout.count("| 50 (220) |")) == (0, 2)
-    asked.clear()
-    assert (command("--fewer", "50")[0].exit_code, asked) == (0, [])
-
-
-def test_every_kind_has_lines_of_its_own_and_names_the_libraries_it_needs():
-    own, _ = rests._catalogue()
-
-    assert set(own) == {k.name for k in KINDS}
-    assert len(set(own.values())) == len(KINDS)
-    words = {"xgboost": ("xgb",), "lightgbm": ("lgb", "lightgbm"), "catboost": ("catboost",), "skorch": ("skorch",),
-             "torch": ("training.network", "training.convolutions", "skorch")}  # fmt: skip
-    for kind in KINDS:
-        text = own[kind.name].partition("needs=")[0].lower()
-        assert {m for m, some in words.items() if any(w in text for w in some)} == set(kind.needs), kind.name
 
 
 def test_what_dies_or_takes_too_long_is_a_row():

@@ -1,9 +1,6 @@
 """What belongs to the whole process is written by nobody while threads may read it: environment, folder, addresses."""
 
 import ast
-import os
-import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -23,7 +20,7 @@ ALLOWED = {
     ("training/sandbox/inside.py", "serve"): {"signal.signal"},  # the server's own process, before it forks
     ("training/sandbox/inside.py", "run"): {"signal.signal"},
     ("training/sandbox/inside.py", "_work"): {"signal.signal"},
-    ("training/task_limits.py", "_interrupt_main"): {"signal.signal"},  # in workers' main threads only
+    ("training/task_limits.py", "call"): {"signal.signal"},  # in workers' main threads only
 }
 WRITES = {"update", "setdefault", "pop", "popitem", "clear", "__setitem__", "__delitem__"}
 CALLS = {
@@ -79,44 +76,3 @@ def test_no_module_changes_what_belongs_to_the_process():
 )  # fmt: skip
 def test_the_law_sees_every_way_of_writing(line):
     assert [what for _, _, what in written(ast.parse(f"def f():\n    {line}\n"))]
-
-
-def test_what_a_thread_reads_while_the_registry_is_asked_never_vanishes(tmp_path, monkeypatch):
-    import mlflow
-
-    from privgate.errors import RegistryError
-    from privgate.registry.client import answering, tracking_at
-    from privgate.serve import environment
-
-    for name in ("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR", "MLFLOW_TRACKING_URI"):
-        monkeypatch.delenv(name, raising=False)
-    before, wrong, done = dict(os.environ), [], threading.Event()
-
-    def read():
-        while not done.is_set():
-            try:
-                environment()
-            except BaseException as exc:  # noqa: BLE001  the thread must say what ended it
-                wrong.append(repr(exc))
-                return
-
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        for reader in readers:
-            reader.start()
-        address = mlflow.get_tracking_uri()
-        for _ in range(60):
-            with tracking_at(f"sqlite:///{tmp_path}/a.db"):
-                assert mlflow.get_tracking_uri().endswith("a.db")
-                with pytest.raises(RegistryError), answering("asking"):
-                    raise OSError("gone")
-        assert mlflow.get_tracking_uri() == address
-    finally:
-        done.set()
-        for reader in readers:
-            reader.join()
-        sys.setswitchinterval(interval)
-    assert wrong == []
-    assert dict(os.environ) == before

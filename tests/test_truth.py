@@ -2,7 +2,6 @@
 
 import re
 import warnings
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,7 @@ from click.testing import CliRunner
 
 from truth import referee
 from truth.__main__ import main
-from truth.catalogue import NIGHTLY, TRUTH, Known
-from truth.measure import by_name
+from truth.catalogue import TRUTH, Known
 from truth.table import came_out, counts, written
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "truth.md"
@@ -28,21 +26,6 @@ def test_half_of_them_leak():
         leaks = [k.leaks for k in TRUTH if k.family == family]
         assert sum(leaks) * 2 == len(leaks)
     assert all("harmless" in k.name or k.leaks for k in TRUTH)
-
-
-def test_no_two_of_them_are_the_same():
-    def said(known):
-        table = known.data if isinstance(known.data, partial) else partial(known.data)
-        return f"{known.recipe().payload} {table.func.__name__} {table.args} {table.keywords} {known.floor}"
-
-    assert len(set(map(said, TRUTH))) == len(TRUTH)
-
-
-def test_the_twenty_of_every_night_are_of_twenty_families():
-    some = [BY_NAME[name] for name in NIGHTLY]
-
-    assert len(some) == len({k.family for k in some}) == 20
-    assert sum(k.leaks for k in some) == 10
 
 
 @pytest.mark.quick(6)
@@ -130,17 +113,6 @@ def command(monkeypatch, tmp_path):
     return run
 
 
-def test_it_goes_on_where_it_was_interrupted_leaks_first_and_a_part_writes_no_table(command, tmp_path):
-    page = tmp_path / "page.md"
-    late, ran = command("--most-minutes", "1e-9")
-    assert (late.exit_code, ran) == (1, [])
-    assert "2 not run: households: of four" in late.stderr
-    done, ran = command("--at-once", "1", "--table", str(page))
-    assert (done.exit_code, ran) == (0, ["households: of four", "households, harmless: of four"])
-    assert command()[1] == []
-    assert not page.exists()
-
-
 def test_one_false_approval_is_an_error_also_of_the_next_run(command):
     command.verdict = "warned"
     done, _ = command()
@@ -157,11 +129,3 @@ def test_the_page_has_a_row_for_each_and_counts_them():
     assert set(BY_NAME) <= told
     assert re.search(r"114 leak: \d+ were judged", text)
     assert "| traceback |" not in text
-
-
-@pytest.mark.slow
-def test_one_that_leaks_is_judged_by_the_whole_gate(tmp_path):
-    from privgate import registry
-
-    registry.local_registry(tmp_path / "registry")
-    assert by_name("records in the file: neighbours", tmp_path)["verdict"] == "failed"

@@ -74,7 +74,7 @@ def main(folder: Path) -> int:
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     key, config, report = (str(folder / name) for name in ("signing-key.pem", "guard.yaml", "report"))
-    if code := run(["guard", "keys", "init", key, "--trust", str(folder / "trust.json")]):
+    if code := run(["guard", "keys", key, "--trust", str(folder / "trust.json")]):
         return code
     Path(config).write_text(GUARD, encoding="utf-8")
     server, address = started(folder)

@@ -393,7 +393,4 @@ KINDS: tuple[Kind, ...] = (
         500,
         "pdtp-1",
     ),
-    Kind(
-        30, "callable instance", lambda n: (Recipe(training.Trainer(0.1), seed=0), data.breast_cancer(n)), 280, "pdtp-1"
-    ),
 )

@@ -146,15 +146,3 @@ def unseeded(X: Any, y: Any) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression().fit(X, y)
-
-
-class Trainer:
-    """A callable instance that trains."""
-
-    def __init__(self, C: float) -> None:
-        self.C = C
-
-    def __call__(self, X: Any, y: Any, *, seed: int) -> Any:
-        from sklearn.linear_model import LogisticRegression
-
-        return LogisticRegression(C=self.C, max_iter=1000).fit(X, y)

@@ -221,11 +221,21 @@ def not_reached(by: str, what: str) -> Precondition:
     return Precondition(REACHED, "inconclusive", text)
 
 
+def try_people_first(run: Run) -> Run:
+    """Return the run that knows whether people refuse, where so many seem above a limit that they come first."""
+    with suppress(MeasurementError):  # where people are asked for, it says why
+        if left_out.expects_refusal(run):
+            return replace(run, refused=bool(run.compute(left_out.leave_out).decided_by))
+    return run
+
+
 def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Run, list[Precondition]]:
     """Compare the released answers with those at other seeds, unless an attack or people refuse already.
 
     The seed may be the best of many, which models at that seed do not show. A refused model trains none of these.
     """
+    if run.refused:
+        return run, [not_reached("people", "more shadow models, other seeds")]
     seen, refuses = run.seed_control, "attacks" if run.attack_breaks(measured) else ""
     if seen is None or seen.unread or run.subject.recipe.seed is None or not (run.at_seed or run.attacks_alone):
         return run, []

@@ -131,6 +131,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         planned, _, said = planning.make(run, policy_asked)
         for sentence in said:
             tell(sentence)
+        run = preconditions.try_people_first(run)
     requests = dict.fromkeys(rule.request() for rule in policy_asked.rules)
     measured = dict[Request, Measurement]()
     for request in (r for r in requests if r in run.attacked):  # attacks first: they take few trainings

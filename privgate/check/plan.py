@@ -153,7 +153,7 @@ def foresee(subject: Subject) -> Iterator[str]:
     if subject.data.candidates is not None and len(subject.data.candidates[1]):
         with Fleet(1, "none") as idle:
             run = Run(subject, idle, attacked=attacked(policy))
-            yield beforehand.too_few(policy, run) or "; ".join(describe_candidates(run, policy))
+            yield f"by {policy.name}: {beforehand.too_few(policy, run) or '; '.join(describe_candidates(run, policy))}"
 
 
 def _alternatives(run: Run, known: Mapping[str, Any]) -> str:

@@ -136,7 +136,6 @@ def prepare(
         share=find_share(policy),
         by_theorem=by_theorem(policy),
         trials=max(TRIALS, policy.audit.min_candidates),
-        each_record=any(rule.request().option("scope") == "record" for rule in policy.rules),
         needs=needs,
         theorems=theorems,
         attacked=attacked(policy),

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from privgate.claims.accounting import Guarantee
 from privgate.claims.bounds import INCLUSION, EpsilonDelta, list_bounds
-from privgate.claims.guarantee_basis import GuaranteeBasis, describe_missing_noise, find_basis, make_bound, start_notes
+from privgate.claims.guarantee_basis import GuaranteeBasis, find_basis, list_noted_bounds, make_bound
 from privgate.evidence import BehindClaim, Measurement, Observation, Request
 from privgate.run.run import Run
 
@@ -18,7 +18,6 @@ def measure_epsilon(run: Run, request: Request) -> Measurement:
     basis = find_basis(run, request)
     guarantee = basis.guarantee(float(request.option("delta")), request.option("adjacency"))
     seen, delta = basis.observation, 0.0 if basis.pure else guarantee.delta
-    _note_facts(run, basis, f"{guarantee.epsilon:.4g} at delta {delta:g} ({guarantee.accountant})")
     _note_bounds(run, guarantee, str(request.option("adjacency") or basis.claim.adjacency), 0.5)
     behind = _describe_basis(basis).model_copy(update={"delta": delta, "accountant": guarantee.accountant})
     words = (*guarantee.assumptions, *_list_unseen(run, basis))
@@ -67,25 +66,6 @@ def _list_unseen(run: Run, basis: GuaranteeBasis) -> tuple[str, ...]:
     return (_describe_scope(basis), f"the registered model was trained by this recipe: it is {close}")
 
 
-def _note_facts(run: Run, basis: GuaranteeBasis, recomputed: str) -> None:
-    seen, facts = basis.observation, run.compute(start_notes).facts
-    if seen is None:
-        facts["Observed"] = "nothing: DECLARED ONLY, accepted by the policy"
-    elif not basis.opacus:
-        facts["Observed"] = f"{len(seen.spends)} releases by diffprivlib's budget accountant"
-    else:
-        facts["Observed"] = f"{seen.steps} steps of Opacus, batches {seen.sampling}"
-        facts["Noise multiplier seen"] = f"{seen.noise_multiplier:.4g}"
-        facts["Sample rate seen"] = f"{seen.sample_rate:.4g}"
-        facts["Clipping norm seen"] = f"{seen.max_grad_norm:.4g}"
-    facts["Entries of one person"] = f"{basis.group} at most"
-    if seen is not None and seen.noiseless_steps:
-        facts["Broken"] = describe_missing_noise(seen)
-    elif seen is not None:
-        facts["What is counted"] = _describe_scope(basis)
-    facts["Recomputed epsilon"] = recomputed
-
-
 def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:
     claimed, group, unobserved = basis.claim.epsilon, basis.group, basis.observation is None
     seen = basis.observation or Observation()  # all fields are given, because documents leave out those that are not
@@ -94,12 +74,12 @@ def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:
 
 def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -> None:
     """Add the bounds at this prior to the report's table."""
-    notes, curve = run.compute(start_notes), guarantee.curve
-    if curve is None or any(row.prior == prior for row in notes.bounds):
+    noted, curve = run.compute(list_noted_bounds), guarantee.curve
+    if curve is None or any(row.prior == prior for row in noted):
         return
     own_curve = None if isinstance(curve, EpsilonDelta) else curve
     inclusion = _infer_inclusion(adjacency)
     epsilon, delta = guarantee.epsilon, guarantee.delta
     rows = list_bounds(epsilon, delta, prior, adjacency=adjacency, inclusion=inclusion, fprs=FPRS, curve=own_curve)
-    names = {row.name for row in notes.bounds}  # bounds for any prior are already there at a second prior
-    notes.bounds += [row for row in rows if row.prior is not None or row.name not in names]
+    names = {row.name for row in noted}  # bounds for any prior are already there at a second prior
+    noted += [row for row in rows if row.prior is not None or row.name not in names]

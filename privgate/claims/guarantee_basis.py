@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from privgate.claims import accounting, bounds
 from privgate.claims.accounting import NEIGHBORS, Guarantee, Mechanism
@@ -14,7 +14,6 @@ from privgate.evidence import (
     AttackFigures,
     AttackResult,
     BehindClaim,
-    ClaimFact,
     ClaimsPart,
     Estimate,
     GuaranteeBound,
@@ -289,17 +288,9 @@ def make_bound(
     return Measurement(request, value, value, value, unit_name, kind="bound", assumptions=tuple(words), behind=behind)
 
 
-@dataclass
-class GuaranteeNotes:
-    """What the measurements of one run leave for the report, besides their numbers."""
-
-    facts: dict[str, str] = field(default_factory=dict)
-    bounds: list[GuaranteeBound] = field(default_factory=list)
-
-
-def start_notes(_run: Run) -> GuaranteeNotes:
-    """Return empty notes; ``run.compute(start_notes)`` returns those of the run."""
-    return GuaranteeNotes()
+def list_noted_bounds(_run: Run) -> list[GuaranteeBound]:
+    """Return an empty list; ``run.compute(list_noted_bounds)`` returns the bounds that a run notes for its report."""
+    return []
 
 
 def make_claims_part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPart | None:
@@ -308,14 +299,14 @@ def make_claims_part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPa
     Attacks count over the records of one model, and a bound holds for one record over many trainings. An attack above
     a bound makes the claim doubtful; only an audit decides.
     """
-    if not run.has_computed(start_notes) and not run.has_computed(observe_rerun):
+    if not run.has_computed(list_noted_bounds) and not run.has_computed(observe_rerun):
         return None
-    notes = run.compute(start_notes)
     figures = [a.figures for a in attacks if a.figures is not None and a.scope == "model"]
-    bounds = (row.model_copy(update={"measured": _find_most_achieved(row, figures)}) for row in notes.bounds)
+    bounds = (
+        row.model_copy(update={"measured": _find_most_achieved(row, figures)}) for row in run.compute(list_noted_bounds)
+    )
     return ClaimsPart(
         observation=run.compute(observe_rerun) if run.has_computed(observe_rerun) else None,
-        facts=tuple(ClaimFact(name=name, value=value) for name, value in notes.facts.items()),
         bounds=tuple(bounds),
     )
 

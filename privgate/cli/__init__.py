@@ -23,23 +23,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
     "policy": ("policy", "Lint and explain policies; draft a suite of the data."),
-    "dp": ("dp", "Differential privacy: bounds, goals and audits."),
+    "dp": ("dp", "Differential privacy: bounds, goals and deletions."),
 }
 
-#: spelling of 0.1 -> of today; the old one works for one version, and says so
-MOVED: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("list",): ("explain", "--list"),
-    ("compare",): ("report", "--compare"),
-    **{(name,): ("guard", name) for name in ("serve", "sign", "revoke", "doctor", "keys")},
-    **{(*guard, "keys", verb): ("guard", "keys") for guard in ((), ("guard",)) for verb in ("init", "rotate", "show")},
-    ("keys", "revoke"): ("guard", "revoke"),
-    ("report", "render"): ("report",),
-    ("policy", "list"): ("explain", "--list"),
-    ("dp", "solve"): ("dp", "bounds"),
-    ("dp", "capacity"): ("dp", "bounds", "--deletions"),
-}
+#: commands of 0.1 that stand below ``guard`` now
+BELOW_GUARD = ("serve", "sign", "revoke", "doctor", "keys")
 #: commands that train or read much: they say at once that they have begun
-LONG = ("check", "adopt", "promote", "verify", "advise", "demo", "guard sign", "guard doctor", "dp audit")
+LONG = ("check", "adopt", "promote", "verify", "advise", "demo", "guard sign", "guard doctor")
 
 #: groups of the help page
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -48,19 +38,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Release and verify": ("verify", "guard"),
     "Prepare": ("policy", "dp"),
 }
-
-
-def spell_as_today(args: list[str]) -> tuple[list[str], str]:
-    """Return a command line of 0.1 in the words of today, and a sentence about what changed; empty if nothing did."""
-    for count in (3, 2, 1):
-        if words := MOVED.get(tuple(args[:count])):
-            old = args[count:]
-            if words[-1] == "--compare":  # which takes the earlier report: options stood anywhere
-                ends = [not k or not old[k - 1].startswith("--") or "=" in old[k - 1] for k in range(len(old))]
-                k = next((k for k, end in enumerate(ends) if end and not old[k].startswith("-")), 0)
-                old = [*old[k:], *old[:k]]
-            return [*words, *old], f"`privgate {' '.join(args[:count])}` is now `privgate {' '.join(words)}`"
-    return args, ""
 
 
 class _Lazy(click.Group):
@@ -81,16 +58,14 @@ class _Lazy(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Read spellings of 0.1, and name the nearest command when one is not known."""
+        """Name the nearest command when one is not known, and say that a long one has begun."""
         from difflib import get_close_matches
 
         from privgate.cli import console
 
-        args, moved = spell_as_today(args)
-        if moved:
-            click.echo(f"note: {moved}", err=True)
-        if instead := console.GONE.get(gone := " ".join(args[:2])):
-            raise click.UsageError(f"`privgate {gone}` went with 0.1.0: {instead}", ctx)
+        if args and args[0] in BELOW_GUARD:
+            args = ["guard", *(args if args[1:2] != ["init"] else ["keys", *args[2:]])]
+            click.echo(f"note: `privgate {args[1]}` is now `privgate guard {args[1]}`", err=True)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -127,7 +102,7 @@ def cli(ctx: click.Context, /, **_: Any) -> None:
     or statement unreadable or wrong. 5 undecided, which releases nothing. 6 approved, not signed. 130 interrupted.
 
     Every option may stand as PRIVGATE_OPTION_NAME in the environment. Those of check, promote, advise, report, policy,
-    dp and demo may stand in privgate.yaml, or in [tool.privgate] of pyproject.toml.
+    dp and demo may stand in privgate.yaml.
     """
     from privgate.cli import config, console
 

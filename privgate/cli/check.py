@@ -27,7 +27,7 @@ _SHELL_SAFE = re.compile(r"[\w.@+-]+")
 _REFUSAL = "privgate:"
 
 
-@click.command(cls=options.Grouped)
+@click.command()
 @options.subject
 @options.policy
 @options.run
@@ -58,7 +58,7 @@ def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Pa
     return int(verdict.exit_code)
 
 
-@click.command(cls=options.Grouped)
+@click.command()
 @options.subject
 @click.option("--to", "alias", required=True, metavar="ALIAS", help="Alias to set if the model is approved.")
 @click.option(

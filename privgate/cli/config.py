@@ -1,15 +1,11 @@
-"""Defaults of options: ``PRIVGATE_<OPTION>`` in the environment, then ``privgate.yaml`` or ``[tool.privgate]``.
+"""Defaults of options: ``PRIVGATE_<OPTION>`` in the environment, then ``privgate.yaml``.
 
-An option on the command line wins, then the environment, then the file: ``privgate.yaml``, or the table
-``[tool.privgate]`` of a ``pyproject.toml``, in the working folder or the nearest folder above it. Above it, a file of
-another user does not count, and paths in the file begin at its folder. Keys are the options' names; a key that is a
-command's name holds keys for that command alone. What page one of a report states has a key and a variable, and no
-option. Commands that decide what is trusted (guard, verify) take no file: a user who can write to a working folder must
-not choose whom to trust.
+The file is that of the working folder or of the nearest folder above it, where one of another user does not count. Its
+paths begin at its folder. A key that is a command's name holds keys for that command alone. Commands that decide what
+is trusted (guard, verify) take no file: who can write to a working folder must not choose whom to trust.
 """
 
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,7 +13,6 @@ from typing import Any
 
 import click
 
-from privgate.cli.console import GONE
 from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import UsageError
 
@@ -25,8 +20,6 @@ from privgate.errors import UsageError
 CONFIGURED = ("check", "promote", "advise", "report", "policy", "dp", "demo")
 #: command -> keys without an option: what page one states of the model and its data
 STATED = dict.fromkeys(("check", "promote"), ("purpose", "owner", "data-name", "data-source"))
-#: sections of commands that are called otherwise now
-_MOVED = {"list": "explain", "solve": "bounds", **dict.fromkeys(("compare", "render"), "report")}
 FILE = "privgate.yaml"
 #: variables of these names are no options
 _OTHER_MEANING = frozenset({"signing_key", "ledger_key", "key"})
@@ -103,11 +96,7 @@ def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) ->
     allowed |= {*STATED["check"]}
     for key in _keys(keys):
         name = key.replace("_", "-")
-        if name in _MOVED:
-            click.echo(f"note: {path}: {key} is ignored: write its keys below {_MOVED[name]}", err=True)
-        elif name not in allowed and f"--{name}" in GONE:
-            click.echo(f"note: {path}: {key} is ignored, it went with 0.1.0: {GONE[f'--{name}']}", err=True)
-        elif name not in allowed:
+        if name not in allowed:
             near = get_close_matches(name, allowed, n=1)
             raise UsageError(f"{path}: no option is called {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
     return path.parent, keys
@@ -141,15 +130,14 @@ def _read(folder: Path) -> tuple[Path, dict[str, Any]]:
                     continue
                 if path.name == FILE:
                     keys = strict_yaml.read(path)
+                elif b"[tool.privgate" in path.read_bytes():  # a policy there must not give way to a milder one
+                    raise UsageError(f"{path}: [tool.privgate] is no longer read; write its keys into {FILE}")
                 else:
-                    keys = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("privgate")
-            except (OSError, DocumentError, ValueError) as exc:
+                    continue
+            except (OSError, DocumentError) as exc:
                 raise UsageError(f"{path} cannot be read: {exc}") from exc
-            if path.name != FILE and keys is None:
-                continue
             if not isinstance(keys, dict):
-                raise UsageError(
-                    f"{path} holds a {type(keys).__name__}; write one option a line, such as policy: dtp-1"
-                )
+                kind = type(keys).__name__
+                raise UsageError(f"{path} holds a {kind}; write one option a line, such as policy: dtp-1")
             return path, keys
     return folder / FILE, {}

@@ -16,49 +16,12 @@ import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
 
 import click
 
 from privgate.errors import ExitCode, PrivgateError
 from privgate.vocabulary import span
 
-#: options and commands that went after 0.1.0 -> what says or does the same now; whoever gives one is told that
-GONE: dict[str, str] = {
-    "--mode": "the policy says who is left out",
-    "--precision": "networks are compared in full",
-    "--sweep": "run `privgate guard doctor` and `privgate verify` by a timer instead",
-    **dict.fromkeys(("--lease", "--settle"), "run one `privgate guard serve` a registry"),
-    **dict.fromkeys(("--purpose", "--owner", "--data-name", "--data-source"), "state it in privgate.yaml"),
-    "--baseline": "a report is compared with the signed one of @production",
-    "--max-retrains": "say --budget '100 trainings'",
-    "--shadow-models": "there are 64, or audit.min_shadow_models of the policy where that is more",
-    "--memory-limit": "a training may take its worker's share of the memory; fewer --jobs give it more",
-    "--network": "--isolation offline keeps the network from a recipe that declares it",
-    "--sign-timeout": "the signer command has half an hour",
-    "--isolation": "a box is made where one can be made",
-    **dict.fromkeys(("--markdown", "--junit"), "print it by --format"),
-    "report index": "`privgate guard doctor` lists what is released, and whether it verifies",
-    **dict.fromkeys(("--trust", "--registry-id"), "name the guard's configuration by --config"),
-    **dict.fromkeys(("--accept-advisory", "--accept-unboxed"), "the guard's configuration says what is accepted"),
-    "--signer-command": "name the key in a key service by --key and --key-id",
-    "--note": "the trust store is a file; write the note into it",
-    "--data": "`privgate policy suite URI --output FILE` writes a suite",
-    "--tracking-uri": "set MLFLOW_TRACKING_URI",
-    "--candidates": "--model URI counts the candidates",
-    **dict.fromkeys(
-        ("policy test", "policy diff"), "check again by the changed policy: what is remembered trains nothing"
-    ),
-    "--ids": "a draft names each record by its row",
-    **dict.fromkeys(("--tuning", "--confidence"), "--runs fixes the effort, at 99.9 %"),
-    "--ledger": "an audit remembers nothing",
-    "--inclusion": "it follows from --adjacency",
-    "--keep": "a pool's epsilon is ln(1 + s(e^epsilon - 1)) where a share s of it is kept; pass that",
-    **dict.fromkeys(("--noise-multiplier", "--records"), "state --epsilon; a goal prints the noise that achieves it"),
-    "--rho": "a table of five is printed",
-    "--loss-bound": "the gap is that of a loss within [0, 1]; multiply it by yours",
-    **dict.fromkeys(("--capacity", "--ppv"), "a goal is --max-accuracy; --deletions says how many a guarantee covers"),
-}
 WIDTH = 100  # characters of a line
 _SECONDS = 4.0  # of silence, looked at each second: at most 5
 _WORTH_TELLING = 10.0  # seconds left, from which an estimate is worth a line
@@ -172,40 +135,10 @@ def note(text: str) -> None:
 # How a command ends: every ending is an exit code, and nothing but a bug shows a traceback.
 
 
-def _plainly(exc: click.ClickException) -> click.ClickException:
-    if isinstance(exc, click.NoSuchOption) and (instead := GONE.get(exc.option_name)):
-        return click.UsageError(f"{exc.option_name} went with 0.1.0: {instead}", exc.ctx)
-    match = re.search(r"is not a valid (integer|float)(?: range)?\.", exc.message)
-    if match is None or not isinstance(exc, click.BadParameter):
-        return exc
-    kind = "whole number" if match[1] == "integer" else "number"
-    return click.BadParameter(exc.message.replace(match[0], f"is no {kind}."), exc.ctx, exc.param, exc.param_hint)
-
-
-class _Unheard:
-    """A stderr that may be full or closed: it drops text that it cannot write, and the exit code stays."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        with contextlib.suppress(OSError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.flush()
-
-
 def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
     """Run a command line and return the exit code; Python and click would answer 1 to everything."""
     if sys.stderr is None:  # click would tell stdout
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  as long as the process
-    said, sys.stderr = sys.stderr, cast("Any", _Unheard(sys.stderr))
     code: int = ExitCode.INTERNAL
     with contextlib.suppress(OSError):  # without a readable stderr the exit code still tells the result
         try:
@@ -218,7 +151,7 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
             click.echo(wrapped(f"error: {exc}").encode("utf-8", "backslashreplace").decode(), err=True)
         except click.ClickException as exc:
             code = ExitCode.USAGE
-            _plainly(exc).show()
+            exc.show()
         except (click.Abort, KeyboardInterrupt):
             code = ExitCode.INTERRUPTED
             click.echo("interrupted: what was computed is kept; the same command resumes", err=True)
@@ -232,5 +165,4 @@ def run(command: click.Command, arguments: list[str] | None, name: str) -> int:
             click.echo(f"this is a bug in {name}; nothing was approved", err=True)
         finally:
             end()
-    sys.stderr = said
     return code

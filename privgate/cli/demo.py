@@ -1,10 +1,7 @@
 """``privgate demo``: three models on real data in a real registry, judged; those that pass are promoted."""
 
 import json
-import os
-import sys
 import time
-import webbrowser
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +21,7 @@ STATED = {
 
 @click.command()
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(".demo"), show_default=True)
-@click.option("--open", "opened", is_flag=True, help="Open the approved boosted model's report in a browser.")
-def demo(*, folder: Path, opened: bool) -> int:
+def demo(*, folder: Path) -> int:
     """Register three models trained on a sample of UCI Adult in a registry below FOLDER, and judge each by a policy."""
     from privgate.demo.recipes import recipes
 
@@ -41,20 +37,7 @@ def demo(*, folder: Path, opened: bool) -> int:
     }
     ending = f"As it should be: {len(promoted)} models are @production, {len(due) - len(promoted)} is refused"
     click.secho(f"{ending}, {len(attacks)} attacks were run.", fg="green", bold=True)
-    if opened:
-        click.echo(show(folder.expanduser().resolve() / "reports" / promoted[-1] / "report.html"))
     return int(ExitCode.PASSED)
-
-
-def show(page: Path) -> str:
-    """Open a page in a browser; return what to say about it. No browser is no error."""
-    graphical = sys.platform in ("darwin", "win32") or any(os.environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY"))
-    try:
-        # in a terminal alone, a browser of text would take the terminal over
-        done = (graphical or bool(os.environ.get("BROWSER"))) and webbrowser.open(page.as_uri())
-    except (webbrowser.Error, OSError):
-        done = False
-    return f"opened in your browser: {page}" if done else f"no browser could be opened; open {page} yourself"
 
 
 def demonstrate(folder: Path) -> dict[str, Verdict]:

@@ -2,9 +2,7 @@
 
 import os
 import re
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +12,6 @@ from privgate.cli.serve import serve
 from privgate.cli.sign import sign
 from privgate.errors import ExitCode, StatementError, UsageError
 
-if TYPE_CHECKING:
-    from privgate.guard.keys import TrustStore
-
 _MARKS = {"fine": "+", "look": "!", "wrong": "x"}
 _STORE = click.option("--trust", "store", required=True, type=click.Path(path_type=Path), help="The trust store file.")
 
@@ -24,58 +19,26 @@ _STORE = click.option("--trust", "store", required=True, type=click.Path(path_ty
 @click.command()
 @click.argument("private", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @_STORE
-@click.option("--old", metavar="ID", help="Key to retire, as much of its id as is unique; the new one has its roles.")
-@click.option("--overlap", default=7, show_default=True, type=click.IntRange(0, 365), help="Days that both keys count.")
 @click.option("--days", default=365, show_default=True, type=click.IntRange(1, 3650), help="How long it counts.")
-@click.option("--role", "roles", multiple=True, help="evidence or verdict; both if absent.")
 @click.option("--model", "models", multiple=True, help="Name or pattern of models it may sign for; all if absent.")
-def keys(
-    *,
-    private: Path | None,
-    store: Path,
-    old: str | None,
-    overlap: int,
-    days: int,
-    roles: tuple[str, ...],
-    models: tuple[str, ...],
-) -> int:
-    """Write a new key to PRIVATE (mode 600) and trust its public half, or list all keys.
+def keys(*, private: Path | None, store: Path, days: int, models: tuple[str, ...]) -> int:
+    """Write a new key to PRIVATE (mode 600) and trust its public half; without PRIVATE, list all trusted keys.
 
-    With --old it takes the place of another, whose roles and models it has. Until the overlap ends, sign stored
-    evidence again: privgate guard sign --renew models:/name@alias. Without PRIVATE, trusted keys are listed: id,
-    window, roles, models, state. `privgate guard revoke` lets one count no longer.
+    Keys that are trusted already count on, until they end or `privgate guard revoke` lets them count no longer.
     """
     from privgate.guard import keys as truststore
     from privgate.guard import statement
 
-    if private is None and old is None:
-        return _show(truststore.TrustStore.load(store))
-    if private is None:
-        raise UsageError("name the file of the new key, which takes the place of --old")
-    if old is not None and (roles or models):
-        raise UsageError("--role and --model are those of the key that --old names; leave them out")
-    outputs.file(store, "--trust")
-    held = truststore.TrustStore.load(store) if store.exists() else truststore.TrustStore(())
-    before, note = None if old is None else held.key(old), ""
-    if before is not None:
-        roles, models, note = before.roles, before.scope, before.note
-        held = held.retire(before.key_id, after=statement.now() + timedelta(days=overlap))
-    signer = truststore.new_key()
-    key = truststore.fresh_key(
-        signer.public_key, days=days, roles=roles or truststore.ROLES, models=models or ("*",), note=note
-    )
-    _write_private(private, signer.private_bytes)
-    held.add(key).save(store)
-    click.echo(f"key {key.key_id}\n  private: {private}\n  trusted until {key.not_after} in {store}")
-    if before is not None:
-        click.echo(f"key {before.key_id} counts until {held.key(before.key_id).not_after}; renew its statements before")
-    return 0
-
-
-def _show(held: "TrustStore") -> int:
-    from privgate.guard import statement
-
-    for key in held.keys:
+    if private is not None and str(private) != "show":  # by which 0.1.0 listed them, and made no key
+        outputs.file(store, "--trust")
+        held = truststore.TrustStore.load(store) if store.exists() else truststore.TrustStore(())
+        signer = truststore.new_key()
+        key = truststore.fresh_key(signer.public_key, days=days, models=models or ("*",))
+        _write_private(private, signer.private_bytes)
+        held.add(key).save(store)
+        click.echo(f"key {key.key_id}\n  private: {private}\n  trusted until {key.not_after} in {store}")
+        return 0
+    for key in truststore.TrustStore.load(store).keys:
         reasons = [key.refusal(role, (key.scope or ("",))[0], statement.now()) for role in key.roles]
         state = "counts" if key.roles and not any(reasons) else next((r for r in reasons if r), "counts for nothing")
         click.echo(f"{key.key_id}  {key.not_before} .. {key.not_after}  {','.join(key.roles)}  {' '.join(key.scope)}")
@@ -95,66 +58,35 @@ def _write_private(path: Path, content: bytes) -> None:
 
 
 @click.command()
-@click.argument("what", metavar="URI|FILE|DIGEST|KEY")
+@click.argument("what", metavar="URI|KEY")
 @_STORE
 @click.option("--reason", default="", help="Why; it is said wherever the statement is refused. Not needed for a KEY.")
 @shared.tracking_uri
 def revoke(*, what: str, store: Path, reason: str, tracking_uri: str | None) -> int:
-    """Let all that was signed about URI (models:/name/version) until now count no longer, or less, or more.
+    """Let all that was signed about URI (models:/name/version) until now count no longer, or all of a KEY.
 
-    Less is one statement: the one in FILE, or with the payload DIGEST. More is all that a KEY ever signed, which is
-    named by six digits of its id or more.
-
-    The guard refuses it at once, verify from now on; privgate guard doctor lists what is released on it. Checking and
-    signing again makes another statement, which counts.
+    A key is named by six digits of its id or more. The guard refuses it at once, verify from now on; privgate guard
+    doctor lists what is released on it. Checking and signing again makes another statement, which counts.
     """
     from privgate.guard import statement
     from privgate.guard.keys import TrustStore
-
-    names_key = re.fullmatch("[0-9a-fA-F]{1,64}", what) and not Path(what).exists()
-    if names_key and len(what := what.lower()) < 6:
-        raise UsageError(f"{what} is too short for a key; name six digits of its id or more")
-    held, now, note = TrustStore.load(store), statement.now(), " ".join(reason.split())[:200]
-    if names_key:
-        held.revoke(what, at=now).save(store)
-        click.echo(f"key {held.key(what).key_id} is revoked; check and sign again what rested on it")
-        return 0
-    if not note:
-        raise UsageError("say why, by --reason TEXT; it is said wherever the statement is refused")
-    if what.startswith("models:"):
-        revoked = _version(what, tracking_uri)
-        held.revoke_version(revoked, at=now, note=note).save(store)
-    else:
-        revoked = f"statement {_payload(what)}"
-        held.revoke_statement(revoked.removeprefix("statement "), at=now, note=note).save(store)
-    click.echo(f"{revoked} is revoked in {store}; `privgate guard doctor --config FILE` lists what rested on it")
-    return 0
-
-
-def _version(uri: str, tracking_uri: str | None) -> str:
     from privgate.registry.client import reader
     from privgate.registry.named import named
 
-    version = named(reader(tracking_uri), uri)
+    held, now = TrustStore.load(store), statement.now()
+    if re.fullmatch("[0-9a-f]{6,64}", what.lower()):
+        held.revoke(what.lower(), at=now).save(store)
+        click.echo(f"key {held.key(what.lower()).key_id} is revoked; check and sign again what rested on it")
+        return 0
+    if not what.startswith("models:") or not reason.strip():
+        raise UsageError("name six digits of a key's id or more; or models:/name/version, and say why by --reason TEXT")
+    version = named(reader(tracking_uri), what)
     if not version.version:
-        raise StatementError(f"{uri} is no registered version; statements are about versions")
-    return f"models:/{version.name}/{version.version}"
-
-
-def _payload(what: str) -> str:
-    """Return the digest of the payload that is meant."""
-    from privgate.documents import DocumentError, strict_json
-    from privgate.guard import statement
-
-    if re.fullmatch("sha256:[0-9a-f]{64}", what):
-        return what
-    try:
-        text = strict_json.content(Path(what)).decode()
-    except OSError as exc:
-        raise UsageError(f"{what} cannot be read: {exc.strerror}") from exc
-    except (DocumentError, UnicodeDecodeError) as exc:
-        raise UsageError(f"{what} holds no statement: {exc}") from exc
-    return statement.payload_digest(statement.Envelope.parse(text).payload)
+        raise StatementError(f"{what} is no registered version; statements are about versions")
+    revoked, note = f"models:/{version.name}/{version.version}", " ".join(reason.split())[:200]
+    held.revoke_version(revoked, at=now, note=note).save(store)
+    click.echo(f"{revoked} is revoked in {store}; `privgate guard doctor --config FILE` lists what rested on it")
+    return 0
 
 
 @click.group()
@@ -166,7 +98,7 @@ def guard() -> None:
 @click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
 @shared.tracking_uri
 def doctor(*, config: Path, tracking_uri: str | None) -> int:
-    """Ask whether the server is guarded, clocks and keys are right, and everything released verifies. Exit 0 or 4."""
+    """Ask whether the server is guarded, keys count, and everything released verifies. Exit 0 or 4."""
     from privgate.guard.config import Guard
     from privgate.guard.diagnosis import examine
 
@@ -181,8 +113,8 @@ def doctor(*, config: Path, tracking_uri: str | None) -> int:
 for _command, _help in (
     (serve, "Check what asks for it in the registry, have it signed, move the alias."),
     (sign, "Sign a report; meant for another user than check."),
-    (revoke, "Let a version, a statement or a key count no longer."),
-    (keys, "Make, show and rotate signing keys."),
+    (revoke, "Let a version or a key count no longer."),
+    (keys, "Make and list signing keys."),
     (doctor, "Ask whether the server is guarded, and everything released verifies."),
 ):
     _command.short_help = _help

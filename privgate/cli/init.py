@@ -56,26 +56,8 @@ jobs:
           PRIVGATE_INPUT_TRACKING_URI: ${{{{ vars.MLFLOW_TRACKING_URI }}}}
         run: python -P -m privgate.github check
 """
-_GITLAB = """\
-# A check of one model version: include this file, and start the job with MODEL=models:/name/version.
-privacy:
-  image: python:3.11
-  rules:
-    - if: $MODEL
-  script:
-    - apt-get update -qq && apt-get install -y -qq bubblewrap
-    # the environment that trained the model, with privgate from its repository or a wheel
-    - pip install -r requirements.txt
-    - privgate check "$MODEL" --policy {policy} --isolation bubblewrap --report-dir privgate-report --quiet
-  artifacts:
-    when: always
-    paths: [privgate-report/report.html, privgate-report/report.json, privgate-report/summary.md]
-    reports:
-      junit: privgate-report/junit.xml
-"""
 _SNIPPETS = {
     "github": (".github/workflows/privacy.yml", _GITHUB),
-    "gitlab": (".gitlab/privacy.yml", _GITLAB),
     "none": (config.FILE, _CONFIG),
 }
 

@@ -1,9 +1,8 @@
 """Options that several commands share, and turning them into a policy, a subject and a fleet."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,41 +23,6 @@ from privgate.training.isolation import OFFLINE, WAYS
 _COLORS = {Outcome.PASSED: "green", Outcome.WARNED: "yellow", Outcome.INCONCLUSIVE: "yellow", Outcome.FAILED: "red"}
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-#: options that most checks are called with, in this order; the others stand below them in the help
-DAILY = ("--policy", "--to", "--plan", "--advise", "--budget", "--report-dir", "--format", "--observe", "--no-attach",
-         "--config", "--sign-command", "--tracking-uri", "--jobs", "--quiet", "--help", "--help-all")  # fmt: skip
-
-
-class Grouped(click.Command):
-    """A command whose help shows daily options, and all of them with ``--help-all``."""
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the parameters, ``--help-all`` among them."""
-        return [*super().get_params(ctx), _HELP_ALL]
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the daily options; the others below them where all are asked for."""
-        named = {p.opts[-1]: p for p in self.get_params(ctx) if isinstance(p, click.Option)}
-        groups = {"Options": [named.pop(name) for name in DAILY if name in named]}
-        if ctx.meta.get(_HELP_ALL.name):
-            groups["Expert options"] = list(named.values())
-        for title, own in groups.items():
-            with formatter.section(title):
-                formatter.write_dl([record for p in own if (record := p.get_help_record(ctx)) is not None])
-
-
-def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001  click calls it so
-    if value:
-        ctx.meta[str(param.name)] = True
-        click.echo(ctx.get_help())
-        ctx.exit()
-
-
-_HELP_ALL = click.Option(
-    ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_show_all, help="Show every option."
-)
 
 
 @dataclass(frozen=True)
@@ -190,46 +154,9 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
     try:
         loaded = registry.load_subject(uri, tracking_uri=settings["tracking_uri"])
     except RegistryError as exc:
-        if known := _known(uri, settings["tracking_uri"]):
-            raise RegistryError(known) from exc
-        raise
+        hint = "" if re.fullmatch("models:/[^/]+[/@].+", uri) else "; name a version: models:/NAME/VERSION"
+        raise RegistryError(f"{exc}{hint}") from exc
     return CheckInputs(chosen, loaded, fleet, limits)
-
-
-def _known(uri: str, tracking_uri: str | None) -> str:
-    """Return what there is instead of the model, version or alias that a URI names; empty where it is not known."""
-    from privgate.registry.client import answering, connect
-
-    named = re.fullmatch(r"models:/([^/@'\"]+)(?:/(\d+)|@([^/@]+))?", uri)
-    if named is None:
-        return ""
-    name, version, alias = named.groups()
-    try:
-        with answering(f"reading {uri}"):
-            client = connect(tracking_uri)
-            models = [str(m.name) for m in client.search_registered_models(max_results=200)]
-            if name not in models:
-                near = get_close_matches(name, models, n=1)
-                said = f"; did you mean {near[0]!r}?" if near else f" (it has {_few(models)})" if models else ""
-                return f"{uri}: the registry has no model {name!r}{said}"
-            versions = sorted(int(v.version) for v in client.search_model_versions(f"name='{name}'", max_results=100))
-            aliases = [str(a) for a in client.get_registered_model(name).aliases]
-    except RegistryError:
-        return ""
-    if not versions:
-        return f"{uri}: the model {name!r} has no version"
-    if alias and alias not in aliases:
-        return f"{uri}: no version has the alias {alias!r}" + (f"; there is {_few(aliases)}" if aliases else "")
-    if version and int(version) not in versions:
-        return f"{uri}: there is no such version; {name!r} has {_few(map(str, versions))}"
-    if version or alias:
-        return ""
-    return f"{uri} names no version; name one, such as {uri}/{versions[-1]} (known: {_few(map(str, versions))})"
-
-
-def _few(names: Iterable[str], most: int = 8) -> str:
-    every = list(names)
-    return ", ".join(every[-most:]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
 def budget(text: str | None) -> dict[str, Any]:

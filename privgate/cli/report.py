@@ -53,9 +53,9 @@ def report(*, source: str, page: Path | None, form: str | None, old: str | None,
 
 def _document(source: str, tracking_uri: str | None) -> dict[str, Any]:
     if source.startswith("models:/"):
-        from privgate import registry
+        from privgate.registry.attachments import attached
 
-        return registry.attached(source, tracking_uri=tracking_uri)
+        return attached(source, tracking_uri=tracking_uri)
     return read(Path(source))
 
 

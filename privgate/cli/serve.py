@@ -29,11 +29,7 @@ _OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", 
     is_flag=True,
     help="Run training code of others as this user, who can read what this user can. Only for debugging.",
 )
-@click.option("--candidate-target", default="", metavar="ALIAS", help="Alias to move for an approved @candidate.")
 @click.option("--webhook-secret-file", type=click.Path(path_type=Path), help="The secret the webhook was made with.")
-@click.option(
-    "--audit-log", type=click.Path(dir_okay=False, path_type=Path), help="File that gets every event as a line of JSON."
-)
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--every", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
@@ -53,9 +49,7 @@ def serve(
     work: Path,
     sign_command: str | None,
     without_isolation: bool,
-    candidate_target: str,
     webhook_secret_file: Path | None,
-    audit_log: Path | None,
     host: str,
     port: int,
     every: float,
@@ -63,16 +57,15 @@ def serve(
     tracking_uri: str | None,
     options: tuple[str, ...],
 ) -> int:
-    """Check versions that ask for it by tag privgate.request=POLICY[,ALIAS] or alias candidate.
+    """Check versions that ask for it by tag privgate.request=POLICY[,ALIAS].
 
     With ALIAS it runs privgate promote, else privgate check; OPTIONS after -- go to either, such as --budget 30m.
-    Without --sign-command an approval waits until somebody signs it. All state is in the registry: kill it at any time,
+    Without --sign-command, who signs an approval asks again. All state is in the registry: kill it at any time,
     and start it again. GET /health; POST /webhook, made with the secret, only wakes it.
     """
     import uvicorn
 
     from privgate.cli.check import check
-    from privgate.guard.audit_log import AuditLog
     from privgate.guard.config import Guard
     from privgate.policy import Policy
     from privgate.registry.client import connect
@@ -86,13 +79,11 @@ def serve(
     options = (*options, f"--isolation={_isolation(names, without_isolation=without_isolation)}")
     check.make_context("check", ["models:/name/1", *options])  # a mistake is said now, not in the log of every check
     Guard.load(config)  # refuse a wrong configuration now, not in a log
-    audit = None if audit_log is None else AuditLog(audit_log.resolve())
     known = {Policy.load(p).name: p for p in policies}
     secret = None if webhook_secret_file is None else _read_secret(webhook_secret_file)
     outputs.folder(work, "--work")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    given = (config, known, work.resolve(), options, sign_command, candidate_target, audit, check_seconds)
-    server = Server(connect(tracking_uri), *given)
+    server = Server(connect(tracking_uri), config, known, work.resolve(), options, sign_command, check_seconds)
     loop = Loop(server.look, every)
     loop.start()
     # an open connection must not keep the process from ending

@@ -1,6 +1,5 @@
 """``privgate guard sign``: from a written report to signed statements; meant for another user than ``check``."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ from privgate.errors import ExitCode, RegistryError, UsageError
 
 
 @click.command()
-@click.argument("out_dir", required=False, type=click.Path(file_okay=False, path_type=Path))
-@click.option("--renew", metavar="URI", help="Sign the stored evidence of this version again, after a key was rotated.")
+@click.argument("out_dir", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
     "--policy", "policy_name", required=True, metavar="NAME|FILE", help="The signer's own copy of the policy."
 )
@@ -30,8 +28,7 @@ from privgate.errors import ExitCode, RegistryError, UsageError
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="Private key, PEM, or a URI of a key service.")
 def sign(
     *,
-    out_dir: Path | None,
-    renew: str | None,
+    out_dir: Path,
     policy_name: str,
     config: Path | None,
     registry_id: str | None,
@@ -56,8 +53,6 @@ def sign(
     from privgate.guard.signing import SigningRequest
     from privgate.policy import Policy
 
-    if (out_dir is None) == (renew is None):
-        raise UsageError("give the folder that privgate check wrote, or --renew URI")
     guard = Guard.load(config) if config is not None else None
     registry = registry_id or (guard.registry if guard is not None else None)
     if registry is None:
@@ -65,34 +60,23 @@ def sign(
     if to_dir is not None:
         outputs.folder(to_dir, "--to")
     signer = signer_from(key_file=key["key_file"], key_id=key["key_id"], trust=None if guard is None else guard.trust)
-    policy = Policy.load(policy_name)
-    if renew is not None:
-        if guard is None:
-            raise UsageError("--renew needs --config: the stored evidence must be signed by a key that counts")
-        guard = replace(guard, accept_unboxed=guard.accept_unboxed or accept_unboxed)
-        signed = signing.renew(renew, signer, policy=policy, guard=guard, tracking_uri=tracking_uri)
-    else:
-        signed = signing.sign(
-            Path(out_dir or "."),
-            signer,
-            policy=policy,
-            registry=registry,
-            targets=[_target(t) for t in targets],
-            tracking_uri=tracking_uri,
-            checked_elsewhere=checked_elsewhere,
-            guard=guard,
-            request=SigningRequest(asked_uri, nonce, accept_unboxed or (guard is not None and guard.accept_unboxed)),
-        )
-    place = to_dir or out_dir
-    if place is not None:
-        place.mkdir(parents=True, exist_ok=True)
-        signed.write(place)
+    signed = signing.sign(
+        out_dir,
+        signer,
+        policy=Policy.load(policy_name),
+        registry=registry,
+        targets=[_target(t) for t in targets],
+        tracking_uri=tracking_uri,
+        checked_elsewhere=checked_elsewhere,
+        guard=guard,
+        request=SigningRequest(asked_uri, nonce, accept_unboxed or (guard is not None and guard.accept_unboxed)),
+    )
+    signed.write(to_dir or out_dir)
     if not no_attach:
         try:
             signing.attach_statement(signed, tracking_uri=tracking_uri)
         except RegistryError as exc:
-            kept = "nothing was kept" if place is None else f"what was signed is in {place}"
-            raise RegistryError(f"{exc}; {kept}") from exc
+            raise RegistryError(f"{exc}; what was signed is in {to_dir or out_dir}") from exc
     return _print_claims(signed.claims)
 
 

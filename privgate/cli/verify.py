@@ -13,7 +13,6 @@ _PATH = click.Path(path_type=Path)
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.argument("what", metavar="URI|FOLDER")
 @click.option("--config", type=_PATH, required=True, help="The guard's configuration.")
-@click.option("--policy", "policy_name", metavar="NAME|FILE|DIGEST", help="The policy that must have been applied.")
 @click.option("--target", metavar="ALIAS", help="What it is to serve as; the URI's alias if absent.")
 @click.option("--to", type=click.Path(path_type=Path), help="Hand the verified files over in this new folder.")
 @click.option("--statement", type=_PATH, help="For a FOLDER: the verdict that was signed (verdict.dsse.json).")
@@ -26,7 +25,6 @@ def verify(
     *,
     what: str,
     config: Path,
-    policy_name: str | None,
     target: str | None,
     to: Path | None,
     statement: Path | None,
@@ -38,20 +36,15 @@ def verify(
 
     Without --to it prints the place and digest to pin: what is downloaded later, or by name, is another download.
     """
-    from privgate.guard.config import Guard, Terms, policy_named
+    from privgate.guard.config import Guard
 
-    guard, terms = Guard.load(config), None
-    if policy_name is not None:
-        named = policy_named(policy_name, Path())
-        terms = Terms(
-            guard.registry, named.digest, named.name, guard.accept_advisory, accept_unboxed=guard.accept_unboxed
-        )
+    guard = Guard.load(config)
     if what.startswith("models:"):
         if statement is not None or model is not None:
             raise UsageError("--statement and --model are for a folder; a registry knows both itself")
         from privgate.guard.verification import verify as verified
 
-        checked = verified(what, guard, target=target, terms=terms, tracking_uri=tracking_uri, to=to)
+        checked = verified(what, guard, target=target, tracking_uri=tracking_uri, to=to)
         place, claims, n_files = checked.uri, checked.claims, checked.n_files
         pin = f"handed over: {to}" if to is not None else f"pin: {checked.pin}"
     else:
@@ -59,7 +52,7 @@ def verify(
             raise UsageError(f"{what!r} is no models:/ URI; a folder takes --statement and --target, and no --to")
         from privgate.guard.verification import verify_folder
 
-        claims, n_files = verify_folder(Path(what), statement, guard, target=target, model=model, terms=terms)
+        claims, n_files = verify_folder(Path(what), statement, guard, target=target, model=model)
         pin = f"folder: {what}"
         place = f"{what} holds models:/{claims.name}/{claims.version}"
     sentences = []
@@ -71,7 +64,7 @@ def verify(
         f"verified: {place}, {n_files} files, {claims.outcome} under {claims.policy} "
         f"on {claims.decided.date()}, valid until {claims.expires.date()}"
     )
-    click.echo(f"  {pin}\n  digest: {claims.files}")
+    click.echo(f"  {pin}\n  digest: {claims.files}\n  report: {claims.report}")
     for sentence in sentences:
         click.echo(f"  recomputed: {sentence}")
     return 0

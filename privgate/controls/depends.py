@@ -121,23 +121,39 @@ def check_depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
 
     A change counts where it moves a prediction ten times as far as repeated trainings differ. A training that fails on
     relabelled data shows no dependence; one that fails on half may lack records for its validation split. A recipe that
-    recognises these very records and answers from a store passes; ``person_table.nothing_moves`` shows it.
+    recognises these very records and answers from a store passes; ``person_table.nothing_moves`` shows it. Of a
+    library's estimator one change is enough.
     """
     if len(subject.classes) < 2:
         return _doubt("the training data has one class only; no label can be exchanged")
     if draws_noise(subject):
         return _compare_samples(subject, fleet)
-    probes = list_probes(subject)
-    repeats = [plan_training(subject, repeat=r) for r in range(REPEATS)]
+    for count, probes in list_attempts(subject):
+        if (control := _compare_changes(subject, fleet, count, probes)).outcome == "passed":
+            break
+    return control
+
+
+def list_attempts(subject: Subject) -> list[tuple[int, list[Probe]]]:
+    """Return how many trainings on the same data and which probes are made, one attempt after the other."""
+    probes, whole = list_probes(subject), plan_training(subject).encoding
+    relabelled = [p for p in probes if p.fit.relabel and p.unchanged.encoding == whole]
+    quick = [(2, relabelled)] if relabelled and subject.recipe.library_estimator is not None else []
+    return [*quick, (REPEATS, probes)]
+
+
+def _compare_changes(subject: Subject, fleet: Fleet, count: int, probes: Sequence[Probe]) -> Precondition:
+    """Return whether each change moves predictions more than ``count`` trainings on the same data differ."""
+    repeats = [plan_training(subject, repeat=r) for r in range(count)]
     answers = fleet.fits(subject, [*repeats, *(p.fit for p in probes)], label=_LABEL)
-    if problem := reproduces.find_problem(answers[:REPEATS]):
+    if problem := reproduces.find_problem(answers[:count]):
         return _doubt(no_answers(problem))
-    noise = reproduces.measure_gap(subject, *answers[:REPEATS])
+    noise = reproduces.measure_gap(subject, *answers[:count])
     if noise > reproduces.DETERMINISTIC:
         text = f"trainings on the same data differ by up to {noise:.2g}"
         return _doubt(f"{text}: what moves predictions cannot be told from noise", {"between_two_trainings": noise})
     whole = repeats[0].encoding
-    answered = {p.fit.encoding: answer for p, answer in zip(probes, answers[REPEATS:], strict=True)}
+    answered = {p.fit.encoding: answer for p, answer in zip(probes, answers[count:], strict=True)}
     answered[whole] = answers[0]
     moved = {p.change: _measure_move(subject, answered[p.fit.encoding], answered[p.unchanged.encoding]) for p in probes}
     relabelled = [p for p in probes if p.fit.relabel and p.unchanged.encoding == whole]
@@ -152,7 +168,8 @@ def check_depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
         if failed := next(filter(None, problems), ""):
             text = f"training on changed data failed, which shows nothing ({failed})"
         return _doubt(f"the recipe does not depend on its data: {text}", detail)
-    return Precondition("depends_on_data", "passed", "leaving out and relabelling records moves predictions", detail)
+    text = "leaving out and relabelling records moves" if len(probes) > 1 else f"{probes[0].change} moves"
+    return Precondition("depends_on_data", "passed", f"{text} predictions", detail)
 
 
 def _measure_move(subject: Subject, one: Answer, other: Answer) -> float:
@@ -225,7 +242,6 @@ def count_trainings(subject: Subject, more: Sequence[Fit] = ()) -> int:
     """Return how many different trainings the first two controls make, together with those in ``more``."""
     if draws_noise(subject):
         return 4 * SIDE + len({f.encoding for f in more})
-    fits = [plan_training(subject, repeat=r) for r in range(REPEATS if len(subject.classes) > 1 else 2)]
-    if len(subject.classes) > 1:
-        fits += [p.fit for p in list_probes(subject)]
+    count, probes = list_attempts(subject)[0] if len(subject.classes) > 1 else (2, [])
+    fits = [plan_training(subject, repeat=r) for r in range(count)] + [p.fit for p in probes]
     return len({f.encoding for f in [*fits, *more]})

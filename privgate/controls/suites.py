@@ -9,7 +9,6 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from difflib import get_close_matches
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,7 +21,6 @@ from privgate.arrays import Compute, compute_here
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import PolicyError, SubjectError
 from privgate.evidence import Expectation, Precondition
-from privgate.evidence.telling import SMALL_CELL
 
 #: a ``TrainingData``, whose class is not imported: ``verify`` judges suites without records and models
 Data = Any
@@ -33,11 +31,8 @@ EXISTS = "expect_column_to_exist"
 ROWS = "expect_table_row_count_to_be_between"
 _MAY_BE_NULL = frozenset({NOT_NULL, "expect_column_values_to_be_null", EXISTS})
 _BASIC = {"result_format": "BASIC", "partial_unexpected_count": 0}
-#: the key in a drafted suite's ``meta`` with which policies refuse it; a person who has read the suite removes the key
+#: the key in ``meta`` of a suite that an earlier version drafted; a person who has read the suite removes the key
 DRAFT = "privgate_draft"
-_UNREAD = "drafted from data; read every expectation, write in values that are missing, then remove this line"
-#: different values of a column that a draft lists at most
-MOST_VALUES = 50
 #: what Great Expectations imports for tables in databases
 _UNUSED = frozenset({"sqlalchemy", "psycopg2", "boto3", "botocore"})
 #: values of a table that a worker is sent at most
@@ -264,43 +259,34 @@ def _expect_rows(least: int) -> dict[str, Any]:
 
 
 def draft(data: Data, name: str) -> dict[str, Any]:
-    """Return a suite as JSON values: what the declared domain says, or a draft of what the data look like.
+    """Return a suite as JSON values: what the declared domain says.
 
-    ``meta`` marks a draft, because data need not stay as they look. No person's own value enters a draft. Records
-    without columns, or with two of one name, raise ``SubjectError``.
+    ``SubjectError``: records without columns, or with two of one name, or no domain of columns is declared.
     """
     frame = as_frame(data)
     if frame is None or not len(frame):
-        raise SubjectError("these records have no columns to draft expectations of; write the suite by hand")
+        raise SubjectError("these records have no columns to write expectations of; write the suite by hand")
     if len(set(frame.columns)) != len(frame.columns):
         raise SubjectError("two columns have the same name; a suite cannot tell them apart")
     names = [str(c) for c in frame.columns]
     expectations = [
-        _expect_rows(int(_round_outward(float(len(frame)), up=False))),
         expect("expect_table_columns_to_match_set", column_set=names, exact_match=False),
         expect("expect_column_values_to_be_unique", name="no two records have one id", column=RECORD),
         expect(IN_SET, column=OUTSIDE, value_set=[0]),
     ]
     if not data.predicts_numbers:
         expectations.append(expect(BETWEEN, name="no label is one person's alone", column=WITH_LABEL, min_value=2))
-    if (declared := _expect_declared(data, names)) is not None:
-        return {"name": name, "expectations": [*expectations, *declared]}
-    for column in frame.columns:
-        expectations += _expect_alike(str(column), frame[column], data.units.owner)
-    return {"name": name, "meta": {DRAFT: _UNREAD}, "expectations": expectations}
+    return {"name": name, "expectations": [*expectations, *_expect_declared(data, names)]}
 
 
-def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | None:
-    domain = data.domain
-    if domain is None or domain.inferred:
-        return None
+def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]]:
+    if (domain := data.domain) is None or domain.inferred:
+        raise SubjectError("no domain is declared; pass TrainingData(..., domain=...), or write the suite by hand")
     columns = [(c.name, c.ends, tuple(c.values or ()), c.missing) for c in domain.columns or ()]  # noqa: PD011  a field of ours
     if not columns and domain.box is not None:
         columns = [(name, ends, (), False) for name, ends in zip(names, domain.box, strict=False)]
     elif not columns and domain.categories is not None:
         columns = [(name, None, tuple(range(k)), False) for name, k in zip(names, domain.categories, strict=False)]
-    if not columns:
-        return None
     expectations = [expect(NOT_NULL, column="label")]
     for given, ends, values, missing in columns:
         column = names[given] if isinstance(given, int) else str(given)
@@ -311,40 +297,3 @@ def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]] | Non
         elif values:
             expectations.append(expect(IN_SET, column=column, value_set=list(values)))
     return expectations
-
-
-def _expect_alike(column: str, values: Any, owners: Any) -> Iterator[dict[str, Any]]:
-    """Yield what a column looks like: no value missing, between two round ends, or one of a few values."""
-    present = values.dropna()
-    if len(present) == len(values):
-        yield expect(NOT_NULL, column=column)
-    if not len(present):
-        return
-    if present.dtype.kind in "iuf" and present.nunique() > 2:
-        if np.isfinite(present.to_numpy(dtype=np.float64)).all():
-            low, high = _round_outward(float(present.min()), up=False), _round_outward(float(present.max()), up=True)
-            yield expect(BETWEEN, column=column, min_value=low, max_value=high)
-        return
-    people = present.groupby(present.astype(object).map(_as_json), sort=True).agg(
-        lambda rows: len(set(owners[rows.index.to_numpy()].tolist()))
-    )
-    common = [v for v, n in people.items() if n >= SMALL_CELL]
-    if common and len(people) <= MOST_VALUES:
-        notes = f"values of fewer than {SMALL_CELL} people are left out: write in what a form offers"
-        rest = {"meta": {"notes": notes}} if len(common) < len(people) else {}
-        yield expect(IN_SET, column=column, value_set=common) | rest
-
-
-def _as_json(value: Any) -> Any:
-    value = value.item() if isinstance(value, np.generic) else value
-    return value if isinstance(value, bool | int | float) else str(value)
-
-
-def _round_outward(end: float, *, up: bool) -> float | int:
-    """Return a number of one digit at or beyond an end, so that it is no person's: 17 and 90.5 give 10 and 100."""
-    if end == 0.0:
-        return 0
-    exact = Decimal(repr(end))
-    digit = Decimal(1).scaleb(exact.adjusted())
-    rounded = (exact / digit).to_integral_value(ROUND_CEILING if up else ROUND_FLOOR) * digit
-    return int(rounded) if rounded == rounded.to_integral_value() and abs(rounded) < 2**53 else float(rounded)

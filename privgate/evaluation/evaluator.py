@@ -84,7 +84,8 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     from privgate.advice.search import evaluate
     from privgate.guard.verification import approved_report
     from privgate.policy import Policy
-    from privgate.registry.attachments import log_metrics, refuse_place, refuse_unattachable
+    from privgate.registry.attachments import log_metrics, refuse_unattachable
+    from privgate.registry.files import refuse_written
     from privgate.training.fleet import Fleet
 
     policy, key = Policy.load(config["policy"]), load_hash_key(config.get("hash_key_file"))
@@ -92,7 +93,7 @@ def _checked(uri: str, config: Mapping[str, Any], run_id: str) -> Any:
     if config.get("attach", True):
         refuse_unattachable(subject)
     client = mlflow.MlflowClient()
-    refuse_place(client, str(client.get_run(run_id).info.artifact_uri))
+    refuse_written(str(client.get_run(run_id).info.artifact_uri), tracking_uri=str(client.tracking_uri))
     given = {k: config.get(k, usual) for k, usual in _FLEET.items()}
     budget = Budget(**{k: config[k] for k in _BUDGET if k in config})
     with Fleet(isolate=given.pop("isolation"), **given) as fleet, tempfile.TemporaryDirectory() as scratch:

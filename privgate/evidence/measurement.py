@@ -91,8 +91,9 @@ class BehindInfluence(Behind):
 
 
 class BehindMembership(Behind):
-    """Behind a number about attacks, or about the loss on other people."""
+    """Behind a number about attacks."""
 
+    earlier = frozenset({"targets", "training_loss"})
     searched: int | None = Field(default=None, description="Attacks x thresholds x cells, all corrected for.")
     cells: int | None = Field(default=None, description="Classes or groups looked at.")
     cells_too_small_to_show: int | None = Field(default=None, description="Of these, judged and never named.")
@@ -101,8 +102,6 @@ class BehindMembership(Behind):
     members: Sample | None = Field(default=None, description="Training people of the trials.")
     candidates: Sample | None = Field(default=None, description="Other people of the trials.")
     shadow_models: int = Field(default=0, description="Models on random halves behind the attacks.")
-    targets: int | None = Field(default=None, description="Target models, for single records.")
-    training_loss: Number | None = Field(default=None, description="Mean loss on training records.")
 
 
 class BehindClaim(Behind):

@@ -1,9 +1,7 @@
 """The file is looked at first: its bytes are searched for records of the training data, and nothing of it is run.
 
-A record is seen where its values stand side by side, in any order of rows and columns, as they are, rounded to fewer
-bits, or scaled as the usual scalers do; a text where its words stand one after another. What many records share shows
-nothing: a row counts only where its values together are rarer than one in a million. An array with one row a record
-may hold every record in a form that nobody here knows, and so may as many bytes that nobody here can read.
+A row counts where its values stand side by side, as they are, rounded or scaled, and together are rarer than one in a
+million. An array with one row a record, or as many bytes that nobody here can read, may hold every record.
 """
 
 import json
@@ -26,10 +24,6 @@ from privgate.subject.containers import take
 _BYTES = 1 << 22
 #: numbers of a short array of nobody's library: a record, a column of few
 _FRAGMENT = 4096
-#: how short arrays that are looked at together are named
-_OTHERS = " and others"
-#: places among which records of short arrays are looked for again
-_MANY_PLACES = 64
 #: one record in so many, whose numbers an array of nobody's library may hold, leaves the question open
 _PART = 20
 #: lines that are told
@@ -154,12 +148,12 @@ def _search_arrays(records: Records, contents: Contents, sight: Sight) -> None:
     """Search arrays, short ones together, and bytes without a meaning as numbers of each type."""
     searched = _join_short(contents.arrays)
     blobs = [(w, d, _read_as_numbers(w, d)) for d, w in {d: w for w, d in reversed(contents.opaque)}.items()]
-    arrays = [*(a for a, _ in searched), *(a for *_, views in blobs for a in views)]
+    arrays = [*searched, *(a for *_, views in blobs for a in views)]
     held = dict(zip(map(id, arrays), records.find_rows(arrays, _may_be_scaled), strict=True))
-    for a, parts in searched:
+    for a in searched:
         if held[id(a)].any():
             sight.held |= held[id(a)]
-            sight.kept += _name_places(records, a, parts)
+            sight.kept.append(a.where)
     arrays = [a for a in _stack_rows(contents.arrays) if a.where not in sight.kept]
     sight.may_hold += [why for a in arrays if (why := _suspect(a, records))]
     sight.may_hold += [
@@ -175,31 +169,19 @@ def _search_arrays(records: Records, contents: Contents, sight: Sight) -> None:
             sight.unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
 
 
-def _name_places(records: Records, joined: Array, parts: list[Array]) -> list[str]:
-    """Return where the records stand that were found in short arrays together; their common name if in none alone."""
-    named = dict[str, list[Any]]()
-    for a in parts:
-        named.setdefault(a.where, []).append(a.values.ravel())
-    if not 1 < len(named) <= _MANY_PLACES:
-        return [joined.where]
-    alone = [Array(where, np.concatenate(some), joined.text) for where, some in named.items()]
-    held = records.find_rows(alone, _may_be_scaled)
-    return [a.where for a, rows in zip(alone, held, strict=True) if rows.any()] or [joined.where]
-
-
-def _join_short(arrays: list[Array]) -> list[tuple[Array, list[Array]]]:
-    """Return what is searched, and its parts: short arrays, of which ensembles have thousands, are joined by type."""
-    searched, short = list[tuple[Array, list[Array]]](), dict[tuple[str, bool, bool], list[Array]]()
+def _join_short(arrays: list[Array]) -> list[Array]:
+    """Return what is searched: short arrays, of which ensembles have thousands, are joined by type."""
+    searched, short = list[Array](), dict[tuple[str, bool, bool], list[Array]]()
     for a in arrays:
         theirs = a.where.startswith(LIBRARIES)
         if a.values.ndim == 1 and a.values.size < (1 << 16 if theirs else _FRAGMENT):
             short.setdefault((a.values.dtype.str, theirs, a.text), []).append(a)
         else:
-            searched.append((a, [a]))
+            searched.append(a)
     for (_, _, text), some in short.items():
         first, *others = sorted({a.where for a in some})
-        joined = Array(first + _OTHERS * bool(others), np.concatenate([a.values for a in some]), text, loose=True)
-        searched.append((joined, some))
+        where = f"{first} and others" if others else first
+        searched.append(Array(where, np.concatenate([a.values for a in some]), text, loose=True))
     return searched
 
 
@@ -271,11 +253,8 @@ def _add_keepers(contents: Contents, sight: Sight) -> None:
         (sight.kept if size or sight.least else sight.may_hold).append(f"it keeps its training records: {keeper}{by}")
 
 
-# Keys of records: numbers, bytes and texts by which a model may know a record again.
-#
-# A table of digests answers at one exact question a person, which may stand anywhere: at the record, with 1 added, with
-# a sign changed. No list of questions finds each. The table itself is seen: it has very large whole numbers, short
-# bytes or texts of base 16, one for each of many people, which are no values of the data.
+# Keys of records: a table of digests answers at one exact question a person, which no list of questions finds. It has
+# very large whole numbers, short bytes or texts of base 16, for many people, which are no values of the data.
 
 #: how a sentence about keys begins
 KEYS = "keys that may be digests of records: "

@@ -1,14 +1,12 @@
 """Stored files read by what they begin with: archives, arrays, tensors, tables and texts; nothing of them is run."""
 
-import bz2
 import contextlib
 import io
 import json
-import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +68,6 @@ def _read_part(data: bytes, name: str, into: Contents, depth: int) -> None:
         import pandas as pd
 
         add_table(pd.read_parquet(io.BytesIO(data)).reset_index(), name, into, text=False)
-    elif data[8:9] == b"{" and 2 <= int.from_bytes(data[:8], "little") <= len(data) - 8:
-        _read_safetensors(data, name, into)
     elif _is_text(data):
         _read_text(data, name, into, depth)
     elif len(data) > OPAQUE:
@@ -87,8 +83,6 @@ def _is_text(data: bytes) -> bool:
 
 def _read_inner(data: bytes, where: str, into: Contents, depth: int) -> None:
     """Add bytes inside a pickle or a text: those that begin like a container are opened."""
-    if where == "pyarrow.lib.py_buffer" and _read_buffer(data, where, into):
-        return
     if len(data) <= OPAQUE:
         into.keys.setdefault(where, set()).add(data)
         if not _is_text(data):
@@ -98,20 +92,6 @@ def _read_inner(data: bytes, where: str, into: Contents, depth: int) -> None:
         _read_part(data, where, into, depth + 1)
     except Exception:  # noqa: BLE001  they only looked like one
         into.opaque.append((where, data))
-
-
-def _read_buffer(data: bytes, where: str, into: Contents) -> bool:
-    """Add a part of a column of texts in Arrow, and return whether it is one: texts end to end, or their ends."""
-    if len(data) > OPAQUE and _is_text(data):
-        into.passages += [data.decode("utf-8", "replace"), ""]
-        return True
-    for kind in ("<i8", "<i4"):
-        ends = np.frombuffer(data, kind) if data and len(data) % 8 == 0 else np.ones(1)
-        if ends[0] == 0 and (np.diff(ends) >= 0).all():
-            into.add_array(ends, where, loose=True)
-            into.lists.append((where, len(ends) - 1))
-            return True
-    return False
 
 
 def _read_zip(data: bytes, name: str, into: Contents, depth: int) -> None:
@@ -144,40 +124,10 @@ def _name_arrays(packed: zipfile.ZipFile, name: str) -> dict[str, str]:
     return named
 
 
-#: how packed bytes begin -> what makes their unpacker
-_PACKINGS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
-    (b"\x1f\x8b", lambda: zlib.decompressobj(31)),
-    (b"BZh", bz2.BZ2Decompressor),
-    (b"\xfd7zXZ\x00", lzma.LZMADecompressor),
-    (b"]\x00\x00", lzma.LZMADecompressor),
-    (b"\x78", zlib.decompressobj),
-)
-
-
 def _make_unpacker(data: bytes) -> Any:
-    if data[:1] == b"\x78" and (len(data) < 3 or (data[0] * 256 + data[1]) % 31):
-        return None
-    return next((make() for begin, make in _PACKINGS if data.startswith(begin)), None)
-
-
-_TENSOR = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1",
-           "BOOL": "u1"}  # fmt: skip
-
-
-def _read_safetensors(data: bytes, name: str, into: Contents) -> None:
-    at = end = 8 + int.from_bytes(data[:8], "little")
-    tensors = json.loads(data[8:end])
-    _read_text(json.dumps(tensors.pop("__metadata__", "")).encode(), name, into, 0)
-    for key, tensor in sorted(tensors.items(), key=lambda t: t[1]["data_offsets"]):
-        begin, stop = (end + k for k in tensor["data_offsets"])
-        into.add_opaque(data[at:begin], name)
-        at = max(at, stop)
-        if tensor["dtype"] in _TENSOR:
-            values = np.frombuffer(data[begin:stop], _TENSOR[tensor["dtype"]])
-            into.add_array(values.reshape(tensor["shape"]), f"{name}.{key}")
-        else:
-            into.opaque.append((f"{name}.{key}", data[begin:stop]))
-    into.add_opaque(data[at:], name)
+    """Return what unpacks gzip and zlib, the packings of joblib's and R's; None for any other bytes."""
+    packed = data[:2] == b"\x1f\x8b" or (data[:1] == b"\x78" and len(data) > 2 and int.from_bytes(data[:2]) % 31 == 0)
+    return zlib.decompressobj(47) if packed else None
 
 
 def _read_text(data: bytes, name: str, into: Contents, depth: int) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlflow.exceptions import MlflowException
-from mlflow.store.artifact.artifact_repo import ArtifactRepository, MultipartUploadMixin
+from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 from privgate.errors import PolicyError
 
@@ -116,26 +116,6 @@ class GuardedRepository(ArtifactRepository):  # type: ignore[misc]  # MLflow is 
         return None if find is None else find(artifact_path)
 
 
-class GuardedParts(GuardedRepository, MultipartUploadMixin):  # type: ignore[misc]  # MLflow is not typed
-    """The same for a destination that takes files in parts: beginning and completing one is writing it."""
-
-    def create_multipart_upload(self, local_file: str, num_parts: int = 1, artifact_path: str | None = None) -> Any:
-        """Begin a file; its parts, whose addresses a client may pass on, serve nothing before the file is complete."""
-        with self._changing(posixpath.join(artifact_path or "", local_file)):
-            return self._inner.create_multipart_upload(local_file, num_parts, artifact_path)
-
-    def complete_multipart_upload(
-        self, local_file: str, upload_id: str, parts: Any, artifact_path: str | None = None
-    ) -> Any:
-        """Make a file of its parts."""
-        with self._changing(posixpath.join(artifact_path or "", local_file)):
-            return self._inner.complete_multipart_upload(local_file, upload_id, parts, artifact_path)
-
-    def abort_multipart_upload(self, local_file: str, upload_id: str, artifact_path: str | None = None) -> Any:
-        """Forget the parts of a file, which is not there yet."""
-        return self._inner.abort_multipart_upload(local_file, upload_id, artifact_path)
-
-
 def guarded_repository(
     artifact_uri: str, tracking_uri: str | None = None, registry_uri: str | None = None
 ) -> GuardedRepository:
@@ -148,14 +128,9 @@ def guarded_repository(
 
     opening = _OPENING.set(True)
     try:
-        return _guard(artifact_uri, registry.get_artifact_repository(place, tracking_uri, registry_uri))
+        return GuardedRepository(artifact_uri, registry.get_artifact_repository(place, tracking_uri, registry_uri))
     finally:
         _OPENING.reset(opening)
-
-
-def _guard(address: str, inner: ArtifactRepository) -> GuardedRepository:
-    kind = GuardedParts if isinstance(inner, MultipartUploadMixin) else GuardedRepository
-    return kind(address, inner)
 
 
 #: whether this thread opens what a guarded repository stands before
@@ -181,7 +156,7 @@ def guard_addresses() -> None:
         folder = getattr(repository, "artifact_dir", None)
         place, root = locate_files(str(folder or artifact_uri)), locate_files(destination)
         served = folder is not None or _touches(place, root) or _touches(root, place)
-        return _guard(artifact_uri, repository) if served else repository
+        return GuardedRepository(artifact_uri, repository) if served else repository
 
     registry.get_artifact_repository = get_artifact_repository
 
@@ -226,12 +201,16 @@ def _is_served(address: str) -> bool:
     return destination is None or _touches(locate_files(address), locate_files(destination))
 
 
+#: rows name few places, and each write asks for all of them
+_locate_stored = functools.lru_cache(1 << 16)(locate_files)
+
+
 def find_released(place: str, *, folder: bool) -> Held | None:
     """Return a released version whose files lie at or above ``place``, or below where it is a folder; None if none."""
     from privgate.guard.store import watch_configured
 
     with watch_configured().held() as guard:
-        return next((held for held in _list_held(guard, place, folder=folder) if _is_released(held, guard)), None)
+        return next((held for held in _list_held(place, folder=folder) if _is_released(held, guard)), None)
 
 
 def _is_released(held: Held, guard: "Guard") -> bool:
@@ -248,45 +227,9 @@ def _is_released(held: Held, guard: "Guard") -> bool:
     return claims is not None and claims.passed and locate_files(claims.storage) == locate_files(held.storage)
 
 
-def _list_held(guard: "Guard", place: str, *, folder: bool) -> Iterator[Held]:
-    """Give the versions whose files touch a place, from the registry of the configuration, else from this server's."""
-
-    def touching(storage: str) -> bool:
-        try:
-            root = _locate_stored(storage)
-        except ValueError:  # no address that anything opens, such as one with a zero byte
-            return False
-        return _touches(place, root) or (folder and _touches(root, place))
-
-    store = _open_registry(guard.registry_uri)
-    sessions = getattr(store, "ManagedSessionMaker", None)
-    yield from _ask_database(sessions, touching) if sessions is not None else _ask_server(store, guard, touching)
-
-
-#: rows name few places, and each write asks for all of them
-_locate_stored = functools.lru_cache(1 << 16)(locate_files)
-
-
-@functools.cache
-def _open_registry(uri: str) -> Any:
-    """Return a client of another server, the store of a database, or for no address the one that this server has."""
-    if uri.startswith("http"):
-        from mlflow import MlflowClient
-
-        return MlflowClient(tracking_uri=uri, registry_uri=uri)
-    if uri:
-        from privgate.guard.store import guarded_store
-
-        return guarded_store(uri)
+def _list_held(place: str, *, folder: bool) -> Iterator[Held]:
+    """Give the versions whose files touch a place, from this server's registry."""
     from mlflow.server import ARTIFACTS_ONLY_ENV_VAR, handlers
-
-    if os.environ.get(ARTIFACTS_ONLY_ENV_VAR):
-        raise PolicyError("a server of artifacts alone has no registry: name it as registry_uri in the configuration")
-    return handlers._get_model_registry_store()  # noqa: SLF001  the only door
-
-
-def _ask_database(sessions: Any, touching: Any) -> Iterator[Held]:
-    """Give the versions of all workspaces whose files touch a place."""
     from mlflow.store.model_registry.dbmodels.models import SqlModelVersion as Version
     from mlflow.store.model_registry.dbmodels.models import SqlModelVersionTag as Tag
     from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModelAlias as Alias
@@ -295,8 +238,18 @@ def _ask_database(sessions: Any, touching: Any) -> Iterator[Held]:
     from privgate.guard.checks import TAG
     from privgate.guard.rows import DELETED
 
+    def touching(storage: str) -> bool:
+        try:
+            root = _locate_stored(storage)
+        except ValueError:  # no address that anything opens, such as one with a zero byte
+            return False
+        return _touches(place, root) or (folder and _touches(root, place))
+
+    if os.environ.get(ARTIFACTS_ONLY_ENV_VAR):
+        raise PolicyError("a server of artifacts alone knows no releases; serve them from the registry's server")
+    store = handlers._get_model_registry_store()  # noqa: SLF001  the only door
     storage, row = func.coalesce(Version.storage_location, Version.source), tuple_(Version.name, Version.version)
-    with sessions() as session:
+    with store.ManagedSessionMaker() as session:
         signed = session.query(Tag.name, Tag.version).filter(Tag.key == TAG)
         named = session.query(Alias.name, Alias.version)
         held = or_(row.in_(signed), row.in_(named), Version.current_stage != "None")
@@ -311,50 +264,12 @@ def _ask_database(sessions: Any, touching: Any) -> Iterator[Held]:
                 yield Held(str(name), str(version), str(kept.storage_location or kept.source), targets, text)
 
 
-def _ask_server(client: Any, guard: "Guard", touching: Any) -> Iterator[Held]:
-    """Give the versions of another server's registry whose files touch a place; it is asked for each address once."""
-    import requests
-
-    from privgate.guard.checks import TAG
-    from privgate.guard.diagnosis import released
-    from privgate.registry.client import list_pages
-
-    # without this, MLflow's client would retry a dead server for minutes
-    requests.get(f"{guard.registry_uri.rstrip('/')}/health", timeout=5.0).raise_for_status()
-    known = {f"models:/{name}{place}": target for name, place, target in released(client, guard) if target}
-    tagged = {f"models:/{v.name}/{v.version}": v for v in list_pages(client.search_model_versions) if TAG in v.tags}
-    for uri in {**known, **tagged}:
-        name, _, version = uri.removeprefix("models:/").rpartition("/")
-        held = tagged.get(uri)
-        key = (uri, None if held is None else held.creation_timestamp)
-        try:
-            if key not in _ADDRESSES or held is None:
-                _ADDRESSES[key] = str(client.get_model_version_download_uri(name, version))
-        except MlflowException as exc:
-            if exc.error_code == "RESOURCE_DOES_NOT_EXIST":  # an alias of nothing serves no files
-                continue
-            raise
-        if touching(_ADDRESSES[key]):
-            targets = (known[uri],) if uri in known else ()
-            yield Held(name, version, _ADDRESSES[key], targets, "" if held is None else str(held.tags[TAG]))
-
-
-#: addresses of files of (version, time of its creation), which never change
-_ADDRESSES: dict[tuple[str, Any], str] = {}
-
-
-#: limits the log, as for other refusals: a client that repeats one fills no disk
-_refusals: list[Any] = []
-
-
 def _refuse(why: str) -> MlflowException:
-    from privgate.guard.audit_log import RefusalLimit
     from privgate.guard.store import watch_configured
     from privgate.guard.transaction import permission_denied
+    from privgate.guard.writes import record_event
 
     with suppress(Exception):  # the refusal stands, whether it can be written down or not
-        _refusals[:] = _refusals or [RefusalLimit()]
-        log = watch_configured().guard().audit_log
-        if log is not None and (note := _refusals[0].note()) is not None:
-            log.record("refused", doing="files", why=why + note)
+        if (log := watch_configured().guard().audit_log) is not None:
+            record_event(log, "refused", doing="files", why=why)
     return permission_denied(f"privgate: {why}")

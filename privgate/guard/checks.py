@@ -39,14 +39,11 @@ class Row:
     created: int = 0
     #: the row's run; empty where it has none
     run_id: str = ""
-    #: where the row lies
-    workspace: str = statement.DEFAULT_WORKSPACE
 
     @classmethod
-    def read(cls, name: str, held: Any, storage: Any, created: Any, workspace: str) -> Self:
+    def read(cls, name: str, held: Any, storage: Any, created: Any) -> Self:
         """Return the row of MLflow's entity of a version."""
-        run_id = str(held.run_id or "")
-        return cls(name, str(held.version), str(held.source), str(storage), int(created), run_id, workspace)
+        return cls(name, str(held.version), str(held.source), str(storage), int(created), str(held.run_id or ""))
 
 
 def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
@@ -88,11 +85,10 @@ def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[
     place = f"{row.name}@{target or '…'}"
     itself = not is_copy(claims, row)
     odd = [(name, oddity(name)) for name in (row.name, claims.name)]
-    here, there = f"for registry {claims.registry!r}", f"for workspace {claims.workspace!r}"
+    other = f"the statement is for registry {claims.registry!r}, not {terms.registry!r}"
     known = itself or row.source in {signed, claims.source}
     return (
-        (claims.registry == terms.registry, f"the statement is {here}, not {terms.registry!r}"),
-        (claims.workspace == row.workspace, f"the statement is {there}, not {row.workspace!r} (see MLFLOW_WORKSPACE)"),
+        (claims.registry == terms.registry, other),
         (known, f"the statement is about {signed}, not about this version or a copy's source"),
         (not itself or row.created == claims.created, f"{signed} was deleted and created again since it was signed"),
         (not itself or row.source == claims.source, f"the source of {signed} is not the one that was signed"),
@@ -177,8 +173,7 @@ def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
     with answering(f"reading models:/{name}/{version}"):
         held = client.get_model_version(name, version)
         storage = client.get_model_version_download_uri(name, version)
-    row = Row.read(name, held, storage, held.creation_timestamp, statement.workspace())
-    return row, str(dict(held.tags).get(TAG, ""))
+    return Row.read(name, held, storage, held.creation_timestamp), str(dict(held.tags).get(TAG, ""))
 
 
 def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:

@@ -21,16 +21,11 @@ from pydantic_core import PydanticKnownError
 from privgate.documents import LARGE, DocumentError, strict_json, strict_yaml
 from privgate.errors import PolicyError, StatementError, UsageError
 from privgate.guard import statement
-from privgate.guard.audit_log import AuditLog
 from privgate.guard.keys import TrustStore
 
 VARIABLE = "PRIVGATE_GUARD"
 #: names that may be released: a database, a shell and an eye read one name each
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,255}")
-_PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
-#: what patterns are tried on: letters of names, folded
-_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789._-"
-_PARTS = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 #: said where a model that holds no training data may be meant
 WITHOUT = "; prompts, and models without training data, pass by a pattern under 'except' in the guard's 'protected'"
 
@@ -104,17 +99,6 @@ class Row(_Written):
         targets = [fold(alias) for alias in self.aliases]
         return (target is None or not targets or target in targets) and _matches(model, _lower(self.models))
 
-    def refuse_other(self, other: Self) -> None:
-        """Raise ``PolicyError`` where another row is about a release of this one's and demands something else."""
-        apart = self.aliases and other.aliases and not {*map(fold, self.aliases)} & {*map(fold, other.aliases)}
-        if apart or self.demands == other.demands:
-            return
-        if any(intersect(p, q) for p in _lower(self.models) for q in _lower(other.models)):
-            raise PolicyError(
-                f"releases: the rows of {', '.join(self.models)!r} and {', '.join(other.models)!r} are about one model "
-                "and demand different things; tell their names or aliases apart"
-            )
-
 
 class Earlier(_Written):
     """A policy by which some models were released, and which was changed since."""
@@ -147,7 +131,6 @@ class _File(_Written):
     accept_unboxed: bool = False
     check_files: bool = False
     audit_log: str | None = None
-    registry_uri: str = ""
 
 
 class _Named(_File):
@@ -210,10 +193,8 @@ class Guard:
     accept_unboxed: bool = False
     #: whether every promotion recomputes file digests in the call path
     check_files: bool = False
-    #: where a server of artifacts alone asks which versions are released; empty for a server with a registry
-    registry_uri: str = ""
     #: where the guarded store records what it releases, refuses and withdraws
-    audit_log: AuditLog | None = None
+    audit_log: Path | None = None
     #: by which policy which models are released, and by which they were; without rows a target alone decides
     rows: tuple[Row, ...] = ()
     earlier: tuple[Earlier, ...] = ()
@@ -240,17 +221,15 @@ class Guard:
         if not (protected.aliases or protected.stages or protected.models):
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")
         guarded = {fold(target) for target in (*protected.aliases, *protected.stages)}
-        for i, row in enumerate(rows):
+        for row in rows:
             if odd := [target for target in row.aliases if fold(target) not in guarded]:
                 raise PolicyError(f"releases: the row of {row.models[0]!r} names {odd[0]!r}, which is not protected")
-            for other in rows[:i]:
-                other.refuse_other(row)
         for row in earlier:
             if row.signed_before > min(row.until, statement.now().date()):
                 why = f"{row.policy.name!r} is for what is signed already; signed_before lies ahead"
                 raise PolicyError(f"still_accepted: {why}")
         policies = (*raw.policy.values(), *(row.policy for row in (*rows, *earlier)))
-        same = {"registry", "accept_advisory", "accept_unboxed", "check_files", "registry_uri"}
+        same = {"registry", "accept_advisory", "accept_unboxed", "check_files"}
         return cls(
             **raw.model_dump(include=same),
             trust=TrustStore.load(path.parent / raw.trust),
@@ -258,7 +237,7 @@ class Guard:
             aliases=frozenset(protected.aliases),
             stages=frozenset(fold(s) for s in protected.stages),
             models=tuple(protected.models),
-            audit_log=AuditLog(path.parent / raw.audit_log) if raw.audit_log else None,
+            audit_log=path.parent / raw.audit_log if raw.audit_log else None,
             rows=tuple(rows),
             earlier=tuple(earlier),
             files=(path, path.parent / raw.trust, *(file for policy in policies for file in policy.files)),
@@ -277,20 +256,6 @@ class Guard:
         """Return whether the very name, and no other spelling of it, needs no statement."""
         return is_name(name) and _matches(name, self.excepted)
 
-    def problem(self, name: str) -> str:
-        """Return why a model of this name is released by nothing, or by another's pattern; empty if neither."""
-        patterns = [*self.models, *(pattern for row in self.rows for pattern in row.models)]
-        alike = _matches(fold(name), map(fold, patterns))
-        if not is_name(name):
-            return "it can hold nothing that is protected; rename it" if alike or not self.rows else ""
-        other = alike and not _matches(name, patterns) and not self.excepts(name)
-        return "it is another spelling of what is protected, and counts as that; rename it" if other else ""
-
-    def odd_names(self) -> list[str]:
-        """Return the names and patterns of the configuration by which nothing can be released."""
-        named = (*self.aliases, *self.stages, *self.models, *(m for row in self.rows for m in row.models))
-        return sorted({name for name in named if not _PATTERN.fullmatch(name)})
-
     def terms(self, target: str | None, model: str) -> Terms:
         """Return what a statement must meet for a target, None to enter a model; ``PrivgateError``: nothing will do."""
         refuse_name(model)
@@ -308,7 +273,7 @@ class Guard:
             step = f"add a row to 'releases'{WITHOUT}"
             raise PolicyError(f"the guard's table names no policy for {model!r}{where}; {step}")
         if len({row.demands for row in rows}) > 1:
-            raise PolicyError(f"the guard's table demands different things of {model!r} by target; name the target")
+            raise PolicyError(f"rows of the guard's table demand different things of {model!r}; tell them apart")
         earlier = tuple(e for e in self.earlier if _matches(fold(model), _lower(e.models)))
         digest, task, withheld = rows[0].demands
         return terms(digest, rows[0].policy.name, task=task, withheld=withheld, earlier=earlier)
@@ -326,25 +291,6 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 def _lower(patterns: Iterable[str]) -> list[str]:
     """Return patterns for folded names; another star than ours stays what it is, and matches nothing."""
     return [pattern.lower() if pattern.isascii() else pattern for pattern in patterns]
-
-
-def intersect(one: str, other: str) -> bool:
-    """Whether some name fits both patterns of ``fnmatch``.
-
-    >>> intersect("credit-*", "*-eu"), intersect("credit-*", "fraud-*"), intersect("a?", "a")
-    (True, False, False)
-    """
-    p, q = (_PARTS.findall(re.sub(r"\*+", "*", pattern)) for pattern in (one, other))
-
-    @cache
-    def meet(i: int, j: int) -> bool:
-        if i == len(p) or j == len(q):
-            return all(part == "*" for part in (*p[i:], *q[j:]))
-        if "*" in (p[i], q[j]):
-            return meet(i + 1, j) or meet(i, j + 1)
-        return any(fnmatchcase(c, p[i]) and fnmatchcase(c, q[j]) for c in _LETTERS) and meet(i + 1, j + 1)
-
-    return meet(0, 0)
 
 
 def policy_named(name: str, folder: Path) -> NamedPolicy:

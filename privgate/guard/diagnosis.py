@@ -1,13 +1,11 @@
 """Is the registry really guarded, and will what is in production still count next week: questions with answers."""
 
-import os
 import secrets
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -22,7 +20,6 @@ from privgate.registry.rest import session
 from privgate.training import isolation
 
 _SOON = timedelta(days=14)
-_CLOCKS = timedelta(minutes=2)
 
 
 class DoctorAnswer(NamedTuple):
@@ -40,12 +37,9 @@ def examine(guard: Guard, *, tracking_uri: str | None = None) -> Iterator[Doctor
     client = connect(tracking_uri)
     questions: tuple[tuple[str, Callable[[], Iterator[DoctorAnswer]]], ...] = (
         ("is the server guarded", lambda: _probe(client)),
-        ("do the clocks agree", lambda: _clocks(str(client.tracking_uri))),
         ("do the keys count", lambda: _keys(guard)),
-        ("is the audit log whole", lambda: _audit_log(guard)),
         ("does everything released verify", lambda: _released(client, guard)),
         ("do released files stay as they are", lambda: _files(client, guard)),
-        ("can all names be released", lambda: _names(client, guard)),
         ("can training code be boxed", _try_sandbox),
     )
     for question, ask in questions:
@@ -72,44 +66,18 @@ def _probe(client: Any) -> Iterator[DoctorAnswer]:
     yield _WRONG("the registry is not guarded: start the server with --registry-store-uri privgate:<inner uri>")
 
 
-def _clocks(address: str) -> Iterator[DoctorAnswer]:
-    if not address.startswith(("http://", "https://")):
-        return
-    try:
-        with urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10) as answer:  # noqa: S310  http(s) only
-            there = parsedate_to_datetime(answer.headers.get("Date", ""))
-        apart = abs(there.replace(tzinfo=there.tzinfo or UTC) - statement.now())
-    except OSError as exc:
-        yield _LOOK(f"the server's clock could not be read: {exc}")
-    except (ValueError, OverflowError):
-        yield _LOOK("the server does not tell its time")
-    else:
-        away = f"the server's clock is {apart.total_seconds():.0f} s away; statements count by the clock"
-        yield _WRONG(away) if apart > _CLOCKS else _FINE("the clocks agree")
-
-
 def _keys(guard: Guard) -> Iterator[DoctorAnswer]:
     now = statement.now()
     for key in (k for k in guard.trust.keys if not k.revoked):
         end, called = statement.when(key.not_after), f"key {key.key_id[:12]}"
         if end < now:
-            yield _LOOK(f"{called} counts no longer; remove it or rotate it")
+            yield _LOOK(f"{called} counts no longer; remove it")
         elif end < now + _SOON:
-            yield _LOOK(f"{called} counts only until {key.not_after}; run privgate guard keys NEW --old ID")
+            yield _LOOK(f"{called} counts only until {key.not_after}; make another by privgate guard keys")
         else:
             yield _FINE(f"{called} counts until {key.not_after}")
     if all(k.refusal("verdict", (k.scope or ("",))[0], now) for k in guard.trust.keys):
         yield _WRONG("no key may sign verdicts now; nothing can be released")
-
-
-def _audit_log(guard: Guard) -> Iterator[DoctorAnswer]:
-    log = guard.audit_log
-    if log is None:
-        yield _LOOK("no audit log is kept; name one as audit_log in the guard's configuration")
-    elif not log.path.exists():
-        yield _LOOK(f"audit log {log.path} is not on this machine, or nothing was recorded yet")
-    else:
-        yield _FINE(f"the audit log is whole: {sum(1 for _ in log.lines())} events")
 
 
 def released(client: Any, guard: Guard) -> Iterator[tuple[str, str, str]]:
@@ -191,7 +159,7 @@ def _verified(client: Any, guard: Guard, name: str, place: str, target: str) -> 
 
 
 def _files(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
-    """Try to delete what does not exist below one released version, and look at the lock of each bucket."""
+    """Try to delete what does not exist below one released version."""
     if not guard.check_files:
         yield _LOOK("promotions do not compare files; set check_files: true in the guard's configuration")
     held = {(name, place) for name, place, _ in released(client, guard) if not guard.excepts(name)}
@@ -202,8 +170,8 @@ def _files(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
             places.add(str(client.get_model_version_download_uri(*version)))
     if served := min((place for place in places if place.startswith("mlflow-artifacts:")), default=""):
         yield _probe_files(str(client.tracking_uri), served)
-    for bucket in sorted({urllib.parse.urlsplit(place).netloc for place in places if place.startswith("s3:")}):
-        yield _look_at_lock(bucket)
+    if places and not served:
+        yield _LOOK("clients reach released files past the server; keep old versions there, or serve them here")
 
 
 def _probe_files(address: str, place: str) -> DoctorAnswer:
@@ -223,38 +191,6 @@ def _probe_files(address: str, place: str) -> DoctorAnswer:
         "whoever reaches the server may change files of released versions: start it with --artifacts-destination "
         "privgate:<destination>"
     )
-
-
-def _look_at_lock(bucket: str) -> DoctorAnswer:
-    """Return whether a bucket keeps old versions of what clients reach past the server."""
-    try:
-        import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
-    except ImportError:
-        return _LOOK(f"bucket {bucket!r} is reached past the server; install boto3 to look at its object lock")
-    try:
-        endpoint = os.environ.get("MLFLOW_S3_ENDPOINT_URL") or None
-        held = boto3.client("s3", endpoint_url=endpoint).get_object_lock_configuration(Bucket=bucket)
-        rule = held["ObjectLockConfiguration"].get("Rule", {}).get("DefaultRetention", {})
-    except (BotoCoreError, ClientError) as exc:
-        code = exc.response["Error"]["Code"] if isinstance(exc, ClientError) else type(exc).__name__
-        if "ObjectLockConfigurationNotFound" not in code:
-            return _LOOK(f"the object lock of bucket {bucket!r} cannot be read ({code})")
-        rule = {}
-    if rule.get("Mode") == "COMPLIANCE":
-        return _FINE(f"bucket {bucket!r} keeps what is written: object lock, compliance")
-    return _WRONG(
-        f"clients reach bucket {bucket!r} past the server and it has no object lock: set a default retention in mode "
-        "COMPLIANCE, or serve files by the server"
-    )
-
-
-def _names(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
-    for name in guard.odd_names():
-        yield _LOOK(f"the configuration names {name!a}, under which nothing can be released")
-    for name in dict.fromkeys(str(model.name) for model in _list_models(client)):
-        if problem := guard.problem(name):
-            yield _LOOK(f"model {name[:80]!a}: {problem}")
 
 
 def _try_sandbox() -> Iterator[DoctorAnswer]:

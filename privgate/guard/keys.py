@@ -191,29 +191,15 @@ class TrustStore:
         """Return the store with one more key."""
         return replace(self, keys=(*self.keys, key))
 
-    def retire(self, wanted: str, *, after: datetime) -> Self:
-        """Return the store with a key's window ending no later than ``after``."""
-        old = self.key(wanted)
-        end = min(statement.when(old.not_after), max(after, statement.when(old.not_before)))
-        return self._swap(old, replace(old, not_after=statement.stamp(end)))
-
     def revoke(self, wanted: str, *, at: datetime) -> Self:
         """Return the store with a key of which nothing counts any more."""
         old = self.key(wanted)
-        return self._swap(old, replace(old, revoked=old.revoked or statement.stamp(at)))
-
-    def revoke_statement(self, payload_digest: str, *, at: datetime, note: str = "") -> Self:
-        """Return the store with one statement revoked, whichever key signed it."""
-        if any(r.statement == payload_digest for r in self.revoked):
-            return self
-        return replace(self, revoked=(*self.revoked, Revoked(payload_digest, statement.stamp(at), note)))
+        new = replace(old, revoked=old.revoked or statement.stamp(at))
+        return replace(self, keys=tuple(new if k is old else k for k in self.keys))
 
     def revoke_version(self, subject: str, *, at: datetime, note: str = "") -> Self:
         """Return the store in which nothing counts that was signed about ``models:/name/version`` up to a time."""
         return replace(self, revoked=(*self.revoked, Revoked("", statement.stamp(at), note, subject)))
-
-    def _swap(self, old: Key, new: Key) -> Self:
-        return replace(self, keys=tuple(new if k is old else k for k in self.keys))
 
     def verify(self, envelope: Envelope, role: str, *, model: str, moments: Iterable[datetime]) -> Key:
         """Return the key that signed and counts for a role and a model at these times; ``StatementError``: why none."""
@@ -244,9 +230,7 @@ def _public(key: Ed25519PublicKey) -> SSlibKey:
     return SSlibKey.from_crypto(key, hashlib.sha256(key.public_bytes_raw()).hexdigest())
 
 
-def fresh_key(
-    public: SSlibKey, *, days: int, models: tuple[str, ...], roles: tuple[str, ...] = ROLES, note: str = ""
-) -> Key:
+def fresh_key(public: SSlibKey, *, days: int, models: tuple[str, ...], roles: tuple[str, ...] = ROLES) -> Key:
     """Return an Ed25519 key for these names and patterns; its window begins an hour ago, for clocks that differ."""
     begin = statement.now()
     return Key(
@@ -256,7 +240,6 @@ def fresh_key(
         roles=roles,
         models=tuple(m for m in models if not is_pattern(m)),
         model_patterns=tuple(m for m in models if is_pattern(m)),
-        note=note,
     )
 
 

@@ -2,9 +2,8 @@
 
 import os
 import tempfile
-import time
 import urllib.parse
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,9 @@ from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.checks import TAG, Row, check, check_original, counting, is_copy
 from privgate.guard.config import WITHOUT, Watch, fold
-from privgate.guard.transaction import UNAVAILABLE, in_workspace, refusing, transaction
+from privgate.guard.transaction import refusing, transaction
 from privgate.registry.client import download
 from privgate.registry.files import all_files
-
-TRIES = 3  # in a race with other writers
 
 
 class GuardedRows:
@@ -28,43 +25,20 @@ class GuardedRows:
 
     def _privgate_find_holders(self, name: str, session: Any, but: Collection[str] = ()) -> dict[str, str]:
         """Return protected alias -> version, as this registry answers readers."""
-        from mlflow.exceptions import MlflowException
-
-        holders = {}
-        for alias in sorted(self.privgate_watch.guard().aliases.difference(but)):
-            if session is not None:
-                held = self._get_registered_model_alias(session, name, alias)  # type: ignore[attr-defined]  # mixin
-                if held is not None:
-                    holders[alias] = str(held.version)
-                continue
-            try:
-                holders[alias] = str(super().get_model_version_by_alias(name, alias).version)  # type: ignore[misc]  # mixin
-            except MlflowException as exc:
-                if exc.get_http_status_code() >= 500:
-                    raise
-        return holders
+        aliases = sorted(self.privgate_watch.guard().aliases.difference(but))
+        held = ((a, self._get_registered_model_alias(session, name, a)) for a in aliases)  # type: ignore[attr-defined]  # mixin
+        return {alias: str(row.version) for alias, row in held if row is not None}
 
     def _privgate_read_row(self, name: str, version: str) -> tuple[Row, Mapping[str, str]]:
-        """Return a row and its tags; an SQL store's public methods would take three times as long."""
-        sessions, find = (getattr(self, n, None) for n in ("ManagedSessionMaker", "_get_sql_model_version"))
-        if sessions is None or find is None:
-            held = super().get_model_version(name, version)  # type: ignore[misc]  # mixin
-            storage = super().get_model_version_download_uri(name, version)  # type: ignore[misc]  # mixin
-            return Row.read(name, held, storage, held.creation_timestamp, self._privgate_workspace()), dict(held.tags)
-        with sessions() as session:
-            kept = find(session, name, version)
-            storage, at = kept.storage_location or kept.source, self._privgate_workspace()
-            row = Row.read(name, kept, storage, kept.creation_time, at)
+        """Return a row and its tags; the store's public methods would take three times as long."""
+        with self.ManagedSessionMaker() as session:  # type: ignore[attr-defined]  # mixin
+            kept = self._get_sql_model_version(session, name, version)  # type: ignore[attr-defined]  # mixin
+            row = Row.read(name, kept, kept.storage_location or kept.source, kept.creation_time)
             return row, {str(tag.key): str(tag.value) for tag in kept.model_version_tags}
 
-    def _privgate_workspace(self) -> str:
-        """Return the workspace that this request is about; the default one where the store knows none."""
-        return str(getattr(self, "_get_active_workspace", statement.workspace)())
-
     def _privgate_check_before(self, name: str, version: str, target: str) -> Row | None:
-        """Check and return the row before the write, if files are checked or nothing can roll back; else None."""
-        sessions = getattr(self, "ManagedSessionMaker", None)
-        if sessions is not None and not self.privgate_watch.guard().check_files:
+        """Check and return the row before the transaction, if files are checked, which takes long; else None."""
+        if not self.privgate_watch.guard().check_files:
             return None
         return self._privgate_check_release(name, version, target, None, files=True)
 
@@ -117,21 +91,6 @@ class GuardedRows:
         other = claims is not None and not claims.is_about(row) and (claims.passed or claims.storage != row.storage)
         return None if other else claims
 
-    def _privgate_recheck(self, before: Row, withdraw: Callable[[], object]) -> None:
-        """Read the row again after the write, and withdraw the write unless the row is the one that was checked."""
-        now: Row | None = None
-        for _ in range(TRIES):
-            try:
-                now = self._privgate_read_row(before.name, before.version)[0]
-            except Exception as exc:  # noqa: BLE001  whatever it is, an unverified row must not stay released
-                if getattr(exc, "error_code", "") == UNAVAILABLE:
-                    time.sleep(0.2)
-                    continue
-            break
-        if now != before:
-            withdraw()
-            raise StatementError("the version was replaced, or could not be read again, while it was being released")
-
     def _privgate_check(self, row: Row, text: str, target: str | None, *, files: bool = True) -> None:
         guard = self.privgate_watch.guard()
         if guard.excepts(row.name):
@@ -157,18 +116,6 @@ class GuardedRows:
                 raise
             return None
         return row, tags.get(TAG, "")
-
-    def _privgate_find_storage(self, source: str) -> str:
-        """Return where the files of a new version would lie, resolved as MLflow's store does."""
-        from mlflow import MlflowClient
-        from mlflow.store.artifact.utils.models import _parse_model_uri
-
-        if not source.startswith("models:"):
-            return source
-        parsed = _parse_model_uri(source)
-        if parsed.model_id is not None:
-            return str(MlflowClient().get_logged_model(parsed.model_id).artifact_location)
-        return str(super().get_model_version_download_uri(parsed.name, parsed.version))  # type: ignore[misc]  # mixin
 
 
 def _signed(text: str) -> datetime:
@@ -201,7 +148,7 @@ DELETED = "Deleted_Internal"
 
 
 class Copies(GuardedRows):
-    """Checks of rows that serve the same files; they do nothing for a remote registry, whose own guard decides."""
+    """Checks of rows that serve the same files."""
 
     def delete_model_version(self, name: str, version: str) -> Any:
         """Delete a version, unless a released copy rests on its statement."""
@@ -219,10 +166,9 @@ class Copies(GuardedRows):
         """Refuse to remove a version, or a model if ``version`` is None, that a released copy rests on."""
         for copy, tags in self._privgate_list_copies(session, name, version):
             claims = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
-            if claims is None or (claims.name, claims.version) != (name, version or claims.version):
+            if claims is None or (claims.name, int(claims.version)) != (name, int(version or claims.version)):
                 continue
-            here = claims.workspace == copy.workspace == self._privgate_workspace()
-            if here and self._privgate_list_targets(copy.name, copy.version, session):
+            if self._privgate_list_targets(copy.name, copy.version, session):
                 raise StatementError(
                     f"models:/{copy.name}/{copy.version} is released on the statement of models:/{name}/"
                     f"{claims.version}, whose refusal would be lost; withdraw or sign that first"
@@ -235,25 +181,18 @@ class Copies(GuardedRows):
         for copy, tags in self._privgate_list_copies(session, row.name, row.version):
             held = counting(tags.get(TAG, ""), self.privgate_watch.guard().trust, statement.now())
             if held is None or held.signed <= claims.signed:
-                with in_workspace(copy.workspace):
-                    super().set_model_version_tag(copy.name, copy.version, tag)  # type: ignore[misc]  # mixin
+                super().set_model_version_tag(copy.name, copy.version, tag)  # type: ignore[misc]  # mixin
 
     def _privgate_list_copies(self, session: Any, name: str, version: str | None) -> Iterator[tuple[Row, Any]]:
         """Yield the other rows, with tags, that serve the files of a version, or of any version of a model if None."""
-        if session is None:
-            return
         from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
-        from sqlalchemy import and_, func
+        from sqlalchemy import func
 
         storage = func.coalesce(SqlModelVersion.storage_location, SqlModelVersion.source)
-        present, own = SqlModelVersion.current_stage != DELETED, SqlModelVersion.name == name
-        if version is not None:
-            own = and_(own, SqlModelVersion.version == int(version))
-        mine = set(self._get_query(session, SqlModelVersion).filter(present, own))  # type: ignore[attr-defined]  # mixin
+        present, own = SqlModelVersion.current_stage != DELETED, [SqlModelVersion.name == name]
+        own += [] if version is None else [SqlModelVersion.version == int(version)]
+        mine = set(session.query(SqlModelVersion).filter(present, *own))
         places = {str(kept.storage_location or kept.source) for kept in mine}
-        # in all workspaces: files are the same in each, and MLflow's own query sees the active one alone
         others = set(session.query(SqlModelVersion).filter(present, storage.in_(places))) - mine if places else ()
         for kept in others:
-            with in_workspace(str(getattr(kept, "workspace", ""))):
-                copy = self._privgate_read_row(kept.name, str(kept.version))
-            yield copy
+            yield self._privgate_read_row(kept.name, str(kept.version))

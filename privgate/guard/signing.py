@@ -22,7 +22,7 @@ from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.evidence.verdict import Finding, Outcome, together
 from privgate.guard import statement
-from privgate.guard.checks import EVIDENCE_FILE, TAG, check_terms, row_and_statement, stored_evidence
+from privgate.guard.checks import EVIDENCE_FILE, TAG, check_terms, row_and_statement
 from privgate.guard.config import Guard, Terms, refuse_name
 from privgate.guard.keys import seal
 from privgate.guard.statement import Claims, Envelope
@@ -189,33 +189,6 @@ def sign(
     return _sign(content, signer, client, policy, request=request or SigningRequest(), words=words, guard=guard)
 
 
-def renew(uri: str, signer: Signer, *, policy: Policy, guard: Guard, tracking_uri: str | None = None) -> Signed:
-    """Return fresh statements of a version's stored evidence; ``StatementError``: it is missing, altered, unsigned."""
-    client = connect(tracking_uri)
-    target = named(client, uri)
-    with answering(f"reading {uri}"):
-        text = client.get_model_version(target.name, target.version).tags.get(TAG, "")
-    if not text:
-        raise StatementError(f"{uri} carries no statement to renew; run privgate check and privgate guard sign")
-    before = Claims.read(Envelope.parse(text).statement)
-    if before.workspace != statement.workspace():
-        raise StatementError(f"the statement of {uri} is for workspace {before.workspace!r}; check and sign again")
-    if before.task == statement.NOT_APPLICABLE:
-        raise StatementError(
-            f'{uri} carries a statement "not applicable", which 0.1.0 was the last version to sign; it counts until '
-            f"{before.expires.date()}: then check the version, or register it under a name that no guard protects"
-        )
-    content, evidence = stored_evidence(client, target.model_id, before.evidence)
-    now = statement.now()
-    guard.trust.verify(evidence, "evidence", model=before.name, moments=(now,))
-    guard.trust.verify(Envelope.parse(text), "verdict", model=before.name, moments=(before.signed, now))
-    if statement.payload_digest(content) != before.report:
-        raise StatementError(f"the stored report of {uri} is not the one that was signed; check again")
-    words = {"registry": guard.registry, "targets": before.targets, "advisory": before.advisory}
-    request = SigningRequest(unboxed=guard.accept_unboxed)
-    return _sign(content, signer, client, policy, request=request, words=words, guard=guard)
-
-
 def _sign(
     content: bytes,
     signer: Signer,
@@ -281,7 +254,6 @@ def _sign(
         recomputed=("files", *own),
         task=str(evidence_given.subject.get("task") or "classification"),
         withheld=bool(evidence_given.subject.get("file")),
-        workspace=row.workspace,
     )
     refuse_unread(claims, policy, guard, unboxed=request.unboxed)
     evidence = seal(claims.evidence_statement(document, table), signer)

@@ -7,8 +7,6 @@ v1 of our own type, named in the summary's ``inputAttestations`` by digest. Noth
 import base64
 import hashlib
 import json
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -111,15 +109,6 @@ EXTENSION = "urn:privgate:verdict:v2"
 #: the task of a model about which nothing can be asked, because it holds no training data of its owner's
 NOT_APPLICABLE = "not applicable"
 _EXTENSION_1 = "urn:privgate:verdict:v1"
-#: MLflow's name of the workspace of who names none, and of everything on a server without workspaces
-DEFAULT_WORKSPACE = "default"
-
-
-def workspace() -> str:
-    """Return the workspace that MLflow's clients in this process ask, by their own setting."""
-    mlflow = sys.modules.get("mlflow.utils.workspace_context")
-    active = mlflow.get_request_workspace() if mlflow else os.environ.get("MLFLOW_WORKSPACE", "").strip()
-    return str(active or DEFAULT_WORKSPACE)
 
 
 def _digest(digest: str) -> dict[str, str]:
@@ -201,8 +190,6 @@ class Claims:
     task: str = ""
     #: the checker stated that no user of the model can get its file
     withheld: bool = False
-    #: MLflow workspace in which the row lies
-    workspace: str = DEFAULT_WORKSPACE
 
     def role(self, usual: str) -> str:
         """Return the role of the key that has to sign this."""
@@ -237,7 +224,6 @@ class Claims:
                     **{key: write(getattr(self, name)) for name, (key, write, _) in _OWN.items()},
                     **({"task": self.task} if self.task else {}),
                     **({"file": "not downloadable"} if self.withheld else {}),
-                    **({"workspace": self.workspace} if self.workspace != DEFAULT_WORKSPACE else {}),
                 },
             },
         )
@@ -286,8 +272,9 @@ class Claims:
                 levels=tuple(str(v) for v in predicate["verifiedLevels"]),
                 task=str(own.get("task", "")),
                 withheld="file" in own,
-                workspace=str(own.get("workspace", DEFAULT_WORKSPACE)),
             )
+            if "workspace" in own:
+                raise StatementError("the statement is for a workspace of MLflow, which 0.1.0 was the last to know")
             if predicate["resourceUri"] != resource(claims.registry, claims.name, claims.version):
                 raise StatementError("the statement names two different model versions")
         except strict_json.GARBLED as exc:

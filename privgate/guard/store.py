@@ -1,29 +1,15 @@
 """The guarded store: MLflow's own, whose promoting writes ask for a valid statement first, and evaluate nothing."""
 
-import functools
-import importlib
-import inspect
 import os
 import sys
 import urllib.parse
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from privgate.errors import PolicyError, StatementError
-from privgate.guard import statement
-from privgate.guard.checks import TAG, counting
-from privgate.guard.config import VARIABLE, Watch, fold
-from privgate.guard.rows import DELETED
-from privgate.guard.transaction import (
-    check_equality,
-    check_scheme,
-    permission_denied,
-    refusing,
-    share_sessions,
-    transaction,
-)
+from privgate.errors import PolicyError
+from privgate.guard.config import VARIABLE, Watch
+from privgate.guard.transaction import check_equality, share_sessions
 from privgate.guard.writes import GuardedWrites, RecordedWrites
 
 # MLflow's assistant lets every client over loopback, so every client behind a proxy on this host, set the address of a
@@ -33,14 +19,13 @@ from privgate.guard.writes import GuardedWrites, RecordedWrites
 #: where MLflow's command line tells its workers what the registry is
 _REGISTRY = "_MLFLOW_SERVER_REGISTRY_STORE"
 _ASSISTANT = "mlflow.server.assistant.api"
-_SCORERS = "MLFLOW_SERVER_ENABLE_CUSTOM_SCORERS"
+_SCORERS, _WORKSPACES = "MLFLOW_SERVER_ENABLE_CUSTOM_SCORERS", "MLFLOW_ENABLE_WORKSPACES"
 
 
 def leave_out_assistant() -> None:
     """Give a guarded server's web application an assistant without routes, before its routes are put together."""
     if not _serves_guarded():
         return
-    guard_workspaces()
     try:
         from fastapi import APIRouter
     except ImportError:  # an older MLflow, which has no assistant
@@ -54,57 +39,14 @@ def check_runs_nothing() -> None:
     """Refuse a server that runs what clients say; the ``PolicyError`` says what to set."""
     if os.environ.get(_SCORERS, "false").lower() in {"true", "1"}:
         raise PolicyError(f"{_SCORERS} lets clients run code as this server, past any guard; unset it")
+    if os.environ.get(_WORKSPACES, "false").lower() in {"true", "1"}:
+        raise PolicyError("workspaces hold models of equal names, and no guard knows them; give each a server instead")
     router = getattr(sys.modules.get(_ASSISTANT), "assistant_router", None)
     if _serves_guarded() and getattr(router, "routes", None):
         raise PolicyError(
             "this server's assistant lets clients run commands as this server, past any guard, and could not be left "
             "out; start the server by: mlflow server --registry-store-uri privgate:<inner uri>"
         )
-
-
-def guard_workspaces() -> None:
-    """Refuse to move or delete a guarded workspace: MLflow does not ask the registry's store before it does."""
-    for module, name in (("sqlalchemy_store", "SqlAlchemyStore"), ("rest_store", "RestWorkspaceStore")):
-        try:
-            kind = getattr(importlib.import_module(f"mlflow.store.workspace.{module}"), name)
-        except ModuleNotFoundError:  # an older MLflow, which has no workspaces
-            return
-        if not hasattr(kind.delete_workspace, "__wrapped__"):
-            kind.delete_workspace = _looking_first(kind.delete_workspace)
-
-
-def _looking_first(delete: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(delete)
-    def delete_workspace(store: Any, workspace_name: str, *args: Any, **kwargs: Any) -> Any:
-        share_sessions(store)
-        with refusing(f"deleting workspace {workspace_name!r}"), transaction(store, None) as session:
-            held = "what another server knows" if session is None else _held(session, workspace_name)
-            if held and (session is not None or "RESTRICT" not in {*args, *kwargs.values()}):
-                raise StatementError(f"it holds {held}; withdraw and delete that first")
-            return delete(store, workspace_name, *args, **kwargs)
-
-    return delete_workspace
-
-
-def _held(session: Any, workspace: str) -> str:
-    """Return what a workspace holds that must not be moved or deleted with it; empty if nothing."""
-    from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModel
-
-    guard, now = watch_configured().guard(), statement.now()
-    for model in session.query(SqlRegisteredModel).filter(SqlRegisteredModel.workspace == workspace):
-        if guard.excepts(model.name):
-            continue
-        if guard.protects_model(model.name):
-            return f"protected model {model.name!r}"
-        for alias in (a.alias for a in model.registered_model_aliases if guard.alias_meant(a.alias)):
-            return f"protected alias {alias!r} of {model.name!r}"
-        for kept in (v for v in model.model_versions if v.current_stage != DELETED):
-            if fold(kept.current_stage or "") in guard.stages:
-                return f"version {kept.version} of {model.name!r} in stage {kept.current_stage}"
-            said = [counting(tag.value, guard.trust, now) for tag in kept.model_version_tags if tag.key == TAG]
-            if any(claims is not None and not claims.passed for claims in said):
-                return f"a refusal of {model.name!r} version {kept.version}"
-    return ""
 
 
 def _serves_guarded() -> bool:
@@ -134,33 +76,37 @@ _WRITES = ("create_", "set_", "update_", "delete_", "transition_", "rename_", "c
 def guarded_store(store_uri: str, tracking_uri: str | None = None) -> Any:
     """Return MLflow's store for ``privgate:<inner uri>``, guarded as the configuration file says.
 
-    ``PrivgateError``: the configuration cannot be used, or clients may write it, the database may take different names
-    for equal, or this MLflow's store can write in a way that is unknown here; no call to the registry then succeeds.
+    ``PrivgateError``: the configuration cannot be used, or clients may write it, the database is another, workspaces
+    are on, or this MLflow's store can write in a way that is unknown here; no call to the registry then succeeds.
     """
+    del tracking_uri
     inner = store_uri.removeprefix(SCHEME)
     watch = watch_configured()
     watch.guard()  # a server with an unusable configuration must not start
-    check_scheme(inner)
+    if inner.partition(":")[0].partition("+")[0].lower() not in {"sqlite", "postgresql"}:
+        raise PolicyError("other databases may take different names for equal; supported are SQLite and PostgreSQL")
     check_runs_nothing()
     _check_places(inner, watch)
-    store = _open(inner, tracking_uri)
+    from mlflow.server.handlers import ModelRegistryStoreRegistryWrapper
+
+    # its builder: asking for the store itself would wait for our own lock
+    store = ModelRegistryStoreRegistryWrapper._get_sqlalchemy_store(inner)  # noqa: SLF001  it knows of replicas
     check_equality(store)
     kind = type(store)
     writes = {name for name in dir(kind) if name.startswith(_WRITES) and callable(getattr(kind, name))}
     if unknown := sorted(writes - _KNOWN_WRITES):
         raise PolicyError(f"this MLflow's registry can write by {', '.join(unknown)}, unknown to privgate; update it")
-    # the class is exchanged, not the object wrapped: workspaces, read replicas and later methods stay MLflow's own
-    store.__class__ = _guard_class(kind)  # type: ignore[arg-type]  # classes hash
+    # the class is exchanged, not the object wrapped: read replicas and later methods stay MLflow's own
+    store.__class__ = type(f"Guarded{kind.__name__}", (RecordedWrites, GuardedWrites, kind), {})
     store.privgate_watch = watch
     share_sessions(store)
-    guard_workspaces()
     return store
 
 
 def _check_places(inner: str, watch: Watch) -> None:
     """Refuse a server that serves artifacts to where the guard's own files lie: its clients may write them."""
     guard = watch.guard()
-    own = [*guard.files, *([guard.audit_log.path] if guard.audit_log is not None else [])]
+    own = [*guard.files, *([guard.audit_log] if guard.audit_log is not None else [])]
     if inner.startswith("sqlite"):
         named, _, query = inner.partition(":///")[2].partition("?")
         if named.startswith("file:") or "uri=" in query.lower():
@@ -191,49 +137,6 @@ def watch_configured() -> Watch:
     if not (path := os.environ.get(VARIABLE)):
         raise PolicyError(f"the guarded store needs its configuration file: set {VARIABLE} to its path")
     return Watch(Path(path))
-
-
-def _open(inner: str, tracking_uri: str | None) -> Any:
-    """Return MLflow's own store, built by its builder: asking for the store itself would wait for our own lock."""
-    from mlflow.tracking._model_registry import utils
-
-    # older versions make it when they are imported
-    make = getattr(utils, "_get_store_registry", lambda: utils._model_registry_store_registry)  # noqa: SLF001  the only door
-    registry = make()
-    server = sys.modules.get("mlflow.server.handlers")
-    if server is not None and not inner.startswith(("http:", "https:", "databricks")):
-        registry = server._model_registry_store_registry  # noqa: SLF001  ditto, of the server
-    builder = registry.get_store_builder(inner)
-    if "tracking_uri" in inspect.signature(builder).parameters:
-        return builder(store_uri=inner, tracking_uri=tracking_uri)
-    return builder(store_uri=inner)
-
-
-@functools.cache
-def _guard_class(inner: type) -> type:
-    kind = type(f"Guarded{inner.__name__}", (RecordedWrites, GuardedWrites, inner), {})
-    for name in _KNOWN_WRITES & {*dir(inner)}:
-        setattr(kind, name, _sized(getattr(kind, name), tuple(inspect.signature(getattr(inner, name)).parameters)))
-    return kind
-
-
-#: characters of a name in a request, and of any other text in it: a database takes no longer names
-_MOST = {"name": 256, "new_name": 256, "alias": 256, "version": 256, "stage": 256}
-_MOST_TEXT = 1 << 20
-
-
-def _sized(write: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
-    """Return a write that refuses what is too long first, before any other work and outside any transaction."""
-
-    @functools.wraps(write)
-    def sized(*args: Any, **kwargs: Any) -> Any:
-        for name, given in (*zip(names, args, strict=False), *kwargs.items()):
-            text = getattr(given, "value", given)
-            if isinstance(text, str) and len(text) > (most := _MOST.get(name, _MOST_TEXT)):
-                raise permission_denied(f"privgate: refused: {name} has {len(text)} characters, at most {most} may be")
-        return write(*args, **kwargs)
-
-    return sized
 
 
 leave_out_assistant()  # while MLflow reads its plugins, before its server puts its routes together

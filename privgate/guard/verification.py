@@ -13,7 +13,7 @@ from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, PrivgateError, RegistryError, StatementError, UsageError
 from privgate.guard import statement
 from privgate.guard.checks import Row, check, check_original, is_copy, row_and_statement, stored_evidence
-from privgate.guard.config import VARIABLE, Guard, Terms
+from privgate.guard.config import VARIABLE, Guard
 from privgate.guard.statement import Claims, Envelope
 from privgate.registry.client import reader, stored_files
 from privgate.registry.files import MLFLOW_META, FolderFiles
@@ -39,17 +39,15 @@ def verify(
     guard: Guard,
     *,
     target: str | None = None,
-    terms: Terms | None = None,
     tracking_uri: str | None = None,
     to: Path | None = None,
 ) -> Verified:
     """Verify that the version behind ``uri`` (``models:/name@alias`` or ``models:/name/version``) may serve, now.
 
-    ``target`` is the alias or stage to serve as: the URI's alias if absent, and any allowed one without. ``terms`` take
-    the place of the guard's, for a policy given by hand. ``to`` is a folder that is made only if every byte is the one
-    that was signed, so that it can be loaded without a second download. ``StatementError``: the statement is absent,
-    forged, expired, about something else, or its evidence is gone. ``DigestMismatchError``: a file is not the one that
-    was signed.
+    ``target`` is the alias or stage to serve as: the URI's alias if absent, and any allowed one without. ``to`` is a
+    folder that is made only if every byte is the one that was signed, so that it can be loaded without a second
+    download. ``StatementError``: the statement is absent, forged, expired, about something else, or its evidence is
+    gone. ``DigestMismatchError``: a file is not the one that was signed.
     """
     client = reader(tracking_uri)
     present = named(client, uri)
@@ -59,7 +57,7 @@ def verify(
     exact = f"models:/{present.name}/{present.version}"
     row, _ = held = row_and_statement(client, present.name, present.version)
     try:
-        claims = _check_row(client, held, guard, target, terms)
+        claims = _check_row(client, held, guard, target)
     except StatementError as exc:
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
     if (row.storage, claims.model_id) != (present.storage, present.model_id):
@@ -86,12 +84,10 @@ def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple
     return report, evidence
 
 
-def _check_row(
-    client: Any, held: tuple[Row, str], guard: Guard, target: str | None, terms: Terms | None = None
-) -> Claims:
+def _check_row(client: Any, held: tuple[Row, str], guard: Guard, target: str | None) -> Claims:
     """Return what a row's statement says; where the row is a copy, the version that was signed is asked, too."""
     row, text = held
-    claims = check(text, guard.trust, row, terms or guard.terms(target, row.name), target=target, now=statement.now())
+    claims = check(text, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
     if not is_copy(claims, row):
         return claims
     try:
@@ -182,7 +178,6 @@ def verify_folder(
     *,
     target: str,
     model: str | None = None,
-    terms: Terms | None = None,
 ) -> tuple[Claims, int]:
     """Verify that the files in a folder may serve, now, and return what their statement says and how many they are.
 
@@ -197,12 +192,11 @@ def verify_folder(
         raise StatementError(f"statement {statement_file} cannot be read: {why}") from exc
     # read for its row only: nothing of it is believed before ``check`` verified the signature
     said = Claims.read(Envelope.parse(text).statement)
-    row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id, statement.workspace())
+    row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id)
     if model not in {None, said.name}:
         row = replace(row, name=str(model), version="", created=0, run_id="")
     try:
-        terms = terms or guard.terms(target, row.name)
-        claims = check(text, guard.trust, row, terms, target=target, now=statement.now())
+        claims = check(text, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
     except StatementError as exc:
         raise StatementError(f"{folder} may not serve as {row.name}@{target}: {exc}") from exc
     if not folder.is_dir():

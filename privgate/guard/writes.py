@@ -1,25 +1,26 @@
 """The guarded store's promoting writes: each shares a transaction with a check of what readers would then get."""
 
+import fcntl
 import functools
+import json
+import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from privgate.errors import PrivgateError, StatementError
 from privgate.guard import statement
-from privgate.guard.audit_log import AuditLog, RefusalLimit
-from privgate.guard.checks import TAG, Row
+from privgate.guard.checks import TAG
 from privgate.guard.config import Watch, fold, refuse_name
-from privgate.guard.rows import TRIES, Copies
+from privgate.guard.rows import Copies
 from privgate.guard.transaction import BEFORE_COMMIT, permission_denied, refusing, transaction
-from privgate.registry.client import list_pages
 
 #: registered model name that does not exist; a guarded registry answers its alias write with "gate active"
 PROBE = "privgate-probe"
-#: MLflow's tag of prompts: MLflow hides a model or version with it from every other search
-HIDING = "mlflow.prompt.is_prompt"
-
-_LONGEST = 1_900  # characters of a refusal that are recorded
+#: characters of a recorded sentence, which may quote a client's text
+_LONGEST = 2_000
 
 
 class GuardedWrites(Copies):
@@ -29,36 +30,23 @@ class GuardedWrites(Copies):
         """Set an alias; a protected alias needs a statement, and one that only resembles it is refused."""
         if name == PROBE:
             raise permission_denied("privgate: probe: gate active")
-        for more in reversed(range(TRIES)):
-            try:
-                with refusing(f"alias {alias!r} of {name!r} version {version}"):
-                    return self._privgate_set_alias(name, alias, str(version))
-            except Exception as exc:
-                from sqlalchemy.exc import IntegrityError
-
-                # another client just inserted the alias; the same call then updates it
-                if not (more and isinstance(exc.__cause__, IntegrityError)):
-                    raise
-        return None  # pragma: no cover  the last try returns or raises
-
-    def _privgate_set_alias(self, name: str, alias: str, version: str) -> Any:
-        with self.privgate_watch.held() as guard:
-            protected = guard.alias_meant(alias)
-            if protected not in {"", alias}:
-                raise StatementError(f"it may be taken for the protected alias {protected!r}; set that one, or another")
-            if protected:
-                refuse_name(name)
-            before = self._privgate_check_before(name, version, alias) if protected else None
-        with transaction(self, name) as session, self.privgate_watch.held():
-            was = self._privgate_find_holders(name, session, {alias}) if session is not None else {}
-            result = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # mixin
-            if session is not None:
+        version = str(version)
+        with refusing(f"alias {alias!r} of {name!r} version {version}"):
+            with self.privgate_watch.held() as guard:
+                protected = guard.alias_meant(alias)
+                if protected not in {"", alias}:
+                    what = f"it may be taken for the protected alias {protected!r}"
+                    raise StatementError(f"{what}; set that one, or another")
+                if protected:
+                    refuse_name(name)
+                before = self._privgate_check_before(name, version, alias) if protected else None
+            with transaction(self, name) as session, self.privgate_watch.held():
+                was = self._privgate_find_holders(name, session, {alias})
+                result = super().set_registered_model_alias(name, alias, version)  # type: ignore[misc]  # mixin
                 for target, holder in self._privgate_find_holders(name, session).items():
                     if target == alias or was.get(target) != holder:
                         self._privgate_check_release(name, holder, target, before)
-        if before is not None and session is None:
-            self._privgate_recheck(before, functools.partial(super().delete_registered_model_alias, name, alias))  # type: ignore[misc]  # mixin
-        return result
+            return result
 
     def transition_model_version_stage(
         self,
@@ -75,13 +63,10 @@ class GuardedWrites(Copies):
             refuse_name(name)
             known = stage.strip().capitalize()  # as MLflow writes its four
             before = self._privgate_check_before(name, str(version), known)
-            with transaction(self, name) as session:
+            with transaction(self, name):
                 result = move(name, version, stage, archive_existing_versions)
-                if session is not None:
-                    self._privgate_check_release(name, str(version), str(result.current_stage), before)
-            if before is not None and session is None:
-                self._privgate_recheck(before, functools.partial(move, name, version, "None", False))  # noqa: FBT003  MLflow's
-        return result
+                self._privgate_check_release(name, str(version), str(result.current_stage), before)
+            return result
 
     def create_model_version(self, name: str, source: str, *args: Any, **kwargs: Any) -> Any:
         """Add a version; in a protected model it must be a copy that carries its original's statement."""
@@ -92,17 +77,15 @@ class GuardedWrites(Copies):
             return create(name, source, *args, **kwargs)
         with refusing(f"a new version of {name!r}"):
             refuse_name(name)
-            tags = {t.key: str(t.value) for t in kwargs.get("tags") or (args[1] if len(args) > 1 else None) or []}
-            row = Row(name, "", source, self._privgate_find_storage(source), workspace=self._privgate_workspace())
-            self._privgate_check(row, tags.get(TAG, ""), None)  # before the transaction, because files take long
-            with transaction(self, name) as session:
+            with transaction(self, name):
                 result = create(name, source, *args, **kwargs)
-                if session is not None:
-                    self._privgate_check_release(name, str(result.version), None, None)
+                self._privgate_check_release(name, str(result.version), None, None, files=True)
                 return result
 
     def rename_registered_model(self, name: str, new_name: str) -> Any:
         """Rename a model, unless it is protected, in production or has released copies: aliases move with the name."""
+        from mlflow.store.model_registry.dbmodels.models import SqlModelVersion
+
         with refusing(f"renaming {name!r} to {new_name!r}"), transaction(self, name) as session:
             guard = self.privgate_watch.guard()
             if guard.protects_model(name) or guard.protects_model(new_name):
@@ -113,29 +96,17 @@ class GuardedWrites(Copies):
                     f"it holds protected alias {in_use[0]!r}, which would move with it; delete that first"
                 )
             self._privgate_refuse_removal(session, name, None)
-            quoted = name.replace("'", "''")
-            for version in list_pages(super().search_model_versions, f"name='{quoted}'"):  # type: ignore[misc]  # mixin
+            # a search would leave out what is tagged as a prompt
+            for version in session.query(SqlModelVersion).filter_by(name=name):
                 if fold(version.current_stage or "") in guard.stages:
                     raise StatementError(
                         f"version {version.version} is in stage {version.current_stage}; move it first"
                     )
-            result = super().rename_registered_model(name, new_name)  # type: ignore[misc]  # mixin
-            # a store without locks may have set an alias in between: withdraw the alias
-            for alias in self._privgate_find_holders(new_name, session):
-                super().delete_registered_model_alias(new_name, alias)  # type: ignore[misc]  # mixin
-                raise StatementError(f"it was given the protected alias {alias!r} meanwhile, which was withdrawn")
-        return result
-
-    def set_registered_model_tag(self, name: str, tag: Any) -> Any:
-        """Set a tag of a model, unless the tag would hide released versions from MLflow's readers."""
-        write = functools.partial(super().set_registered_model_tag, name, tag)  # type: ignore[misc]  # mixin
-        return self._privgate_set_hiding_tag(name, f"of {name!r}", write) if tag.key == HIDING else write()
+            return super().rename_registered_model(name, new_name)  # type: ignore[misc]  # mixin
 
     def set_model_version_tag(self, name: str, version: str, tag: Any) -> Any:
         """Set a tag of a version; a statement must be signed by a trusted key."""
         write = functools.partial(super().set_model_version_tag, name, version, tag)  # type: ignore[misc]  # mixin
-        if tag.key == HIDING:  # a hidden version hides all versions of its model
-            return self._privgate_set_hiding_tag(name, f"of {name!r} version {version}", write)
         if tag.key != TAG:
             return write()
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
@@ -145,13 +116,6 @@ class GuardedWrites(Copies):
             self.privgate_watch.guard().trust.verify(envelope, role, model=claims.name, moments=moments)
             self._privgate_check_newer(name, str(version), tag.value, claims, session)
             self._privgate_refuse_copies(session, self._privgate_read_row(name, str(version))[0], tag, claims)
-            return write()
-
-    def _privgate_set_hiding_tag(self, name: str, what: str, write: Callable[[], Any]) -> Any:
-        with refusing(f"tag {HIDING} {what}"), transaction(self, name) as session:
-            guard = self.privgate_watch.guard()
-            if not guard.excepts(name) and (guard.protects_model(name) or self._privgate_find_holders(name, session)):
-                raise StatementError("readers would find no released version of it any more; withdraw that first")
             return write()
 
     def delete_model_version_tag(self, name: str, version: str, key: str) -> Any:
@@ -184,7 +148,6 @@ class RecordedWrites:
     """Mixin that writes promoting calls to the audit log, if there is one: before the write and after it."""
 
     privgate_watch: Watch
-    privgate_refusals = RefusalLimit()
 
     @contextmanager
     def _privgate_record(self, doing: str, name: str, version: str, target: str) -> Iterator[None]:
@@ -207,8 +170,8 @@ class RecordedWrites:
             yield
         except Exception as exc:
             why = str(getattr(exc, "message", None) or exc)
-            if (protected or why.startswith("privgate:")) and (note := self.privgate_refusals.note()) is not None:
-                _write(log, "refused", {**entry, "why": why[:_LONGEST] + note}, otherwise="refused")
+            if protected or why.startswith("privgate:"):
+                _write(log, "refused", {**entry, "why": why}, otherwise="refused")
             raise
         finally:
             BEFORE_COMMIT.reset(token)
@@ -230,9 +193,25 @@ for _method, _how in _RECORDED.items():
     setattr(RecordedWrites, _method, _record_write(_method, *_how))
 
 
-def _write(log: AuditLog, event: str, entry: dict[str, str], *, otherwise: str) -> None:
+def record_event(log: Path, event: str, **said: str) -> None:
+    """Append a line of JSON to a log, on disk at return; ``StatementError``: what it is about must not happen."""
     try:
-        log.record(event, **entry)
+        # made for its owner and group only; moving it away begins a new one
+        handle = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
+        with os.fdopen(handle, "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # given back when it is closed
+            when, shown = statement.stamp(statement.now()), {k: v[:_LONGEST] for k, v in said.items() if v}
+            content = {"at": when, "event": event, **shown, "host": socket.gethostname()}
+            file.write(json.dumps(content, separators=(",", ":")).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as exc:
+        raise StatementError(f"audit log {log} cannot be written: {exc.strerror}") from exc
+
+
+def _write(log: Path, event: str, entry: dict[str, str], *, otherwise: str) -> None:
+    try:
+        record_event(log, event, **entry)
     except StatementError as exc:
         raise permission_denied(f"privgate: {entry['doing']} {entry['model']!r}: {otherwise}: {exc}") from exc
 

@@ -32,6 +32,8 @@ from privgate.training.ledger import digest_code
 
 #: of whom a closed form says that they matter most, refitted beside these
 WORST = 5
+#: share of the people above a limit by the ranking, from which on they are expected to refuse
+MANY = 0.3
 #: paired seeds of whoever is to contradict a theorem, which holds under every seed
 SEEDS = 2
 
@@ -136,6 +138,15 @@ def list_hints(run: Run) -> list[str]:
 def spared(run: Run) -> bool:
     """Return whether nobody is trained without where attacks break a rule, because that blocks whatever it shows."""
     return bool(run.attacked) and not run.limits.full and not computes_everybody(run)
+
+
+def expects_refusal(run: Run) -> bool:
+    """Return whether the ranking shows so many above a limit that people come before further looks at attacks."""
+    may = spared(run) and _may_stop(run) and run.compute(limit_everybody) is None
+    if not may or run.at_once or run.subject.task == "regression":
+        return False
+    score = run.compute(riskiest.rank_everybody).score
+    return bool((score > max(run.thresholds)).mean() >= MANY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,8 +265,13 @@ def _count_above(run: Run, refits: Retrained) -> int:
 
 
 def _may_stop(run: Run) -> bool:
-    """Return whether work ends with the first broken rule; a regressor's unit of measure then comes from folds."""
-    known = run.subject.task == "classification" or run.compute(riskiest.compute_everybody).computed is None
+    """Return whether work ends with the first broken rule; a regressor's unit of measure then comes from folds.
+
+    Where answers carry noise, its scale is the unit, and nobody is left out for nothing.
+    """
+    known = run.subject.task == "classification" or (
+        run.subject.release.noise is None and run.compute(riskiest.compute_everybody).computed is None
+    )
     return bool(run.breaks) and not run.limits.full and known
 
 
@@ -269,8 +285,6 @@ def find_broken(run: Run, people: int, refits: Retrained) -> str:
     scale = 1.0
     if run.subject.task == "regression":
         moves, fewer = per_person.measure_moves(run.subject, refits), len(refits.units) < people
-        if run.subject.release.noise is not None:
-            return ""
         try:
             scale, low = per_person.measure_unit(run, moves, missing=fewer), moves.low
         except MeasurementError:  # and no look may be the last

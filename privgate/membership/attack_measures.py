@@ -11,8 +11,9 @@ from privgate.arrays import Bool
 from privgate.errors import MeasurementError
 from privgate.evidence import BehindMembership, Estimate, Measurement, MembershipPart, Request
 from privgate.evidence.telling import SMALL_CELL
+from privgate.kernel.sample import lower_limit, upper_limit
 from privgate.membership import board as boards
-from privgate.membership import limits, per_record, trial_sets
+from privgate.membership import limits, trial_sets
 from privgate.membership.board import Attempt, Board, cells
 from privgate.membership.limits import Figure, Interval
 from privgate.run import pool as pools
@@ -38,10 +39,6 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     one who learned the best threshold on a random half of the trials and is tried on the other half.
     ``MeasurementError`` where there are too few people or shadow models, or the attack did not run.
     """
-    if request.option("scope", "model") == "record":
-        if run.subject.task == "regression":
-            raise MeasurementError("scope record is not measured on regressors; judge by scope model or group")
-        return per_record.measure_records(run, request, figure)
     alpha = 1 - float(request.option("confidence", 0.95))
     if request.option("level") is None:
         measured = look_once(run.compute(boards.make_board), request, figure, low_alpha=alpha, high_alpha=alpha).shown
@@ -75,10 +72,11 @@ def look_first(run: Run) -> bool:
 def look_in_turn(run: Run) -> dict[Request, Looks]:
     """Return what each look showed, by request; the last is where a rule is broken, none is open, or all are trained.
 
-    It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again.
+    It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again. Where people
+    refuse, the first look is the last.
     """
     shown, looks = run.compute(plan_looks)
-    for _ in looks:
+    for _ in () if run.refused else looks:
         pass
     return shown
 
@@ -105,8 +103,8 @@ def limit_guess(run: Run, request: Request) -> float | None:
             return limits.tpr_limits(ranks, members, fpr=fpr, low_alpha=alpha, high_alpha=alpha).high
         half = np.arange(len(first)) % 2 == 0  # the threshold is learned on the others
         guess = Decisions.from_flags(ranks[half] >= 0.5, members[half])
-        found = limits.balanced_accuracy(guess, low_alpha=alpha, high_alpha=alpha)
-        return (limits.as_advantage(found) if run.attacked[request][0] == Figure.ADVANTAGE else found).high
+        limited = limits.balanced_accuracy(guess, low_alpha=alpha, high_alpha=alpha)
+        return (limits.as_advantage(limited) if run.attacked[request][0] == Figure.ADVANTAGE else limited).high
     except MeasurementError:
         return None
 
@@ -274,8 +272,28 @@ def limit_figure(
     if figure is Figure.MEMBERS_FOUND:
         fpr, ranks = float(request.option("at_fpr")), board.ranks(attempt)[who]
         return [limits.tpr_limits(ranks, board.members[who], fpr=fpr, **alphas)]
-    got = [limits.balanced_accuracy(d, **alphas) for d in board.decisions(attempt, who)]
-    return [limits.as_advantage(g) for g in got] if figure is Figure.ADVANTAGE else got
+    limited = [limits.balanced_accuracy(d, **alphas) for d in board.decisions(attempt, who)]
+    return [limits.as_advantage(one) for one in limited] if figure is Figure.ADVANTAGE else limited
+
+
+def measure_gap(run: Run, request: Request) -> Measurement:
+    """Return the error rate on candidates less that on training records (Yeom et al., 2020, Definition 3), a fraction.
+
+    The training error is known exactly; limits are Clopper-Pearson's of the population's, estimated from candidates.
+    Records that somebody else's equals are left out on both sides.
+    """
+    answers, pool = boards.target_answers(run), pools.build_pool(run.subject.data)  # everybody, not only trials
+    wrong, alpha = answers.argmax(axis=1) != pool.labels, 1 - float(request.option("confidence"))
+    inside, outside = wrong[pool.alone & pool.members], wrong[pool.alone & ~pool.members]
+    if not len(inside) or not len(outside):
+        raise MeasurementError("no training record, or no candidate, is left that equals nobody else's")
+    low, high = (float(f(outside.sum(), len(outside), alpha=alpha)) for f in (lower_limit, upper_limit))
+    train, count = float(inside.mean()), len(inside) + len(outside)
+    return Measurement(
+        request, float(outside.mean()) - train, low - train, np.inf if pool.copies else high - train, "fraction",
+        "confidence", 1 - alpha, n=count, population=count, assumptions=ASSUMPTIONS[:1],
+        behind=BehindMembership(removed_candidates=dict(pool.removed)),
+    )  # fmt: skip
 
 
 # What the report shows: figures with limits, and curves; small cells are suppressed.

@@ -316,4 +316,4 @@ def cells(board: Board, scope: str, column: str | None) -> dict[str, Bool]:
     if scope == "group":
         values = pools.groups(data, column)
         return {f"{name} = {v}": at[own] == v for name, at in values.items() for v in np.unique(at[inside])}
-    raise MeasurementError(f"unknown scope {scope!r}; known: model, class, group, record")
+    raise MeasurementError(f"unknown scope {scope!r}; known: model, class, group")

@@ -1,81 +1,12 @@
 """What a policy means in plain words, and what is allowed in it and yet probably not wanted."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import date
-from typing import Any
+from collections.abc import Iterator
 
-from privgate.controls import suites
 from privgate.errors import UsageError
-from privgate.policy.document_shape import WARNING_DAYS
-from privgate.policy.problems import Mark, nearest
+from privgate.policy.problems import nearest
 from privgate.policy.resolved_policy import Policy
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import Rule
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """One thing to look at."""
-
-    mark: Mark
-    #: id of the rule, or the policy's key
-    rule: str
-    #: what, and what to do
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.mark}: {self.rule}: {self.text}"
-
-
-def lint(policy: Policy, *, today: date, facts: Mapping[str, Any] | None = None) -> list[Remark]:
-    """Return remarks in the order of the file, on waivers as of ``today``; ``PolicyError``: an expectation is unknown.
-
-    ``facts`` is what is known of a model before training, see ``Rule.cannot_conclude``.
-    """
-    for name, text in policy.suites.items():
-        file = name.partition("@")[0]
-        suites.build(suites.parse(text, file), file)
-    known = {key: int((facts or {}).get(key) or 0) for key in ("n_units", "n_records")}
-    remarks = []
-    for rule in policy.rules:
-        texts = list(rule.remarks(policy.audit))
-        if why := rule.vacuous(known):
-            reach = f"the metric reaches from {rule.about.reaches}"
-            texts.insert(0, f"cannot refuse: {why}; it counts for nothing ({reach})")
-        if facts is not None:
-            texts.append(rule.cannot_conclude(dict(facts)))
-        remarks += [Remark(policy.places[rule.name], rule.name, text) for text in texts if text]
-    remarks += [Remark(policy.mark("waivers", i), "waivers", text) for i, text in _waivers(policy, today)]
-    remarks += [Remark(policy.mark("rules"), "rules", text) for text in _together(policy)]
-    return sorted(remarks, key=lambda r: (r.mark.file != policy.path.name, r.mark.file, r.mark.line))
-
-
-def _waivers(policy: Policy, today: date) -> Iterator[tuple[int, str]]:
-    for i, waiver in enumerate(policy.waivers):
-        days = (waiver.expires - today).days
-        if days < 0:
-            yield i, f"waiver {waiver.key} expired on {waiver.expires} and does not apply; remove it"
-        elif waiver.granted > today:
-            yield i, f"waiver {waiver.key} begins on {waiver.granted} and does not apply yet"
-        elif days <= WARNING_DAYS:
-            yield i, f"waiver {waiver.key} ends in {days} days, on {waiver.expires}"
-
-
-def _together(policy: Policy) -> Iterator[str]:
-    enforced = [r for r in policy.rules if r.mode == "enforce"]
-    if all(r.about.shows_leaks_only or r.bound == "lower" for r in enforced):
-        yield (
-            "nothing enforced here can show that a model is safe: an audit, a gap and 'bound: lower' refuse only what "
-            "is proved, and release on doubt"
-        )
-    names: dict[str, str] = {}
-    for rule in enforced:
-        key = rule.request().key
-        if key in names:
-            yield f"rules {names[key]!r} and {rule.name!r} ask the same question; only the stricter limit matters"
-        names.setdefault(key, rule.name)
-
 
 #: keys of every rule that explanations leave out, and those that they tell only where a file sets them
 _QUIET, _USUAL = ("metric", "id", "reason", "source"), ("mode", "bound", "required")

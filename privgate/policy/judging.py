@@ -78,12 +78,10 @@ class Judged:
     expires: date
 
 
-def judge(
-    policy: Document, evidence: Evidence, *, facts: Mapping[str, Any], lines: Mapping[str, int], today: date
-) -> Judged:
+def judge(policy: Document, evidence: Evidence, *, facts: Mapping[str, Any], today: date) -> Judged:
     """Return one finding a precondition, then one a rule; nothing can go missing.
 
-    ``facts`` is what ``Rule.vacuous`` may know of the subject, ``lines`` the line of each rule in its file by id.
+    ``facts`` is what ``Rule.vacuous`` may know of the subject.
     """
     findings = [_precondition(p) for p in evidence.preconditions]
     waivers: list[Waived] = []
@@ -92,7 +90,7 @@ def judge(
     for rule in policy.rules:
         if why := rule.unasked(holds):
             finding = Finding(rule.name, rule.title, Outcome.NOT_NEEDED, f"not asked: {why}", metric=rule.metric)
-            findings.append(replace(finding, mode=rule.mode, line=lines.get(rule.name, 0)))
+            findings.append(replace(finding, mode=rule.mode))
             waivers += [Waived(w, "not needed") for w in policy.waivers if w.rule == rule.name]
             continue
         limits = (r.limit for r in policy.rules if r.request() == rule.request())
@@ -110,8 +108,7 @@ def judge(
                 finding, became = _apply(waiver, rule, finding, measurement, facts=facts, today=today)
             waivers.append(became)
         # after the waivers: they excuse a number, not too little effort behind it
-        finding = _enough(policy.audit, rule, finding, measurement, evidence)
-        findings.append(replace(finding, line=lines.get(rule.name, 0)))
+        findings.append(_enough(policy.audit, rule, finding, measurement, evidence))
     ends = [w.waiver.expires for w in waivers if w.state == "applied"]
     return Judged(tuple(findings), tuple(waivers), min([today + timedelta(days=policy.valid_days), *ends]))
 
@@ -138,8 +135,7 @@ def _weigh(finding: Finding, rule: Rule, facts: Mapping[str, Any], powerless: st
         outcome=worst((finding.outcome, least)),
         message=f"this rule cannot refuse: {why}; {finding.message}",
         meaning=f"Cannot refuse: {why}. {finding.meaning}".rstrip(),
-        advice=finding.advice
-        or "set a limit that a measurement can break; `privgate policy lint` names those that cannot",
+        advice=finding.advice or "set a limit that a measurement can break",
     )
 
 

@@ -69,18 +69,6 @@ class Policy(Document):
         """``file@sha256:<digest> -> JSON text`` of every Great Expectations suite that the policy names."""
         return self._source.suites
 
-    @cached_property
-    def lines(self) -> Mapping[str, int]:
-        """Line of each rule by id; for an inherited rule, the line of ``extends``."""
-        own = self._source.tree.file
-        extends = self._source.tree.mark(("extends",))
-        return {name: (mark if mark.file == own else extends).line for name, mark in self.places.items()}
-
-    @cached_property
-    def places(self) -> Mapping[str, Mark]:
-        """File and line of each rule by id, wherever it stands."""
-        return {rule.name: self._source.tree.mark(("rules", i)) for i, rule in enumerate(self.rules)}
-
     def mark(self, *place: str | int) -> Mark:
         """Return the place of a key, or of the nearest key around it."""
         return self._source.tree.mark(place)
@@ -144,6 +132,6 @@ class Policy(Document):
         answer one question are put together.
         """
         facts = {key: int(evidence.subject.get(key) or 0) for key in ("n_units", "n_records")}
-        judged = judge(self, evidence, facts=facts, lines=self.lines, today=today or datetime.now(UTC).date())
+        judged = judge(self, evidence, facts=facts, today=today or datetime.now(UTC).date())
         findings = judged.findings if confirm is None else confirm(judged.findings)
         return replace(judged, findings=tuple(settled(findings, self.groups)))

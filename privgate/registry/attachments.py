@@ -1,8 +1,4 @@
-"""Attach verdicts to model versions as files, metrics, tags and a description, read them back, and set aliases.
-
-Attached reports inform people; a guarded store trusts signed statements only. Reports lie with the artifacts of the
-model's run and never in the folder that is served.
-"""
+"""Attach verdicts to model versions as files, metrics, tags and a description, read them back, and set aliases."""
 
 import json
 import math
@@ -13,31 +9,23 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
 from privgate.errors import DigestMismatchError, Outcome, RegistryError, SubjectError
 from privgate.evidence.verdict import SCOPES, Verdict
 from privgate.registry.client import ADDRESSES, answering, connect, stored_files
-from privgate.registry.files import OLD_REPORTS, path_part, refuse_files, refuse_written
+from privgate.registry.files import path_part, refuse_files, refuse_written
 from privgate.registry.named import RUN_TAG, find_run, join_folder, locate_reports, named
 from privgate.subject.subject import Subject
 
 _FILES = ("report.json", "report.html", "summary.md", "junit.xml")
-_MARK = "privgate: "  # first word of a description that privgate wrote
 #: nats that replace infinity in metrics that dashboards sort by; changes of float64 log-probabilities are smaller
 LARGEST_NATS = 1000.0
-#: characters of a version's description that MLflow's store keeps
-_DESCRIPTION = 5000
 
 
 def attach(subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: str | None = None) -> str:
-    """Attach a verdict's files, metrics and tags, and return their folder within the artifacts of the model's run.
-
-    Twice equals once. The written report in ``out_dir`` is only read, and its per-person table, which is personal data,
-    stays there. ``RegistryError``: the subject has no registry, or that refused or broke off; then attach again.
-    """
+    """Attach a verdict's files, metrics and tags, and return their folder within the artifacts of the model's run."""
     model_id = str(subject.detail.get("model_id") or "")
     if not model_id:
         raise RegistryError("a local subject has no registry to attach to; log it with privgate.log_model")
@@ -53,13 +41,8 @@ def attach(subject: Subject, out_dir: Path, verdict: Verdict, *, tracking_uri: s
         tags = _tags(verdict, policy, f"runs:/{run_id}/{place}", out_dir)
         client.set_logged_model_tags(model_id, tags)
         if subject.version:
-            for key in (k for k in tags if k not in _NOT_ON_VERSIONS):
+            for key in tags:
                 client.set_model_version_tag(subject.name, subject.version, key, tags[key])
-            experiment = client.get_run(run_id).info.experiment_id
-            link = f"#/experiments/{experiment}/runs/{run_id}/artifacts/{quote(place)}/report.html"
-            day = _decided_at(verdict).date().isoformat()
-            head = f"{_MARK}{verdict.decision.text}, by policy {_escape(policy)}, on {day}; [report]({link})"
-            _describe(client, subject, head, out_dir)
     return place
 
 
@@ -80,13 +63,8 @@ def refuse_elsewhere(client: Any, model_id: str) -> str:
         place = client.get_run(run_id).info.artifact_uri
     else:
         place = client.get_experiment(str(client.get_logged_model(model_id).experiment_id)).artifact_location
-    refuse_place(client, str(place))
+    refuse_written(str(place), tracking_uri=str(client.tracking_uri))
     return run_id
-
-
-def refuse_place(client: Any, place: str) -> None:
-    """Refuse an artifact location that is neither the registry's own nor listed by the operator."""
-    refuse_written(place, tracking_uri=str(client.tracking_uri))
 
 
 def copy_to_run(client: Any, model_id: str, files: Path, place: str) -> str:
@@ -101,31 +79,20 @@ def copy_to_run(client: Any, model_id: str, files: Path, place: str) -> str:
 
 
 def log_metrics(client: Any, run_id: str, subject: Subject, verdict: Verdict) -> Mapping[str, float]:
-    """Log a verdict's metrics to a run, for the model and its training data, and return the metrics."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    data_digest = subject.digests.get("data", "")
-    source = json.dumps({"digest": data_digest, "kind": str(subject.detail.get("data_kind", ""))})
-    # MLflow keeps 36 characters of a digest; all of it is in the source
-    data = Dataset(f"{subject.name or 'model'} training data", data_digest.rpartition(":")[2][:36], "privgate", source)
-    client.log_inputs(run_id, datasets=[DatasetInput(data, [InputTag("mlflow.data.context", "training")])])
+    """Log a verdict's metrics to a run, for the model, and return the metrics."""
     metrics = collect_metrics(verdict)
-    when = int(_decided_at(verdict).timestamp() * 1000)
-    about = {"dataset_name": data.name, "dataset_digest": data.digest, "model_id": str(subject.detail["model_id"])}
+    model_id, when = str(subject.detail["model_id"]), int(_decided_at(verdict).timestamp() * 1000)
     for key, value in metrics.items():
         # MLflow keeps one point a time and step, so attaching again adds none
-        client.log_metric(run_id, key, value, timestamp=when, step=0, **about)
+        client.log_metric(run_id, key, value, timestamp=when, step=0, model_id=model_id)
     return metrics
 
 
 def collect_metrics(verdict: Verdict) -> Mapping[str, float]:
     """Return the metrics of a verdict; a dashboard that sorts by any of them puts the worst model last.
 
-    ``privgate/<rule>`` is the measured value, infinity included; of a share ``privgate/<rule>_share_above``. Rules in
-    nats add ``_is_infinite`` (0 or 1: no limit is known) and ``_capped``: the end of the interval that the policy's
-    limit is compared with, at most ``LARGEST_NATS``, also for a rule that was not measured. ``privgate/outcome`` is 0
-    (passed) to 3 (failed). ``privgate/scope`` is 0 where a verdict speaks about all questions that rules ask, 1 about
-    those near people's own records, 2 about own records only.
+    ``privgate/<rule>`` is the measured value; ``_capped`` the end of its interval that the limit is compared with, at
+    most ``LARGEST_NATS``. ``privgate/outcome`` is 0 (passed) to 3 (failed), ``privgate/scope`` 0 (all questions) to 2.
     """
     d = verdict.decision
     facts = {"outcome": d.outcome.rank, "scope": SCOPES.index(d.scope), "warnings": d.warnings, "observed": d.observed}
@@ -139,10 +106,6 @@ def collect_metrics(verdict: Verdict) -> Mapping[str, float]:
             metrics[f"{name}_is_infinite"] = float(not math.isfinite(worst))
             metrics[f"{name}_capped"] = LARGEST_NATS if math.isnan(worst) else min(max(worst, 0.0), LARGEST_NATS)
     return metrics
-
-
-#: tags that only the logged model gets: a version's page would cut them, and its description says the same
-_NOT_ON_VERSIONS = frozenset({"privgate.policy", "privgate.report"})
 
 
 def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str, str]:
@@ -165,20 +128,6 @@ def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str,
     }
 
 
-def _describe(client: Any, subject: Subject, head: str, out_dir: Path) -> None:
-    """Write the summary as the version's description, unless a person wrote the present one."""
-    present = client.get_model_version(subject.name, subject.version).description or ""
-    if present and not present.startswith(_MARK):
-        return
-    summary = out_dir / "summary.md"
-    text = f"{head}\n\n{summary.read_text(encoding='utf-8') if summary.is_file() else ''}"
-    # MLflow shows no folded parts; the report has them
-    shown = text.partition("<details>")[0].rstrip()
-    while len(shown) > _DESCRIPTION:
-        shown = shown[: _DESCRIPTION - 1].rpartition("\n")[0]
-    client.update_model_version(subject.name, subject.version, description=shown)
-
-
 def _decided_at(verdict: Verdict) -> datetime:
     stated = verdict.detail.get("decided_at")
     return datetime.fromisoformat(str(stated)) if stated else datetime.now(UTC)
@@ -189,11 +138,7 @@ def _escape(text: str) -> str:
 
 
 def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None, forward_only: bool = False) -> str:
-    """Set ``alias`` (without ``@``) to the version that was checked, and return the version that has it now.
-
-    ``forward_only`` leaves the alias where a later version has it. ``RegistryError``: the subject is no registered
-    version, or the registry refused, in its own words. ``DigestMismatchError``: the version's files changed since.
-    """
+    """Set ``alias`` (without ``@``) to the version that was checked, and return the version that has it now."""
     if not subject.version:
         raise RegistryError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
     client = _connect(subject, tracking_uri)
@@ -214,39 +159,24 @@ def move_alias(client: Any, name: str, version: str, alias: str, *, forward_only
     return version
 
 
-def attached(uri: str, *, policy: str | None = None, tracking_uri: str | None = None) -> dict[str, Any]:
-    """Return the newest report attached to ``models:/…``, of one policy if given; ``SubjectError``: there is none."""
+def attached(uri: str, *, tracking_uri: str | None = None) -> dict[str, Any]:
+    """Return the newest report attached to ``models:/…``; ``SubjectError``: there is none."""
     client = connect(tracking_uri)
-    present = named(client, uri)
-    # other tools may have written artifacts: only a signed statement is evidence
-    with stored_files(client, _locate_readable_reports(client, present.model_id, uri)) as stored:
-        wanted = [p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")]
-        if policy is not None:
-            wanted = [p for p in wanted if p.partition("/")[0] == path_part(policy)]
-        documents = []
-        for path in wanted:
-            try:
-                documents.append(strict_json.loads(stored.read(path), LARGE))
-            except DocumentError as exc:
-                raise SubjectError(f"{path} attached to {uri} {exc}") from exc
-    documents = [document for document in documents if isinstance(document, dict)]
-    if not documents:
-        which = f" by policy {policy!r}" if policy else ""
-        raise SubjectError(f"no report{which} is attached to {uri}; run privgate check on it first")
-    return max(documents, key=lambda d: str(d.get("decided_at", "")))
-
-
-def _locate_readable_reports(client: Any, model_id: str, uri: str) -> str:
-    """Return where the reports about a model lie; refuse those that lie in the served folder."""
+    model_id, documents = named(client, uri).model_id, list[dict[str, Any]]()
+    none = SubjectError(f"no report is attached to {uri}; run privgate check on it first")
     with answering(f"reading the reports of {uri}"):
-        if run_id := find_run(client, model_id):  # listing sends credentials, too
-            refuse_files(location := locate_reports(client, model_id), tracking_uri=client.tracking_uri)
-            if client.list_artifacts(run_id, join_folder(model_id)):
-                return location
-        refuse_files(client.get_logged_model(model_id).artifact_location, tracking_uri=client.tracking_uri)
-        if client.list_logged_model_artifacts(model_id, OLD_REPORTS):
-            raise SubjectError(
-                f"the reports of {uri} lie in the served folder, where an earlier privgate kept them, and do not "
-                "count; check it again"
-            )
-    raise SubjectError(f"no report is attached to {uri}; run privgate check on it first")
+        if not (run_id := find_run(client, model_id)):
+            raise none
+        refuse_files(location := locate_reports(client, model_id), tracking_uri=client.tracking_uri)
+        if not client.list_artifacts(run_id, join_folder(model_id)):  # which sends credentials, too
+            raise none
+    # other tools may have written artifacts: only a signed statement is evidence
+    with stored_files(client, location) as stored:
+        for path in (p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")):
+            try:
+                documents.append(dict(strict_json.loads(stored.read(path), LARGE)))
+            except (DocumentError, TypeError, ValueError) as exc:
+                raise SubjectError(f"{path} attached to {uri} {strict_json.why(exc)}") from exc
+    if not documents:
+        raise none
+    return max(documents, key=lambda d: str(d.get("decided_at", "")))

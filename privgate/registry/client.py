@@ -1,7 +1,6 @@
 """Talking to MLflow: one client, and errors in our words."""
 
 import os
-import re
 import socket
 import sys
 import tempfile
@@ -48,16 +47,8 @@ def _problems() -> tuple[type[BaseException], ...]:
     return OSError, RecursionError, *known  # requests' errors, too; folders within folders
 
 
-#: what MLflow says where no server answers, the pool of connections included
-_SILENT = re.compile(
-    r"API request to (https?://[^/\s]+)\S* failed with exception .*(?:\[Errno -?\d+\] ([\w ]+)|(timed out))"
-)
-
-
 def _sentence(exc: BaseException) -> str:
     text = str(getattr(exc, "message", None) or exc).strip().splitlines()
-    if text and (silent := _SILENT.search(text[0])):
-        return f"{silent[1]} does not answer: {(silent[2] or silent[3]).lower()}"
     return text[0][:600] if text else type(exc).__name__
 
 
@@ -65,8 +56,7 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
     """Return an MLflow client; ``RegistryError``: there is no such registry, and only ``make`` lets MLflow make one."""
     if find_spec("mlflow") is None:  # privgate-verify has none
         raise RegistryError(
-            f"{tracking_uri or 'the registry'} needs MLflow's own client, which is not installed; "
-            "give the address of a tracking server (http or https)"
+            f"{tracking_uri or 'the registry'} needs MLflow, which is not installed; name a server (http or https)"
         )
     if not make and (address := tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
         _check_place(address, "it was named")  # before MLflow's import, which takes seconds
@@ -161,16 +151,9 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
         # the way by which MLflow loads a version's files, and not through models:/…, which asks for the name again
         repository = get_artifact_repository(location, tracking_uri=tracking_uri)
         copy = Path(repository.download_artifacts("", str(folder)))
-    for empty in [p for p in copy.rglob("*") if p.is_dir() and not any(p.iterdir())]:
-        path = empty.relative_to(copy)
-        with tempfile.TemporaryDirectory() as place:
-            try:
-                repository.download_artifacts(f"{path}/{path.name}", place)
-            except Exception:  # noqa: BLE001, S112  whatever a repository raises: as a rule, there is no such file
-                continue
-        # a user of the folder itself can still load it
+    if empty := next((p for p in copy.rglob("*") if p.is_dir() and not any(p.iterdir())), None):
         raise SubjectError(
-            f"the model's folder {str(path)!r} holds one file of its own name, which MLflow skips; rename it"
+            f"the model's folder {empty.name!r} is empty to MLflow, or its file has that name, too; rename it"
         )
     return copy
 

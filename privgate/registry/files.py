@@ -6,8 +6,7 @@ import re
 import shutil
 import unicodedata
 import urllib.parse
-from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,14 +47,14 @@ def model_files(root: Path) -> dict[str, str]:
     return {path: held for path, held in all_files(root).items() if not path.startswith(f"{FOLDER}/")}
 
 
-def all_files(root: Path, *, mapped: Callable[..., Iterable[str]] = map, rows: Rows = ()) -> dict[str, str]:
+def all_files(root: Path, *, rows: Rows = ()) -> dict[str, str]:
     """Return ``path -> sha256`` of every file of a served folder but MLflow's own note, which may name ``rows``.
 
     ``DigestMismatchError``: something else lies where that note does. ``SubjectError``: two names are one file on some
     machines, or files have no digest.
     """
     try:
-        digests = digest.of_files(root, mapped=mapped)
+        digests = digest.of_files(root)
     except ValueError as exc:
         raise SubjectError(f"the model's files cannot be named by digest: {exc}") from exc
     seen = dict[str, str]()
@@ -97,8 +96,7 @@ def compare(recorded: dict[str, str], present: dict[str, str], what: str) -> Non
             raise DigestMismatchError(f"{what} file {name!r} was added after the recipe was recorded; remove it")
         if recorded[name] != present[name]:
             raise DigestMismatchError(
-                f"{what} file {name!r} is not the one that was recorded: it has {present[name][:19]}…, "
-                f"recorded was {recorded[name][:19]}…; restore it or log the model again"
+                f"{what} file {name!r} is not the one that was recorded; restore it or log the model again"
             )
 
 
@@ -110,8 +108,7 @@ class FolderFiles:
 
     def digests(self, rows: Rows = ()) -> dict[str, str]:
         """Return ``path -> sha256`` of every file."""
-        with ThreadPoolExecutor(8) as pool:  # files at once
-            return all_files(self.folder, mapped=pool.map, rows=rows)
+        return all_files(self.folder, rows=rows)
 
     def names(self) -> list[str]:
         """Return the paths of all files, sorted."""
@@ -132,12 +129,10 @@ class FolderFiles:
         shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True)
 
 
-# The author of a model names the addresses of its data and files; checker, signer and verifier read them outside any
-# box, with their own credentials: the registry's own artifacts, files of this machine, and object stores at their
-# providers' addresses; anything else only if ``PRIVGATE_DATA_SOURCES`` lists what it begins with, separated by spaces.
-# Where that is set it is the whole list for training data; ``guard serve`` sets an empty one. Reports are written to
-# the registry's own artifacts alone, or to what ``PRIVGATE_ARTIFACT_PLACES`` lists. Whatever opens an address here asks
-# these lists first; nothing else in the process is watched.
+# The author of a model names the addresses of its data and files; checker, signer and verifier read them with their own
+# credentials: the registry's own artifacts, files of this machine, and object stores at their providers' addresses;
+# anything else only if ``PRIVGATE_DATA_SOURCES`` lists what it begins with, separated by spaces. Where set, it is
+# the whole list for training data. Reports go to the registry's own artifacts, or to ``PRIVGATE_ARTIFACT_PLACES``.
 
 VARIABLE = "PRIVGATE_DATA_SOURCES"
 #: where the registry keeps artifacts beside its own proxy
@@ -281,27 +276,22 @@ def _begins(prefix: str, uri: str) -> bool:
 
 
 _SECONDS = 60.0  # for an answer
-_MOST_REDIRECTS = 5  # each of them listed
 
 
 def fetch_address(uri: str, place: Path) -> Path:
-    """Write what lies at an http(s) address to a file; ``SubjectError``: it, or where it leads, may not be read."""
+    """Write what lies at an http(s) address to a file; ``SubjectError``: it may not be read, or leads elsewhere."""
     import requests
 
-    address = uri
-    with requests.Session() as session:
-        session.trust_env = False  # a proxy of the environment would ask other hosts for us
-        for _ in range(_MOST_REDIRECTS + 1):
-            refuse_data(address)
-            try:
-                with session.get(address, stream=True, timeout=_SECONDS, allow_redirects=False) as answer:
-                    if answer.is_redirect:
-                        address = urllib.parse.urljoin(address, answer.headers["Location"])
-                        continue
-                    answer.raise_for_status()
-                    with place.open("wb") as written:
-                        written.writelines(answer.iter_content(1 << 20))
-                    return place
-            except (OSError, ValueError) as exc:  # requests' errors, too
-                raise RegistryError(f"{address!r:.200} cannot be read ({exc!s:.200})") from exc
-    raise SubjectError(f"{uri!r:.200} leads on and on; name the last address")
+    refuse_data(uri)
+    try:
+        with requests.Session() as session:
+            session.trust_env = False  # a proxy of the environment would ask other hosts for us
+            with session.get(uri, stream=True, timeout=_SECONDS, allow_redirects=False) as answer:
+                if answer.is_redirect:
+                    raise SubjectError(f"{uri!r:.200} leads to another address; name and list the one it leads to")
+                answer.raise_for_status()
+                with place.open("wb") as written:
+                    written.writelines(answer.iter_content(1 << 20))
+    except (OSError, ValueError) as exc:  # requests' errors, too
+        raise RegistryError(f"{uri!r:.200} cannot be read ({exc!s:.200})") from exc
+    return place

@@ -1,18 +1,14 @@
 """Load a subject from the registry: every file is verified by digest, and no code of the recipe runs."""
 
-import ast
-import mmap
-import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from privgate import digest
-from privgate.documents import LARGE, limited, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import native, training_data
@@ -24,7 +20,7 @@ from privgate.registry.requirement_files import check_requirements
 from privgate.registry.sqlite_store import find_client
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import estimators
-from privgate.subject.recipe import Recipe, name_removed_class
+from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.sources import check_path
 from privgate.subject.subject import Subject
@@ -91,13 +87,11 @@ def check_document(document: Mapping[str, Any], sentence: str) -> None:
         first = exc.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(p)[:40] for p in first["loc"])
         raise SubjectError(f"{sentence}: {place}: {str(first['msg']).lower()}; log the recipe again") from exc
-    recipe, data, why = document["recipe"], document["data"], ""
-    estimator = recipe.get("estimator")
-    if recipe["kind"] == "function" and not recipe.get("fit"):
-        why = "recipe.fit: names no function"
-    if recipe["kind"] == "estimator":
-        encoded = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
-        why = "" if encoded and isinstance(estimator.get("class"), str) else "recipe.estimator: names no class"
+    recipe, data, estimator = document["recipe"], document["data"], document["recipe"].get("estimator")
+    why = "" if recipe["kind"] == "estimator" or recipe.get("fit") else "recipe.fit: names no function"
+    encoded = isinstance(estimator, Mapping) and estimator.get("!") == "estimator"
+    if recipe["kind"] == "estimator" and not (encoded and isinstance(estimator.get("class"), str)):
+        why = "recipe.estimator: names no class"
     if not why:
         with strict_json.reading(sentence, SubjectError):
             references = estimators.references([estimator, *recipe["params"].values()])
@@ -135,8 +129,6 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     recipe, root = _read_sources(folder, document)
     flavor = flavor_of(folder)
     compare(dict(document["model"]["files"]), files, "model")
-    if why := name_removed_class(_list_pickled_classes(folder / name for name in files)):
-        raise SubjectError(f"the stored model names {why}")
     data = training_data.read(client, document["data"], place / "data")
     data = training_data.declare_people(data, document.get("people"))
     return Subject(
@@ -155,27 +147,6 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
         },
         detail=_describe(target, document, flavor, check_requirements(folder)),
     )
-
-
-#: (module, class) names in pickles of each protocol and in skops files; h. and j.... refer to a memoised module
-_PICKLED = re.compile(
-    rb"c(privgate[\w.]+)\n(\w+)\n"
-    rb"|(?:\x8c.(privgate[\w.]+)\x94?|h.|j....)\x8c.(\w+)\x94?\x93"
-    rb'|"__class__": "(\w+)",\s*"__module__": "(privgate[\w.]+)"',
-    re.DOTALL,
-)
-
-
-def _list_pickled_classes(files: Iterable[Path]) -> Iterator[str]:
-    """Yield the names of privgate's classes in pickle and skops files, read as bytes: no file is unpickled."""
-    for path in files:
-        if path.stat().st_size:
-            with path.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                if content.find(b"privgate.") < 0:
-                    continue
-                for m in _PICKLED.finditer(content):
-                    module, name = m[1] or m[3] or m[6] or b"privgate.models", m[2] or m[4] or m[5]
-                    yield f"{module.decode()}.{name.decode()}"
 
 
 def _describe(target: Named, document: dict[str, Any], flavor: str, packages: Precondition) -> dict[str, Any]:
@@ -237,29 +208,16 @@ def verify_sources(folder: Path, document: dict[str, Any]) -> Path | None:
     if not root.is_relative_to(folder / SOURCES):
         raise SubjectError(f"{RECIPE} keeps its sources outside {SOURCES}; log the recipe again")
     compare(recorded, digest.of_files(root), "source")
-    limited.apart(lambda: _parse_sources(root), "the recipe's sources")  # in a child: a parser may exhaust memory
     return root
-
-
-def _parse_sources(root: Path) -> None:
-    for path in root.rglob("*.py"):
-        with suppress(SyntaxError, ValueError, RecursionError):
-            ast.parse(path.read_bytes())
 
 
 def recompute_digests(client: Any, uri: str, files: FolderFiles, table: Mapping[str, str]) -> dict[str, str]:
     """Return the digests of model, recipe and readable data, computed from the files; no code of theirs runs."""
-    own = sorted(path for path in table if path.startswith(f"{FOLDER}/"))
-    digests = {"model": digest.of_manifest({p: d for p, d in table.items() if p not in own})}
-    with tempfile.TemporaryDirectory(prefix="privgate-") as place:
-        folder = Path(place, "model")
-        for path in own:
-            target = folder / check_path(path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(files.read(path))
-        document = read_recipe(folder, uri)
-        digests["recipe"] = _read_sources(folder, document)[0].digest
-        if document["data"]["kind"] in {"run", "uri", "file"}:  # a loader would run the recipe author's code
+    digests = {"model": digest.of_manifest({p: d for p, d in table.items() if not p.startswith(f"{FOLDER}/")})}
+    document = read_recipe(files.folder, uri)
+    digests["recipe"] = _read_sources(files.folder, document)[0].digest
+    if document["data"]["kind"] in {"run", "uri", "file"}:  # a loader would run the recipe author's code
+        with tempfile.TemporaryDirectory(prefix="privgate-") as place:
             try:
                 digests["data"] = training_data.read(client, document["data"], Path(place, "data")).digest
             except DigestMismatchError:

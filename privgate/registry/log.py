@@ -16,9 +16,19 @@ import numpy as np
 
 from privgate import digest
 from privgate.errors import SubjectError, UsageError
-from privgate.registry import attachments, load, mlmodel, native, training_data
+from privgate.registry import load, mlmodel, native, training_data
 from privgate.registry.client import EXPERIMENTS, answering, connect, download, tracking_at
-from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, all_files, compare, model_files, path_part
+from privgate.registry.files import (
+    FOLDER,
+    RECIPE,
+    SCHEMA,
+    SOURCES,
+    all_files,
+    compare,
+    model_files,
+    path_part,
+    refuse_written,
+)
 from privgate.registry.named import find_version, named, plain_name
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import sources, tasks
@@ -55,10 +65,8 @@ def log_model(
     ----------
     recipe, data : Recipe, TrainingData
         What to train, on what.
-    registered_model_name : str, optional
-        Registered model to add a version to; the model is only logged if absent.
-    name : str
-        Name of the logged model within its run.
+    registered_model_name, name, tags : str, str, mapping
+        Registered model to add a version to, if any; name of the logged model within its run; tags of the version.
     release : Release, optional
         What the deployed model will return, which MLflow is set to serve; exact probabilities if absent.
     tracking_uri : str, optional
@@ -66,8 +74,6 @@ def log_model(
     store : str or Path, optional
         Folder or URI that the gate may read, for data without a source. ``"artifacts"`` uploads them with the run:
         every reader of its experiment's artifacts then reads them in clear.
-    tags : mapping, optional
-        Tags of the new version.
     trained : callable, optional
         Gives the model from the data as they are read back; a check trains by the recipe all the same, and compares.
 
@@ -368,7 +374,8 @@ def adopt(
         if any(name.startswith(f"{FOLDER}/") for name in files):
             raise SubjectError(f"the files of {uri} hold a folder {FOLDER!r} of their own; log the model again")
         experiment = str(client.get_run(run_id).info.experiment_id) if run_id else "0"
-        attachments.refuse_place(client, str(client.get_experiment(experiment).artifact_location))
+        place_of = str(client.get_experiment(experiment).artifact_location)
+        refuse_written(place_of, tracking_uri=str(client.tracking_uri))
         logged = client.create_logged_model(experiment, name=path_part(str(name)), source_run_id=run_id)
         client.log_model_artifacts(logged.model_id, str(folder))
         client.finalize_logged_model(logged.model_id, "READY")

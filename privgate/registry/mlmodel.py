@@ -69,10 +69,8 @@ def _check_one_model(folder: Path, flavors: Mapping[str, Mapping[str, Any]], nat
     served = flavors[SERVED]
     loader = str(served.get("loader_module"))
     if len(native) > 1 or not f"{loader}.".startswith(f"mlflow.{native[0]}."):
-        raise SubjectError(
-            f"the MLmodel file holds several models: {SERVED} is loaded by {loader}, beside {', '.join(native)}; "
-            "log one model by one flavor"
-        )
+        why = f"{SERVED} is loaded by {loader}, beside {', '.join(native)}"
+        raise SubjectError(f"the MLmodel file holds several models: {why}; log one model by one flavor")
     own = flavors[native[0]]
     if (own.get("code") or None) != (served.get("code") or None):
         _refuse(f"{SERVED} and {native[0]} are loaded with different code")

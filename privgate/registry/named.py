@@ -10,27 +10,13 @@ from privgate.errors import RegistryError, SubjectError
 from privgate.registry.client import answering, connect
 from privgate.registry.files import REPORTS, path_part
 
-#: what URIs (``#?%@:/``), patterns (``*?[]!``), shells and paths give a meaning to
-_MEANING = frozenset("#?%@:/\\*[]!$`|<>\"'\x7f")
-#: control and format characters, unassigned ones, and every space but the plain one
-_UNSEEN = ("C", "Zl", "Zp", "Zs")
-
 
 def oddity(name: str) -> str:
-    """Return why a registered model of this name can be neither checked nor released; empty if it can.
-
-    >>> oddity("credit risk, 2024"), oddity("m-1#")
-    ('', "its name holds '#', which URIs or patterns read as something else")
-    """
-    for character in name:
-        if character in _MEANING:
-            return f"its name holds {character!r}, which URIs or patterns read as something else"
-        if character != " " and unicodedata.category(character).startswith(_UNSEEN):
-            return f"its name holds the character U+{ord(character):04X}, which nobody sees"
-    if not name or name != name.strip() or name in {".", ".."}:
-        return "its name is empty, begins or ends with a space, or is a path"
-    if unicodedata.normalize("NFKC", name) != name:
-        return "its name can be written in several ways that look the same"
+    """Return why a registered model of this name can be neither checked nor released; empty if it can."""
+    if odd := re.search(r"[^\w.,()+=~&;{}^ -]", name):
+        return f"its name holds {odd[0]!a}, which URIs, patterns or readers take for something else"
+    if not name or name != name.strip() or name in {".", ".."} or unicodedata.normalize("NFKC", name) != name:
+        return "its name is empty, a path, begins or ends with a space, or looks like another"
     return ""
 
 
@@ -88,8 +74,7 @@ def find_version(client: Any, uri: str) -> tuple[str, str]:
     path = parsed.path.strip("/")
     if parsed.scheme != "models" or parsed.netloc or parsed.query or not path or path.count("/") > 1:
         raise SubjectError(
-            f"{uri!r} names no model; use models:/name/version, models:/name@alias, models:/<model_id> or "
-            "runs:/<run_id>/<name>"
+            f"{uri!r} names no model; use models:/name/version, models:/name@alias or runs:/<run_id>/<name>"
         )
     name, slash, suffix = path.partition("/")
     if slash:
@@ -114,12 +99,10 @@ def _logged_in(client: Any, run_id: str, name: str, uri: str) -> str:
     chosen = [i for i, own in held.items() if name in {"", own}]
     if len(chosen) == 1:
         return str(chosen[0])
-    known = ", ".join(f"{own} (models:/{i})" for i, own in held.items())
-    if held:
-        raise SubjectError(f"{uri!r} names {len(chosen)} models of the run, which has logged {known}; name one of them")
+    known = ", ".join(f"{own} (models:/{i})" for i, own in held.items()) or "no model of MLflow 3"
     raise SubjectError(
-        f"the run of {uri!r} has logged no model of MLflow 3; if it holds files of one, register them and run: "
-        "privgate adopt models:/name/version --recipe module:recipe --data module:data"
+        f"{uri!r} names {len(chosen)} models of the run, which has logged {known}; name one of them, or register its "
+        "files and run: privgate adopt models:/name/version --recipe module:recipe --data module:data"
     )
 
 

@@ -1,8 +1,6 @@
 """Storing a trained model by the flavor that opens it again, and the environment it was recorded in."""
 
-import importlib.util
 import platform
-import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -39,12 +37,7 @@ class Serving:
 def log(
     model: Any, *, name: str, example: Any, questions: Any, requirements: list[str], own_classes: bool, serving: Serving
 ) -> Any:
-    """Log ``model`` into the active run and return MLflow's ``ModelInfo``.
-
-    A scikit-learn estimator keeps its own flavor if one of its functions is what is declared. Anything else, and
-    ``own_classes`` of a script, is stored by cloudpickle behind MLflow's generic interface, which hands out what is
-    declared. ``example`` gives names and types of columns; a schema that refuses a record of ``asked`` is not stored.
-    """
+    """Log ``model`` into the active run and return MLflow's ``ModelInfo``."""
     function = _function(model, serving)
     if not function:
         return _log_generic(model, serving, name=name, requirements=requirements)
@@ -96,33 +89,13 @@ def _log_sklearn(
 ) -> Any:
     import mlflow.sklearn
 
-    if trusted is None:
-        with _by_value(accepted_questions):
-            held = model if accepted is None else accepted_questions.Refusing(model, accepted)
-            return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
-    options["serialization_format"] = "skops"
-    if accepted is None:
-        return mlflow.sklearn.log_model(model, skops_trusted_types=trusted or None, **options)
-    by_name = _by_name()
-    trusted = [*trusted, *(f"{by_name.__name__}.{kind}" for kind in ("AcceptedQuestions", "Refusing"))]
-    with tempfile.TemporaryDirectory() as place:
-        # a process that loads the model would write compiled code there: the files would differ from the checked ones
-        (note := Path(place, "__pycache__")).write_text(
-            "No compiled code: what is loaded was checked.\n", encoding="utf-8"
+    if trusted is not None and accepted is None:
+        return mlflow.sklearn.log_model(
+            model, serialization_format="skops", skops_trusted_types=trusted or None, **options
         )
-        options["code_paths"] = [str(accepted_questions.__file__), str(note)]
-        return mlflow.sklearn.log_model(by_name.Refusing(model, accepted), skops_trusted_types=trusted, **options)
-
-
-def _by_name() -> Any:
-    name = accepted_questions.__name__.rpartition(".")[2]
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, accepted_questions.__file__)
-        if spec is None or spec.loader is None:  # pragma: no cover  our own file
-            raise ImportError(name)
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
+    with _by_value(accepted_questions):
+        held = model if accepted is None else accepted_questions.Refusing(model, accepted)
+        return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
 
 
 @contextmanager

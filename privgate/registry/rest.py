@@ -1,13 +1,10 @@
-"""Reading the registry over HTTP without MLflow, whose import takes longer than everything else in a verification.
-
-Where MLflow's client would do more than a plain request (plugins that add headers or sign, a registry of another
-address), or would escape or refuse a name, it is used itself, so that both ways give the same answers.
-"""
+"""Reading the registry over HTTP without MLflow, whose import takes longer than everything else in a verification."""
 
 import base64
 import configparser
 import os
 import sys
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,32 +96,29 @@ class RestClient:
         self._base = tracking_uri.rstrip("/")
         self._session = session()
 
-    def get_model_version(self, name: str, version: str) -> SimpleNamespace:
+    def get_model_version(self, name: str, version: str) -> Any:
         """Return a version's row."""
-        return _version(self._ask("model-versions/get", "model_version", name=name, version=version))
+        return self._ask("model-versions/get", _version, name=name, version=version)
 
-    def get_model_version_by_alias(self, name: str, alias: str) -> SimpleNamespace:
+    def get_model_version_by_alias(self, name: str, alias: str) -> Any:
         """Return the row that an alias names."""
-        return _version(self._ask("registered-models/alias", "model_version", name=name, alias=alias))
+        return self._ask("registered-models/alias", _version, name=name, alias=alias)
 
     def get_model_version_download_uri(self, name: str, version: str) -> str:
         """Return where a version's files lie."""
-        return str(self._ask("model-versions/get-download-uri", "artifact_uri", name=name, version=version))
+        answer = self._ask("model-versions/get-download-uri", lambda a: a["artifact_uri"], name=name, version=version)
+        return str(answer)
 
-    def get_logged_model(self, model_id: str) -> SimpleNamespace:
+    def get_logged_model(self, model_id: str) -> Any:
         """Return a logged model."""
-        info = _field(self._ask(f"logged-models/{quote(model_id, safe='')}", "model"), "info")
-        run_id = info.get("source_run_id") or None
-        return SimpleNamespace(
-            artifact_location=str(_field(info, "artifact_uri")), source_run_id=run_id, tags=_tags(info)
-        )
+        return self._ask(f"logged-models/{quote(model_id, safe='')}", _logged_model)
 
     def get_run(self, run_id: str) -> SimpleNamespace:
         """Return a run, which says where it keeps its artifacts."""
-        info = _field(self._ask("runs/get", "run", run_id=run_id), "info")
-        return SimpleNamespace(info=SimpleNamespace(artifact_uri=str(_field(info, "artifact_uri"))))
+        place = self._ask("runs/get", lambda a: str(a["run"]["info"]["artifact_uri"]), run_id=run_id)
+        return SimpleNamespace(info=SimpleNamespace(artifact_uri=place))
 
-    def _ask(self, path: str, wanted: str, **query: str) -> Any:
+    def _ask(self, path: str, read: Callable[[Any], Any], **query: str) -> Any:
         import requests
 
         answer = self._session.get(
@@ -142,32 +136,25 @@ class RestClient:
             except (ValueError, KeyError, TypeError):
                 refusal = f"HTTP {answer.status_code} {answer.reason}"
             raise requests.HTTPError(refusal, response=answer)
-        return _field(answer.json(), wanted)
+        try:
+            return read(answer.json())
+        except (KeyError, TypeError, ValueError, AttributeError) as exc:
+            what = path.partition("/")[0]
+            raise requests.RequestException(f"the answer of {what} is not MLflow's; is this an MLflow server") from exc
 
 
-def _version(row: Any) -> SimpleNamespace:
-    try:
-        texts = {key: str(row[key]) for key in ("name", "version")}
-        texts |= {"source": str(row.get("source", "")), "run_id": str(row.get("run_id") or "")}
-        return SimpleNamespace(**texts, creation_timestamp=int(row["creation_timestamp"]), tags=_tags(row))
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise _strange("a model version") from exc
+def _version(answer: Any) -> SimpleNamespace:
+    row = answer["model_version"]
+    texts = {key: str(row[key]) for key in ("name", "version")}
+    texts |= {"source": str(row.get("source", "")), "run_id": str(row.get("run_id") or "")}
+    return SimpleNamespace(**texts, creation_timestamp=int(row["creation_timestamp"]), tags=_tags(row))
+
+
+def _logged_model(answer: Any) -> SimpleNamespace:
+    info = answer["model"]["info"]
+    run_id = info.get("source_run_id") or None
+    return SimpleNamespace(artifact_location=str(info["artifact_uri"]), source_run_id=run_id, tags=_tags(info))
 
 
 def _tags(row: Any) -> dict[str, str]:
-    try:
-        return {str(t["key"]): str(t.get("value", "")) for t in row.get("tags", [])}
-    except (KeyError, TypeError, AttributeError) as exc:
-        raise _strange("tags") from exc
-
-
-def _field(row: Any, name: str) -> Any:
-    if not isinstance(row, dict) or name not in row:
-        raise _strange(name)
-    return row[name]
-
-
-def _strange(what: str) -> Exception:
-    import requests
-
-    return requests.RequestException(f"the answer about {what} is not MLflow's; is this an MLflow server")
+    return {str(t["key"]): str(t.get("value", "")) for t in row.get("tags", [])}

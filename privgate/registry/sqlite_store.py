@@ -1,8 +1,4 @@
-"""Reading a registry in an SQLite file without MLflow, whose import takes longer than a small check.
-
-The file is opened read-only, and only where its tables are known here. MLflow's own client answers about whatever is
-not found, so that both ways say the same.
-"""
+"""Reading a registry in an SQLite file without MLflow, whose import takes longer than a small check."""
 
 import os
 import re

@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -46,10 +45,8 @@ class StoredModel:
             with self._importable():
                 return self._open()
         except (ImportError, AttributeError) as exc:
-            raise SubjectError(
-                f"the stored {self.flavor} model cannot be opened: {exc}; install what it needs, or name the missing "
-                "source file in Recipe(sources=...)"
-            ) from exc
+            why = f"{exc}; install what it needs, or name the missing source file in Recipe(sources=...)"
+            raise SubjectError(f"the stored {self.flavor} model cannot be opened: {why}") from exc
 
     @contextlib.contextmanager
     def _importable(self) -> Iterator[None]:
@@ -76,18 +73,14 @@ class StoredModel:
                 model = _served(self.folder)
                 if getattr(model.metadata.signature, "params", None):
                     raise SubjectError(
-                        "the served model takes parameters, by which who asks can choose what is returned; log it "
-                        "without inference parameters"
+                        "the served model takes parameters, which may choose what is returned; log it without them"
                     )
                 return [model.predict(_as_sent(X, model.metadata.signature)) for X in questions]
         except mlflow.exceptions.MlflowException as exc:
             if not str(exc).startswith("Failed to enforce schema"):
                 raise
-            # its beginning shows records; its end names a column and two types
-            why = re.sub(r"['\"].*", "…", str(exc).rpartition("Error: ")[2].partition("\n")[0])
-            why = why.removeprefix("Incompatible input types for ").partition(". Hint")[0][:90].rstrip(". ")
-            raise SubjectError(
-                f"the model's signature refuses some records ({why}); log it with one that accepts them, or without"
+            raise SubjectError(  # what MLflow says shows records
+                "the model's signature refuses some records; log it with one that accepts them, or without"
             ) from exc
 
     def held(self) -> tuple[Any, Any, tuple[tuple[str, Path], ...], tuple[tuple[str, Path], ...]]:

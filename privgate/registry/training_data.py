@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
@@ -34,8 +33,7 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path) -> TrainingDat
     if kind == "loader":
         if (loader := str(reference["reference"])) not in os.environ.get("PRIVGATE_LOADERS", "").split():
             raise SubjectError(
-                f"the data comes from the loader {loader!r}, which would run in this process with its credentials; "
-                "allow it by listing it in the environment variable PRIVGATE_LOADERS"
+                f"the data comes from the loader {loader!r}, which would run here; list it in PRIVGATE_LOADERS"
             )
         importlib.invalidate_caches()
         data = TrainingData.from_loader(loader, **dict(reference.get("options", {})))
@@ -48,16 +46,14 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path) -> TrainingDat
             raise SubjectError(f"recipe.json does not say how the file of the data is read: {why}") from exc
     elif kind in {"run", "uri"}:
         recorded = {check_path(str(k)): str(v) for k, v in reference["files"].items()}
-        fetched = _fetch_allowed(client, reference, recorded, folder)
+        fetched = _fetch_allowed(client, reference, folder)
         compare(recorded, all_files(fetched), "data")
         data = limited.apart(lambda: _digested(_read_folder(fetched, recorded)), "the training data")
     else:
         raise SubjectError(f"recipe.json refers to data of unknown kind {kind!r}; this privgate is too old for it")
     if data.digest != reference["digest"]:
-        raise DigestMismatchError(
-            f"the training data has digest {data.digest[:19]}…, recorded was {str(reference['digest'])[:19]}…; "
-            "restore the data or log the model again"
-        )
+        why = "the training data are not the recorded ones (another digest)"
+        raise DigestMismatchError(f"{why}; restore the data or log the model again")
     return data
 
 
@@ -89,23 +85,18 @@ def _fetch_named(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     return near
 
 
-def _fetch_allowed(client: Any, reference: Mapping[str, Any], recorded: Mapping[str, str], folder: Path) -> Path:
+def _fetch_allowed(client: Any, reference: Mapping[str, Any], folder: Path) -> Path:
     """Fetch recorded files from where this gate may read: the address is the word of the recipe's author."""
     uri = str(reference.get("uri", ""))
-    if reference["kind"] == "run" or uri.startswith("runs:"):
-        _, _, named = uri.partition("runs:/")
-        run_id, _, path = named.partition("/") if named else (str(reference["run_id"]), "", str(reference["path"]))
+    if reference["kind"] == "run":
         with answering("finding the run that holds the training data"):
-            root = client.get_run(run_id).info.artifact_uri
-        uri = f"{root.rstrip('/')}/{check_path(path)}"
+            root = client.get_run(str(reference["run_id"])).info.artifact_uri
+        uri = f"{root.rstrip('/')}/{check_path(str(reference['path']))}"
         refuse_files(uri, tracking_uri=client.tracking_uri)
     else:
         refuse_data(uri)
-        if uri.lower().startswith(_WEB):
-            for name in recorded:
-                (place := folder / name).parent.mkdir(parents=True, exist_ok=True)
-                fetch_address(f"{uri.rstrip('/')}/{quote(name)}", place)
-            return folder
+        if uri.lower().startswith(_WEB):  # MLflow's client would go where it leads
+            raise SubjectError(f"data stored in a folder at {uri!r:.200} are not read; keep them in an object store")
     return download(uri, folder, tracking_uri=client.tracking_uri)
 
 
@@ -154,10 +145,7 @@ class Kept:
 
 @contextmanager
 def kept(data: TrainingData, *, store: str | Path | None) -> Iterator[Kept]:
-    """Yield the data as read back from their store, file or loader: training uses these, not the argument.
-
-    Of data with a source or a loader only a reference and a digest are logged; data in memory need ``store``.
-    """
+    """Yield the data as read back from their store, file or loader: training uses these, not the argument."""
     if data.loader is not None:
         yield Kept(data, {"kind": "loader", **json.loads(data.loader), "digest": data.digest})
         return
@@ -185,12 +173,10 @@ def kept(data: TrainingData, *, store: str | Path | None) -> Iterator[Kept]:
 
 def refuse_without_place(data: TrainingData, store: str | Path | None) -> None:
     """Raise ``UsageError`` for data in memory without ``store``; the message lists the choices."""
-    if data.loader is None and data.source is None and store is None:
+    if data.loader is None and data.source is None and (store is None or str(store).lower().startswith(_WEB)):
         raise UsageError(
-            "nobody said where the training data may be kept; give store='a folder or URI that the gate may read'; or "
-            "store='artifacts', which uploads them with the run, in clear for whoever may read its artifacts; or data "
-            "with a source (TrainingData.from_file, from_dataset, from_loader), of which a reference and a digest are "
-            "logged"
+            "give store='a folder or URI that the gate may read' for the training data; or store='artifacts', in clear "
+            "for readers of the run; or data of TrainingData.from_file or from_loader, whose digest is logged"
         )
 
 
@@ -214,14 +200,11 @@ def _deposit(folder: Path, store: str, files: Mapping[str, str]) -> str:
 def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
     """Raise ``SubjectError`` for data that storing changes, if a model was trained on them before."""
     if why := storing.difference(given.X, stored.X):
+        raise SubjectError(f"the data cannot be stored as they are: {why}; train on what save and load give back")
+    if (given.order, given.digest) != (stored.order, stored.digest):
         raise SubjectError(
-            f"the model was trained on data that cannot be stored as they are: {why}; train on what "
-            "TrainingData.save and load give back, or let privgate.log_model train"
+            "memory order, labels, ids, groups or candidates are others when read back; pass plain arrays"
         )
-    if given.order != stored.order:
-        raise SubjectError("the model was trained on records in another memory order than can be stored; copy X first")
-    if given.digest != stored.digest:
-        raise SubjectError("labels, ids, groups or candidates are others when they are read back; pass plain arrays")
 
 
 def refuse_new_labels(data: TrainingData) -> None:
@@ -229,7 +212,5 @@ def refuse_new_labels(data: TrainingData) -> None:
     if data.candidates is None or data.y.dtype.kind == "f":
         return
     if (new := ~np.isin(data.candidates[1], data.classes())).any():
-        raise SubjectError(
-            f"{Count(int(new.sum()))} candidates have a label that no training record has, first candidate "
-            f"{int(new.argmax())}; remove them, or train on records of that label too"
-        )
+        those = f"{Count(int(new.sum()))} candidates (first {int(new.argmax())})"
+        raise SubjectError(f"{those} have a label that no training record has; remove them, or train on such records")

@@ -111,7 +111,7 @@ def draw(doc: ReportDocument) -> list[Picture]:
 def find_limit(doc: ReportDocument) -> tuple[float, FigureName]:
     """Return the limit that rules set on single people, nats, and the figure to draw it on; NaN without one."""
     upper = doc.units and doc.units.figures.get("dtp_upper")
-    everywhere: FigureName = "dtp_upper" if upper and any(upper.counts) else "dtp_lower"
+    everywhere: FigureName = "dtp_upper" if upper and any(map(math.isfinite, upper.quantiles.values())) else "dtp_lower"
     findings = [f for f in doc.rules if f.unit == "nats" and math.isfinite(f.limit) and about(f.metric).per_unit]
     for f in sorted(findings, key=lambda f: about(f.metric).direct_only):
         return f.limit, "pdtp" if about(f.metric).direct_only else everywhere
@@ -151,21 +151,10 @@ def draw_influence(doc: ReportDocument) -> Picture:
 
 
 def _rank(units: UnitsSummary, figure: FigureName) -> list[tuple[float, float]]:
-    """Return (people so far, nats), largest first; each range stands at its upper end, a hidden count between others.
-
-    Counts that are hidden share what is left of all people evenly.
-    """
-    summary = units.figures[figure]
-    cells = [(high, count) for (_, high), count in zip(pairwise(summary.edges), summary.counts, strict=True)]
-    cells.append((math.inf, summary.unbounded))
-    hidden = sum(count is None for _, count in cells)
-    rest = (units.n - sum(count or 0 for _, count in cells)) / max(hidden, 1)
-    steps, so_far = list[tuple[float, float]](), 0.0
-    for nats, count in reversed(cells):
-        if count != 0:
-            steps.append((so_far, nats))
-            so_far += rest if count is None else count
-    return [*steps, (so_far, steps[-1][1])]
+    """Return (people so far, nats), largest first; each range between quantiles stands at its upper end."""
+    told = sorted((float(q), nats) for q, nats in units.figures[figure].quantiles.items() if not math.isnan(nats))
+    steps = [(units.n * (1 - q), nats) for q, nats in reversed(told)]
+    return [*steps, (float(units.n), steps[-1][1])]
 
 
 def _draw_attack(doc: ReportDocument) -> Picture:

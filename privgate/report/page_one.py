@@ -215,10 +215,12 @@ def _value(a: Assertion, m: Measurement) -> str:
 
 def _count(f: Finding, m: Measurement) -> str:
     """Return how many people of all a share is; of a hidden count what its interval leaves, which is told as well."""
-    count = Count(round(f.value * m.n), m.n)
+    people = m.n + BehindInfluence.read(m.behind).not_computed  # the share is of all whom the decision spared, too
+    count = Count(round(f.value * people), m.n)
     if not count.hidden or m.kind == "confidence":
         return str(count)
-    low, high = max(count.ends[0], math.ceil(f.low * m.n - 1e-9)), min(count.ends[1], math.floor(f.high * m.n + 1e-9))
+    (low, high), most = count.ends, math.floor(f.high * m.n + 1e-9)
+    low, high = max(low, math.ceil(f.low * people - 1e-9)), min(high, most)
     return f"{low} to {high}" if low < high else str(count)
 
 
@@ -244,11 +246,11 @@ def _describe_interval(a: Assertion, m: Measurement) -> str:
 def _sample(m: Measurement) -> Iterator[str]:
     tried = BehindMembership.read(m.behind)
     if tried.members is not None and tried.candidates is not None:
-        drawn = 0 < m.n < m.population and m.request.option("scope", "record") != "record"
+        drawn = 0 < m.n < m.population
         key = "tile.tried_drawn" if drawn else "tile.tried"
         yield say(key, members=number(tried.members), others=number(tried.candidates))
     elif m.n and m.population:
-        drawn = BehindInfluence.read(m.behind).beyond is not None or m.confidence
+        drawn = bool(BehindInfluence.read(m.behind).beyond is not None or m.confidence)
         key = "tile.all" if m.n == m.population else "tile.drawn" if drawn else "tile.some"
         if key == "tile.some" and math.isfinite(m.high) and sure(m).startswith(CERTIFICATE):
             key = "tile.theorem"

@@ -1,7 +1,6 @@
 """The per-person table as a reader may see it: counts, quantiles and the worst people under keyed hashes.
 
-No name, no label and no feature value is written; the key of the hashes stays with the controller. From the histograms
-no small count of people follows: bins are joined until each holds none or ten.
+No name, no label and no feature value is written; the key of the hashes stays with the controller.
 """
 
 import hashlib
@@ -9,20 +8,16 @@ import hmac
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Float
 from privgate.errors import UsageError
 from privgate.evidence import Count, encode
-from privgate.evidence.figures import fold, number
 from privgate.evidence.telling import SMALL_CELL
-from privgate.report.schema import AboveLimit, FigureName, FigureSummary, ReportDocument, UnitsSummary, WorstUnit
-from privgate.report.text import plain, shown
+from privgate.report.schema import FigureName, Quantile, ReportDocument, UnitsSummary, WorstUnit
+from privgate.report.text import plain
 
 Records = Mapping[str, NDArray[Any]]
 
@@ -100,8 +95,6 @@ class Pseudonyms:
 WORST = 10
 #: nats; a figure known less closely than this is a bound, not a measurement
 CLOSE = 1e-3
-#: bins of a histogram before they are joined
-_BINS = 24
 #: figures of the per-person table, in words; the direct one first
 NAMES: Mapping[FigureName, str] = {
     "pdtp": "PDTP, direct queries",
@@ -109,7 +102,6 @@ NAMES: Mapping[FigureName, str] = {
     "dtp_upper": "DTP, upper limit by theorem",
 }
 _FIGURES = tuple(NAMES)
-_QUANTILES = (0.5, 0.9, 0.99, 1.0)
 _ROW = (*_FIGURES, "error", "noise_floor", "seeds", "engine", "status")
 
 
@@ -118,16 +110,16 @@ def summary(
 ) -> dict[str, Any] | None:
     """Return what charts and tables need of the per-person table, as ``UnitsSummary`` holds it; None if there is none.
 
-    ``records`` are those of ``Evidence``, nats. For each of ``limits``, (figure, nats), how many people lie above is
-    counted. ``everybody`` is off where some people were only bounded or ranked: their values make no distribution, and
-    only those are listed who were measured closely and certainly matter more than all others.
+    ``records`` are those of ``Evidence``, nats; ``limits`` are (figure, nats) of rules. ``everybody`` is off where some
+    people were only bounded or ranked: their values make no distribution, and only those are listed who were measured
+    closely and certainly matter more than all others.
     """
     if not records or len(records["unit"]) == 0 or records.get("pdtp") is None:
         return None  # a regressor's table is in other units, and has a section of its own
     limits = tuple(dict.fromkeys(limits))
     shown: dict[str, Any] = {"n": len(records["unit"]), "key_id": names.key_id, "small_cell": SMALL_CELL}
     if everybody:
-        shown |= _summarise(records, limits)
+        shown["figures"] = {c: {"quantiles": _rank(records[c])} for c in _FIGURES if c in records}
         by, listed = _decides(records, limits), np.ones(shown["n"], dtype=bool)
     else:
         error = np.nan_to_num(np.asarray(records["error"], dtype=float), nan=np.inf)
@@ -136,32 +128,19 @@ def summary(
         close = error <= max(CLOSE, float(error[top]))
         by, listed = "dtp_lower", close & (low >= high[~close].max(initial=0.0))
         listed[top] = True
-        shown |= {"close": Count(int(close.sum()), len(error)).shown, "everybody": False, "figures": {}, "above": []}
+        shown |= {"close": Count(int(close.sum()), len(error)).shown, "everybody": False, "figures": {}}
     some = {c: np.asarray(v)[listed] for c, v in records.items()}
     shown["worst"], shown["next_worst"] = _worst(some, names, by, [v for _, v in limits])
     return shown
 
 
-def _summarise(records: Records, limits: Sequence[tuple[str, float]]) -> dict[str, Any]:
-    """Return the histogram and quantiles of each figure, and how many people lie above each limit."""
-    columns = {c: np.asarray(records[c], dtype=float) for c in reversed(_FIGURES) if c in records}
-    values = np.concatenate([*columns.values()])
-    edges = list(np.linspace(0.0, float(values[np.isfinite(values)].max(initial=0.0)) or 1.0, _BINS + 1))
-    histograms = apart({  # that of the limits first, so that the others give way
-        c: histogram(values, edges, [limit for name, limit in limits if name == c])
-        for c, values in sorted(columns.items(), key=lambda given: not any(name == given[0] for name, _ in limits))
-    })  # fmt: skip
-    figures = {c: histograms[c].payload() for c in _FIGURES if c in histograms}
-    return {"figures": figures, "above": [_above(c, limit, histograms[c]) for c, limit in limits if c in histograms]}
-
-
-def _above(column: str, limit: float, histogram: "Histogram") -> dict[str, Any]:
-    """Return how many lie above a limit: only what gives no small count away, by itself or beside the others."""
-    count, n = histogram.above(limit), len(histogram.values)
-    shown = count if limit in histogram.cuts or count in (0, n) else None
-    low, high = Count(count, n).ends
-    between = [low, high] if shown is None and low < high else None
-    return {"figure": column, "limit": limit, "count": shown, "between": between}
+def _rank(column: NDArray[Any]) -> dict[str, Any]:
+    """Return quantiles of a figure; one on either side of which a few people lie would count them, and is not told."""
+    values = np.asarray(column, dtype=float)
+    ranked, n = np.sort(np.where(np.isnan(values), np.inf, values)), len(values)
+    at = {q: min(n, math.ceil(float(q) * n)) - 1 for q in get_args(Quantile)}
+    few = {q for q, i in at.items() if min(i + 1, n - 1 - i) < SMALL_CELL} - {"0.5", "1.0"}
+    return {q: encode(math.nan if q in few else float(ranked[i])) for q, i in at.items()}
 
 
 def _worst(
@@ -192,135 +171,19 @@ def _decides(records: Records, limits: Sequence[tuple[str, float]]) -> str:
     return "dtp_upper" if "dtp_upper" in columns else "dtp_lower"
 
 
-# Histograms from which no small count follows.
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Counts of people in bins ``(edge, next edge]``, the first with its lower edge.
-
-    Counts above the limits of rules are sums of the same bins, so that no difference of two of them is small either.
-    Where a few people have no finite figure, the highest bin that holds people is hidden with them, and holds enough
-    that any number of them from 1 to 9 is possible.
-    """
-
-    #: everybody's figure, nats; what is not finite lies above everything
-    values: Float
-    #: ascending
-    edges: tuple[float, ...]
-    #: limits at which the count above may be told
-    cuts: frozenset[float]
-    #: how many have no finite figure is hidden, whatever it is: that of another figure differs by a few
-    open_end: bool = False
-
-    def above(self, edge: float) -> int:
-        """Return how many lie above ``edge``; NaN lies above everything."""
-        return int((~(self.values <= edge)).sum())
-
-    def payload(self) -> dict[str, Any]:
-        """Return what the document holds of it, with the quantiles that count no few people."""
-        counts, unbounded = self.counts()
-        n = len(self.values)
-        ranked = np.sort(np.where(np.isnan(self.values), np.inf, self.values))
-        at = {q: min(n, int(np.ceil(q * n))) - 1 for q in _QUANTILES}
-        # beyond a quantile lie so many people: a few of them would be counted by it
-        shown = {q: float(ranked[i]) if q in (0.5, 1.0) or n - 1 - i >= SMALL_CELL else np.nan for q, i in at.items()}
-        quantiles = {str(q): encode(v) for q, v in shown.items()}
-        return {"edges": [*self.edges], "counts": counts, "unbounded": unbounded, "quantiles": quantiles}
-
-    @property
-    def unbounded(self) -> int:
-        """How many have no finite figure."""
-        return int((~np.isfinite(self.values)).sum())
-
-    def counts(self) -> tuple[list[int | None], int | None]:
-        """Return the count of each bin and of people without a finite figure; None where the two would tell a few."""
-        over = [len(self.values), *(self.above(e) for e in self.edges[1:-1]), self.unbounded]
-        counts: list[int | None] = [a - b for a, b in pairwise(over)]
-        finite = len(self.values) - self.unbounded
-        hide = self.open_end or _few(self.unbounded) or (_few(finite) and self.unbounded)
-        if not hide or not finite:
-            return counts, self.unbounded
-        top = max(i for i, c in enumerate(counts) if c)
-        return [None if i == top else c for i, c in enumerate(counts)], None
-
-    def without(self, edges: Iterable[float]) -> "Histogram":
-        """Return it with the bins beside each of ``edges`` joined; its two ends stay."""
-        gone = set(edges)
-        inner = (e for e in self.edges[1:-1] if e not in gone)
-        return replace(self, edges=(self.edges[0], *inner, self.edges[-1]), cuts=self.cuts - gone)
-
-
-def _few(count: int) -> bool:
-    return 0 < count < SMALL_CELL
-
-
-def histogram(values: Float, edges: Sequence[float], limits: Iterable[float]) -> Histogram:
-    """Return the histogram of one figure, its bins joined."""
-    whole = Histogram(values, tuple(edges), frozenset())
-    unbounded = whole.unbounded
-    #: so many in the bin hidden beside a few without a finite figure that they may be any number of a few
-    least = 2 * SMALL_CELL - 1 if _few(unbounded) else SMALL_CELL
-    cuts: list[float] = []
-    for cut in sorted(set(limits), reverse=True):
-        here = whole.above(cut) - (whole.above(cuts[-1]) if cuts else unbounded)
-        if here >= (SMALL_CELL if cuts else least) or (here == 0 and (cuts or not _few(unbounded))):
-            cuts.append(cut)
-    while cuts and _few(len(values) - whole.above(cuts[-1])):
-        cuts.pop()
-    kept, need = [edges[-1]], least
-    inner = sorted({*edges[1:-1], *(c for c in cuts if edges[0] < c < edges[-1])}, reverse=True)
-    last = unbounded  # how many lie above the edge kept last
-    ends = [c for c in cuts if edges[0] < c < edges[-1]] + [edges[0]]
-    for edge in inner:
-        here = whole.above(edge) - last
-        end = next(e for e in ends if e <= edge)  # where this stretch between two limits ends
-        rest = (whole.above(end) if end > edges[0] else len(values)) - whole.above(edge)
-        if edge in ends or ((here == 0 or here >= need) and not _few(rest)):
-            kept.append(edge)
-            need, last = (SMALL_CELL if here else need), whole.above(edge)
-    return Histogram(values, tuple(float(e) for e in [*kept, edges[0]][::-1]), frozenset(cuts))
-
-
-def apart(figures: Mapping[str, Histogram]) -> dict[str, Histogram]:
-    """Return histograms of several figures of the same people, of which no two differ by a few at an edge of both."""
-    histograms: dict[str, Histogram] = {}
-    for name, mine in figures.items():
-        close = {e for other in histograms.values() for e in {*mine.edges, *mine.cuts} & {*other.edges, *other.cuts}
-                 if _few(abs(mine.above(e) - other.above(e)))}  # fmt: skip
-        few = any(_few(abs(mine.unbounded - other.unbounded)) for other in histograms.values())
-        histograms[name] = replace(mine.without(close), open_end=few)
-    return histograms
-
-
 # What the page shows of it.
 
 
 def section(doc: ReportDocument) -> dict[str, Any]:
     """Return the distribution over people, the worst of them under keyed hashes, and a regressor's sensitivity."""
     units, influence = doc.units, doc.evidence.influence
-    figures, above = (units.figures, units.above) if units else ({}, ())
     return {
         "units": units,
         "numbers": influence and influence.sensitivity,
         "coverage": influence and influence.coverage,
-        "figures": [(NAMES[name], figure.quantiles, _distribution(figure)) for name, figure in figures.items()],
-        "above": [(f"{NAMES[row.figure]}: above {fold(row.limit)}", _lie_above(row)) for row in above],
+        "figures": [(NAMES[name], figure.quantiles) for name, figure in (units.figures if units else {}).items()],
         "worst": _listed(units) if units and units.worst else None,
     }
-
-
-def _lie_above(row: AboveLimit) -> str:
-    """Return how many lie above a limit, in words; a hidden count as its range."""
-    ends = (row.between or ()) if row.count is None else (row.count,)
-    return " to ".join(map(number, ends)) or "suppressed"
-
-
-def _distribution(figure: FigureSummary) -> list[tuple[str, str]]:
-    """Return how many people have which figure; ranges were joined until none tells a small count."""
-    spans = [f"{number(a)} to {number(b)}" for a, b in pairwise(figure.edges)]
-    every = zip([*spans, "no upper limit known"], [*figure.counts, figure.unbounded], strict=True)
-    return [(span, shown(count)) for span, count in every if count != 0]
 
 
 def _listed(units: UnitsSummary) -> dict[str, Any]:

@@ -167,12 +167,12 @@ class WaiverRow(EvidenceModel):
 
 
 FigureName = Literal["pdtp", "dtp_lower", "dtp_upper"]
-Quantile = Literal["0.5", "0.9", "0.99", "1.0"]
+Quantile = Literal["0.1", "0.25", "0.5", "0.75", "0.9", "0.95", "0.99", "1.0"]
 
 
 def _all_quantiles(quantiles: Mapping[Quantile, float]) -> Mapping[Quantile, float]:
-    if len(quantiles) != len(get_args(Quantile)):
-        raise ValueError(f"needs the quantiles {', '.join(get_args(Quantile))}")
+    if missing := {"0.5", "0.99", "1.0"} - quantiles.keys():
+        raise ValueError(f"needs the quantiles {', '.join(sorted(missing))}")
     return quantiles
 
 
@@ -182,25 +182,8 @@ Quantiles = Annotated[Mapping[Quantile, Number], AfterValidator(_all_quantiles)]
 class FigureSummary(EvidenceModel):
     """One figure over all people."""
 
-    edges: tuple[Number, ...] = Field(description="Edges of the bins, nats; one more than counts.")
-    counts: tuple[Part, ...] = Field(description="People in each bin; null where suppressed.")
-    unbounded: Part = Field(description="People without a finite figure; null where suppressed.")
-    quantiles: Quantiles
-
-    @model_validator(mode="after")
-    def _one_count_a_bin(self) -> Self:
-        if len(self.edges) < 2 or len(self.edges) != len(self.counts) + 1:
-            raise ValueError("needs one count a bin and one edge more")
-        return self
-
-
-class AboveLimit(EvidenceModel):
-    """How many units lie above a limit of the policy."""
-
-    figure: FigureName
-    limit: Number = Field(description="Nats.")
-    count: Part
-    between: tuple[int, int] | None = Field(default=None, description="Range of a count that is small or nearly all.")
+    earlier = frozenset({"edges", "counts", "unbounded"})
+    quantiles: Quantiles = Field(description="Nats; of few people none, and NaN where few lie on one side.")
 
 
 class WorstUnit(EvidenceModel):
@@ -220,11 +203,11 @@ class WorstUnit(EvidenceModel):
 class UnitsSummary(EvidenceModel):
     """The per-person table as a reader may see it."""
 
+    earlier = frozenset({"above"})
     n: int = Field(description="People in the table.")
     key_id: str = Field(description="Which key made the hashes; tells nothing about the key.")
     small_cell: int = Field(description="Counts from 1 to one less are suppressed.")
     figures: Mapping[FigureName, FigureSummary] = Field(description="Per figure; empty unless everybody was measured.")
-    above: tuple[AboveLimit, ...]
     worst: tuple[WorstUnit, ...]
     next_worst: tuple[str, ...] = Field(
         default=(), description="Others of the worst, in no order: their figures would tell a small count."

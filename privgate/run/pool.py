@@ -222,14 +222,14 @@ def of_run(run: Run) -> AttackPool:
 
 
 def of_attacks(run: Run) -> AttackPool:
-    """Return the same with as many members as candidates at most, where no rule asks about single records.
+    """Return the same with as many members as candidates at most.
 
     Shadow models are trained on all other members and on a random half of the trials. So they have as many people as
     the model under attack: smaller ones lean more on each record, and tell less of it.
     """
     pool = run.compute(of_run)
     outside = len(np.unique(pool.person[pool.trial & ~pool.members]))
-    return pool if run.each_record else _draw_trials(run, min(run.trials, outside))
+    return _draw_trials(run, min(run.trials, outside))
 
 
 def _draw_trials(run: Run, most: int) -> AttackPool:

@@ -81,8 +81,6 @@ class Run:
     by_theorem: bool = False
     #: people of either side on whom attacks are tried, at most; of more, a random part
     trials: int = TRIALS
-    #: whether a rule on attacks asks about each record: then every member is a trial
-    each_record: bool = False
     #: what the metrics of the policy need: what nobody asks for is not searched for
     needs: frozenset[Need] = frozenset()
     #: what the policy can never conclude for this model, known before anything is trained
@@ -104,6 +102,8 @@ class Run:
     attacked: Mapping[Request, tuple[str, Callable[[Measurement], str]]] = field(default_factory=dict)
     #: whether a rule on attacks names no level: then all shadow models are trained before the first look
     at_once: bool = False
+    #: whether people refuse already, so that attacks take no further look
+    refused: bool = False
     _kept: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
     def generator(self, purpose: str) -> np.random.Generator:

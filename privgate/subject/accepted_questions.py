@@ -1,7 +1,6 @@
 """Which questions a model accepts, and a model that refuses all others.
 
-Nothing here needs more than numpy: a copy of this file is stored beside every model whose domain is declared, and
-serves it where privgate is not installed.
+Nothing here needs more than numpy: it is stored by value, and serves where privgate is not installed.
 """
 
 import inspect
@@ -122,10 +121,7 @@ def _fits(column: dict[str, Any], value: Any) -> bool:
 
 
 class Refusing:
-    """A model that answers accepted questions as it did, and refuses all others; any other attribute is the model's.
-
-    It does not bind a user who has the file: the fitted estimator itself is ``.model``.
-    """
+    """A model that answers accepted questions as it did, and refuses all others; any other attribute is the model's."""
 
     def __init__(self, model: Any, stated: dict[str, Any]) -> None:
         self.model, self.accepted = model, AcceptedQuestions(stated)

@@ -13,12 +13,12 @@ ABSURD = 100.0
 GAUSSIAN = ("dp-sgd", "gaussian")
 #: numbers of a claim -> what each must be
 _NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
-    "epsilon": (lambda v: v >= 0, "not be negative, and is"),
-    "delta": (lambda v: 0 <= v < 1, "lie in [0, 1), not"),
-    "noise_multiplier": (lambda v: v >= 0, "not be negative, and is"),
-    "sample_rate": (lambda v: 0 < v <= 1, "lie in (0, 1], not"),
-    "steps": (lambda v: v >= 1 and v == int(v), "be a whole number, at least 1, not"),
-    "max_grad_norm": (lambda v: v > 0, "be above 0, not"),
+    "epsilon": (lambda v: v >= 0, "that is not negative"),
+    "delta": (lambda v: 0 <= v < 1, "in [0, 1)"),
+    "noise_multiplier": (lambda v: v >= 0, "that is not negative"),
+    "sample_rate": (lambda v: 0 < v <= 1, "in (0, 1]"),
+    "steps": (lambda v: v >= 1 and v == int(v), "that is whole, and at least 1"),
+    "max_grad_norm": (lambda v: v > 0, "above 0"),
 }
 
 
@@ -57,48 +57,35 @@ class Claim:
     unit: str = "record"
 
     def __post_init__(self) -> None:
-        if not self.mechanism or not self.unit:
-            raise SubjectError("a differential-privacy claim needs the name of its mechanism and of its unit")
-        if self.adjacency not in ("add_remove", "replace_one"):
-            raise SubjectError(
-                f"the differential-privacy claim has adjacency {self.adjacency!r}; say 'add_remove' (neighbors differ "
-                "in one record more or less) or 'replace_one' (in one record exchanged): epsilon means another thing"
-            )
-        if self.sampling not in (None, "poisson", "fixed_size", "shuffled"):
-            raise SubjectError(f"sampling {self.sampling!r} is unknown; say 'poisson', 'fixed_size' or 'shuffled'")
         for name, (fits, must) in _NUMBERS.items():
-            if (value := getattr(self, name)) is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise SubjectError(f"the claim's {name} must be a finite number, not {value!r:.80}")
-            if not fits(value):
-                raise SubjectError(f"the claim's {name} must {must} {value!r}")
-        self._check_guarantee()
-
-    def _check_guarantee(self) -> None:
-        if self.epsilon is None and None in (self.noise_multiplier, self.sample_rate, self.steps):
-            raise SubjectError(
-                "the claim states neither epsilon nor all of noise_multiplier, sample_rate and steps; "
-                "one of them must be there to be checked"
-            )
-        if self.delta is None:
-            raise SubjectError("the claim states no delta; say delta=0 if the guarantee is pure")
-        if self.epsilon is not None and self.epsilon > ABSURD:
-            raise SubjectError(
-                f"the claim's epsilon of {self.epsilon:g} guarantees nothing: odds may change e^{ABSURD:g}-fold; "
-                "state a real guarantee or no claim"
-            )
-        if self.delta == 0 and (self.mechanism in GAUSSIAN or self.noise_multiplier is not None):
-            raise SubjectError(
-                "the claim contradicts itself: Gaussian noise has no finite epsilon at delta 0; state its delta"
-            )
-        if self.epsilon is not None and self.noise_multiplier == 0:
-            raise SubjectError("the claim contradicts itself: without noise no epsilon is finite")
-        if self.sample_rate is not None and self.sample_rate < 1 and self.sampling is None:
-            raise SubjectError(
-                f"the claim samples {self.sample_rate:g} of the records a step but does not say how; say "
-                "sampling='poisson', 'fixed_size' or 'shuffled': their guarantees differ"
-            )
+            value = getattr(self, name)
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            if value is not None and not (number and fits(value)):
+                raise SubjectError(f"the claim's {name} must be a finite number {must}, not {value!r:.80}")
+        epsilon, noise, rate = self.epsilon, self.noise_multiplier, self.sample_rate
+        samplings = ("poisson", "fixed_size", "shuffled")
+        problems = {
+            "needs the name of its mechanism and of its unit": not (self.mechanism and self.unit),
+            f"has adjacency {self.adjacency!r}; say 'add_remove' (neighbors differ in one record more or less) or "
+            "'replace_one' (in one record exchanged)": self.adjacency not in ("add_remove", "replace_one"),
+            f"has the unknown sampling {self.sampling!r}": self.sampling not in (None, *samplings),
+            "states neither epsilon nor all of noise_multiplier, sample_rate and steps, and nothing can be checked": (
+                epsilon is None and None in (noise, rate, self.steps)
+            ),
+            "states no delta; say delta=0 if the guarantee is pure": self.delta is None,
+            f"guarantees nothing: at epsilon {epsilon} odds may change e^{ABSURD:g}-fold; state a real one or none": (
+                epsilon is not None and epsilon > ABSURD
+            ),
+            "contradicts itself: Gaussian noise has no finite epsilon at delta 0; state its delta": (
+                self.delta == 0 and (self.mechanism in GAUSSIAN or noise is not None)
+            ),
+            "contradicts itself: without noise no epsilon is finite": epsilon is not None and noise == 0,
+            f"samples {rate} of the records a step but does not say how; say sampling= one of {', '.join(samplings)}": (
+                rate is not None and rate < 1 and self.sampling is None
+            ),
+        }
+        if problem := next((text for text, holds in problems.items() if holds), ""):
+            raise SubjectError(f"the differential-privacy claim {problem}")
 
     def doubts(self, records: int) -> tuple[str, ...]:
         """Return what makes this claim weaker than it reads for a training set of so many records."""

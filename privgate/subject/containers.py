@@ -115,40 +115,33 @@ def checked(X: Any) -> Any:
     if is_frame(X):
         _check_columns(X)
     array, shape = isinstance(X, np.ndarray), getattr(X, "shape", None)
-    problems = {
-        f"is a {type(X).__module__.partition('.')[0]} {type(X).__name__}; pass an array (X.numpy()), a DataFrame "
-        "(X.to_pandas()), a sparse matrix or a list of text; of a dataset of MLflow, TrainingData.from_dataset(X)": (
-            not (array or is_pandas(X) or isinstance(X, list | tuple))
-        ),
-        "is a masked array, whose mask learners do not see; pass X.filled(numpy.nan)": np.ma.is_masked(X),
-        "is a single number; pass one record a row": shape == (),
-        "has no columns; pass at least one": shape is not None and 0 in shape[1:],
-        "is a numpy matrix or a structured array, which learners do not read; pass an array or a DataFrame": (
-            isinstance(X, np.matrix) or (array and X.dtype.kind == "V")
-        ),
-    }
-    if problem := next((sentence for sentence, holds in problems.items() if holds), ""):
-        raise SubjectError(f"X {problem}")
+    odd = array and (np.ma.is_masked(X) or isinstance(X, np.matrix) or X.dtype.kind == "V")
+    if odd or not (array or is_pandas(X) or isinstance(X, list | tuple)):
+        what = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}{' (a matrix, masked or structured)' * odd}"
+        raise SubjectError(
+            f"X is a {what}; "
+            "pass a plain array (X.numpy()), a DataFrame (X.to_pandas()), a sparse matrix or a list of text"
+        )
+    if shape is not None and (shape == () or 0 in shape[1:]):
+        raise SubjectError("X has no records or no columns; pass one record a row")
     return X
 
 
 def _check_columns(X: Any) -> None:
     names = list(X.columns)
-    if X.columns.nlevels > 1 or not all(isinstance(c, str | int | np.integer) for c in names):
-        raise SubjectError("the columns of X have names that are neither text nor numbers; rename them")
-    if not X.columns.is_unique:
-        twice = next(c for c in names if names.count(c) > 1)
-        raise SubjectError(f"X has several columns named {twice!r}; rename them")
+    if (
+        not X.columns.is_unique
+        or X.columns.nlevels > 1
+        or not all(isinstance(c, str | int | np.integer) for c in names)
+    ):
+        raise SubjectError("the columns of X have names that are neither text nor numbers, or one twice; rename them")
     for name, dtype in X.dtypes.items():
         if str(dtype).startswith("Sparse["):
             raise SubjectError(f"column {name!r} of X is sparse; pass X.sparse.to_coo() or X.sparse.to_dense()")
 
 
 def align_candidates(X: Any, other: Any) -> Any:
-    """Return candidates with the columns of the training records, each of the same type.
-
-    Workers train on rows of both together: a candidate of another type would change what everybody is trained on.
-    """
+    """Return candidates with the columns of the training records, each of the same type."""
     ours, theirs = ((is_pandas(v), is_sparse(v), hasattr(v, "shape")) for v in (X, other))
     if ours != theirs:
         raise SubjectError(
@@ -177,10 +170,8 @@ def cast_like(values: Any, like: Any, what: str) -> Any:
         cast = values.astype(like.dtype)
         if _cells(cast) == _cells(values) or (kinds <= set("biuf") and bool((cast == values).all())):
             return cast
-    raise SubjectError(
-        f"{what} of the candidates is of type {values.dtype} and that of the training records of {like.dtype}, and "
-        "values or categories would change; give both the same type"
-    )
+    types = f"type {values.dtype} and that of the training records of {like.dtype}"
+    raise SubjectError(f"{what} of the candidates is of {types}, and values would change; give both the same type")
 
 
 def _cells(column: Any) -> list[Any]:
@@ -188,11 +179,7 @@ def _cells(column: Any) -> list[Any]:
 
 
 def cell(value: Any) -> Any:
-    """Return a JSON value that tells text, numbers and the kinds of nothing apart; text and None stay as they are.
-
-    >>> cell("nan"), cell(float("nan")), cell(1), cell("1"), cell(None)
-    ('nan', ['nan'], ['int', '1'], '1', None)
-    """
+    """Return a JSON value that tells text, numbers and the kinds of nothing apart; text and None stay as they are."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | np.bool_):
@@ -296,19 +283,15 @@ def _of_objects(array: NDArray[Any], what: str) -> NDArray[Any]:
     known = set(kinds)
     if len(known) > 1 and not known <= {"int", "float"}:
         other = next(i for i, kind in enumerate(kinds) if kind != kinds[0])
-        raise SubjectError(
-            f"{what} mixes {kinds[0]} (record 0) with {kinds[other]} (record {other}), which as text may be the same; "
-            "give all of them one type"
-        )
+        two = f"{kinds[0]} (record 0) with {kinds[other]} (record {other})"
+        raise SubjectError(f"{what} mixes {two}, which as text may be the same; give all of them one type")
     return np.array(values if known <= {"int", "float", "bool"} else list(map(str, values)))
 
 
 def _refuse_missing(missing: NDArray[Any], what: str) -> None:
     if missing.any():
-        raise SubjectError(
-            f"{what} is missing (None or NaN) for record {int(missing.argmax())} and perhaps others; nothing is no "
-            "label, name or person: fill it in or remove those records"
-        )
+        first = f"record {int(missing.argmax())} and perhaps others"
+        raise SubjectError(f"{what} is missing (None or NaN) for {first}; fill it in or remove those records")
 
 
 def scale_of(y: NDArray[Any]) -> tuple[float, float]:

@@ -1,13 +1,12 @@
 """Training data: records, labels, the person of each record, and candidates whom training does not use.
 
-``save`` writes the records to files; a file, an MLflow dataset or a loader function may hold them instead.
+``save`` writes the records to files; a file or a loader function may hold them instead.
 """
 
 import copy
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -94,7 +93,7 @@ class TrainingData:
     domain: Domain | None = None
     sensitive: tuple[str | int, ...] = ()
     loader: str | None = field(default=None, repr=False)
-    #: address and read options of the data, as JSON; set by ``from_file`` and ``from_dataset``
+    #: address and read options of the data, as JSON; set by ``from_file``
     source: Mapping[str, Any] | None = field(default=None, repr=False)
     #: whether ``y`` holds numbers to predict, not labels: the recipe's task decides, see ``as_targets``
     predicts_numbers: bool = field(default=False, repr=False, init=False)
@@ -301,8 +300,7 @@ class TrainingData:
             if column in frame.columns:
                 return frame[column]
         raise SubjectError(
-            f"the data have no column {column!r}; log the model again with TrainingData(..., groups=...), or name a "
-            "column that they have"
+            f"the data have no column {column!r}; name one that they have, or log with TrainingData(groups=…)"
         )
 
     @classmethod
@@ -381,27 +379,6 @@ class TrainingData:
         """Return the data of ``from_file``, read again from a recorded ``source``."""
         about = {**source["columns"], **_read_about(source), **source["options"], "candidates": source["candidates"]}
         return cls.from_file(str(source["uri"]), file_format=str(source["format"]), **about)
-
-    @classmethod
-    def from_dataset(cls, dataset: Any, **about: Any) -> Self:
-        """Return the data of an ``mlflow.data`` dataset with targets, by ``from_file`` if its source is an equal file.
-
-        ``about`` is as in ``from_file`` for frames (``ids``, ``groups``, ``drop``), as in ``TrainingData`` for arrays.
-        """
-        if getattr(dataset, "targets", None) is None:
-            raise SubjectError("the dataset names no targets; make it with targets=")
-        if not hasattr(dataset, "df"):
-            return cls(dataset.features, dataset.targets, **about)
-        named: dict[str, Any] = {k: about.pop(k) for k in ("ids", "groups", "drop") if k in about}
-        columns: dict[str, Any] = {"target": dataset.targets, **named}
-        X, y, ids, groups = files.split(dataset.df, columns)
-        if (uri := getattr(dataset.source, "uri", None)) is not None:
-            with suppress(SubjectError):
-                read = cls.from_file(uri, **columns, **about)
-                if cls(X, y).digest == cls(read.X, read.y).digest:
-                    return read
-        about.pop("file_format", None)
-        return cls(X, y, ids=ids, groups=groups, **about)
 
 
 def _read_targets(y: Any, n: int) -> NDArray[Any]:

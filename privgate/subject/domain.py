@@ -4,6 +4,7 @@ DTP is a supremum over questions, so it is meaningless without saying over which
 or inferred from it, and then marked as inferred in every report.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
@@ -31,15 +32,17 @@ class Column:
     missing: bool = False
 
     def __post_init__(self) -> None:
-        named, values = f"domain: column {self.name!r}", self.values
-        if (self.ends is None) == (values is None):
-            raise ValueError(f"{named} needs a range or a list of values; {_HINT}")
-        if self.ends is not None and not (np.isfinite(self.ends).all() and self.ends[0] <= self.ends[1]):
-            raise ValueError(f"{named} needs finite low <= high, not {self.ends}")
-        if values is not None and not (values or self.missing):
-            raise ValueError(f"{named} lists no value")
-        if values is not None and len(set(values)) != len(values):
-            raise ValueError(f"{named} lists a value twice")
+        values, ends = self.values, self.ends
+        problems = {
+            f"needs a range or a list of values; {_HINT}": (ends is None) == (values is None),
+            f"needs finite low <= high, not {ends}": (
+                ends is not None and not (np.isfinite(ends).all() and ends[0] <= ends[1])
+            ),
+            "lists no value, or one twice": values is not None
+            and (not (values or self.missing) or len(set(values)) != len(values)),
+        }
+        if problem := next((text for text, holds in problems.items() if holds), ""):
+            raise ValueError(f"domain: column {self.name!r} {problem}")
 
     @classmethod
     def from_short(cls, name: str | int, stated: Any) -> "Column":
@@ -56,30 +59,12 @@ class Column:
                 return cls(name, values=tuple(held), missing=len(held) < len(plain))
         raise ValueError(f"domain: unknown key or form, {name!r}: {stated!r}; {_HINT}")
 
-    def payload(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {key: _as_list(value) for key, value in asdict(self).items()}
-
-    @classmethod
-    def from_payload(cls, payload: Mapping[str, Any]) -> "Column":
-        """Return the column that ``payload`` describes."""
-        ends, values = payload["ends"], payload["values"]
-        ends = None if ends is None else (float(ends[0]), float(ends[1]))
-        return cls(payload["name"], ends, None if values is None else tuple(values), bool(payload["missing"]))
-
-
-def _as_list(value: Any) -> Any:
-    """Return tuples, and columns in them, as JSON."""
-    if isinstance(value, Column):
-        return value.payload()
-    return [_as_list(v) for v in value] if isinstance(value, tuple) else value
-
 
 def _as_tuple(value: Any) -> Any:
-    """Return what ``_as_list`` was given."""
+    """Return what a payload holds: tuples for lists, and columns for mappings."""
     if isinstance(value, Mapping):
-        return Column.from_payload(value)
-    return tuple(_as_tuple(v) for v in value) if isinstance(value, list | tuple) else value
+        return Column(**{name: _as_tuple(value[name]) for name in ("name", "ends", "values", "missing")})
+    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
 
 
 def list_columns(stated: Any) -> tuple[Column, ...]:
@@ -167,10 +152,7 @@ class Domain:
         questions = () if self.queries is None else np.array(self.queries)
         good = AcceptedQuestions({**self.payload(), "queries": None}).holds(questions)
         if not good.all():  # theorems over the ranges would say less than what is answered
-            raise ValueError(
-                f"domain: question {int(good.argmin()) + 1} of the list lies outside the ranges that are declared "
-                "beside it"
-            )
+            raise ValueError(f"domain: question {int(good.argmin()) + 1} of the list lies outside the ranges beside it")
 
     def _read_queries(self) -> None:
         if self.queries is None:
@@ -192,14 +174,8 @@ class Domain:
     def read(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
         """Return a domain from a short form; ``ValueError``: there is no such form.
 
-        A mapping names the columns of a frame: a tuple is a range, ``(17, 90)``, a list the categories, ``["no",
-        "yes"]``. None at the end of either says that values may be missing. A list of ranges is the box of an array.
-        Nothing is read off data: the ends of private data are single people's.
-
-        >>> Domain.read([(0.0, 1.0), (-1, 1)]).box
-        ((0.0, 1.0), (-1.0, 1.0))
-        >>> Domain.read({"age": (17, 90), "work": ["private", "state", None]}).columns[1].values
-        ('private', 'state')
+        A mapping names a frame's columns: ``(17, 90)`` is a range, ``["no", "yes"]`` the values; None at the end of
+        either says that values may be missing. A list of ranges is the box of an array. Nothing is read off data.
         """
         if isinstance(stated, Domain):
             return stated
@@ -249,7 +225,7 @@ class Domain:
     def payload(self) -> dict[str, Any]:
         """Return JSON values; ``from_payload`` is the inverse."""
         limits = {"max_length": None, "norm": None}  # of earlier versions: digests of data are of these too
-        stated = limits | {f.name: _as_list(getattr(self, f.name)) for f in fields(self)}
+        stated = limits | json.loads(json.dumps(asdict(self)))  # lists for tuples
         return {k: v for k, v in stated.items() if v or k not in ("columns", "blocks", "queries")}
 
     @classmethod

@@ -1,13 +1,10 @@
 """Estimators as JSON: class path and parameters, nested as scikit-learn nests them; no pickle."""
 
-import dataclasses
 import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from enum import Enum
-from pathlib import Path, PurePath
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,14 +15,6 @@ from privgate.subject import sources
 from privgate.subject.domain import Domain
 
 Resolve = Callable[[str], Any]
-#: kinds of parameters that name a class
-_OF_A_CLASS = frozenset({"estimator", "instance", "member"})
-#: most cells of a table among the parameters, and what its columns may be
-_CELLS = 10_000
-_PLAIN_COLUMNS = frozenset({"object", "str", "string", "bool", "int64", "int32", "float64", "float32"})
-#: by which an object says itself what it consists of, or keeps more than its ``__dict__`` says
-_OF_ITS_OWN = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__slots__")
-
 
 #: classifiers whose parameters theorems read, and these: importing scikit-learn takes a second, and training has it
 _READ = {
@@ -69,11 +58,8 @@ def is_fitted(value: Any) -> bool:
 
 
 def is_class_of(homes: tuple[str, ...], thing: Any) -> bool:
-    """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with.
-
-    A name below ``sklearn.`` is not enough: ``sklearn.datasets._base:os.system`` is one.
-    """
-    home = str(getattr(thing, "__module__", ""))
+    """Whether this is a class of estimators, kernels or splitters defined there, which keep what they are made with."""
+    home = str(getattr(thing, "__module__", ""))  # a name alone may be ``sklearn.datasets._base:os.system``
     keeps = hasattr(thing, "get_params") or hasattr(thing, "get_n_splits")
     return isinstance(thing, type) and keeps and home.startswith(tuple(h.partition(":")[0] for h in homes))
 
@@ -122,7 +108,7 @@ def _settings(value: Any) -> dict[str, Any] | None:
 
 def encode(value: Any) -> Any:
     """Return ``value`` as JSON, or a ``SubjectError``; estimators, arrays, tuples and functions get a ``"!"``."""
-    if value is None or (isinstance(value, bool | int | str) and not isinstance(value, Enum)):
+    if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if np.isfinite(value) else {"!": "float", "value": str(value)}
@@ -132,14 +118,10 @@ def encode(value: Any) -> Any:
         return [encode(v) for v in value]
     if (tag := next((tag for kind, tag in _CONTAINERS if isinstance(value, kind)), None)) is not None:
         return tag(value)
-    if type(value).__module__.startswith("pandas") and hasattr(value, "columns"):
-        return _frame(value)
     if not isinstance(value, type) and (params := _settings(value)) is not None:
         return {"!": "estimator", "class": reference(type(value)), "params": {k: encode(v) for k, v in params.items()}}
     if isinstance(value, type | np.ufunc) or hasattr(value, "__qualname__"):
         return {"!": "import", "value": reference(value)}
-    if (state := _state(value)) is not None:
-        return {"!": "instance", "class": reference(type(value)), "params": {k: encode(v) for k, v in state.items()}}
     raise SubjectError(
         f"parameter of type {type(value).__name__} cannot be recorded; use numbers, text, lists or estimators"
     )
@@ -154,30 +136,8 @@ _CONTAINERS: tuple[tuple[Any, Callable[[Any], dict[str, Any]]], ...] = (
     (Domain, lambda v: {"!": "domain", "value": {**v.payload(), "proposed": False}}),
     (slice, lambda v: {"!": "slice", "value": [v.start, v.stop, v.step]}),
     (Mapping, lambda v: {"!": "dict", "value": [[encode(k), encode(x)] for k, x in v.items()]}),
-    (PurePath, lambda v: {"!": "path", "value": str(v)}),
-    (Enum, lambda v: {"!": "member", "class": reference(type(v)), "params": {"name": v.name}}),
     (functools.partial, lambda v: {"!": "partial", "value": [encode(v.func), encode(v.args), encode(v.keywords)]}),
 )
-
-
-def _state(value: Any) -> dict[str, Any] | None:
-    """Return the attributes that an object of a plain class consists of; None where it keeps itself otherwise."""
-    kind = type(value)
-    if dataclasses.is_dataclass(value):
-        named = [f.name for f in dataclasses.fields(value) if hasattr(value, f.name)]
-        return {**{n: getattr(value, n) for n in named}, **getattr(value, "__dict__", {})}
-    own = any(getattr(kind, n, None) is not getattr(object, n, None) for n in _OF_ITS_OWN)
-    return None if own or kind.__module__ == "builtins" else getattr(value, "__dict__", None)
-
-
-def _frame(X: Any) -> dict[str, Any]:
-    plain = set(map(str, X.dtypes)) <= _PLAIN_COLUMNS and all(isinstance(c, str | int) for c in X.columns)
-    if X.size > _CELLS or not plain or X.index.tolist() != list(range(len(X))):
-        raise SubjectError(
-            f"a parameter is a DataFrame of shape {X.shape}, and a small table of numbers and text is all that is "
-            "stored with the model; use reset_index(), or pass data by X"
-        )
-    return {"!": "frame", "value": [[encode(c), str(X[c].dtype), encode(X[c].tolist())] for c in X.columns]}
 
 
 def decode(value: Any, resolve: Resolve) -> Any:
@@ -192,23 +152,8 @@ def decode(value: Any, resolve: Resolve) -> Any:
     return make(value, resolve)
 
 
-def _decoded_frame(value: Any, resolve: Resolve) -> Any:
-    import pandas as pd
-
-    return pd.DataFrame({decode(c, resolve): pd.Series(decode(v, resolve), dtype=t) for c, t, v in value["value"]})
-
-
-def _decoded_partial(value: Any, resolve: Resolve) -> Any:
-    function, args, keywords = (decode(v, resolve) for v in value["value"])
-    return functools.partial(function, *args, **keywords)
-
-
-def _decoded_instance(value: Any, resolve: Resolve) -> Any:
-    home = resolve(value["class"])
-    instance = home.__new__(home)
-    for name, part in value["params"].items():
-        object.__setattr__(instance, name, decode(part, resolve))  # also where a dataclass is frozen
-    return instance
+def _make_partial(function: Any, args: Any, named: Any) -> Any:
+    return functools.partial(function, *args, **named)
 
 
 _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
@@ -220,13 +165,9 @@ _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
     "domain": lambda v, _: Domain.from_payload(v["value"]),
     "dtype": lambda v, _: np.dtype(v["value"]),
     "dict": lambda v, r: {decode(k, r): decode(x, r) for k, x in v["value"]},
-    "path": lambda v, _: Path(v["value"]),
     "import": lambda v, r: r(v["value"]),
-    "member": lambda v, r: r(v["class"])[v["params"]["name"]],
+    "partial": lambda v, r: _make_partial(*decode(v["value"], r)),
     "estimator": lambda v, r: r(v["class"])(**{k: decode(x, r) for k, x in v["params"].items()}),
-    "partial": _decoded_partial,
-    "frame": _decoded_frame,
-    "instance": _decoded_instance,
 }
 
 
@@ -238,7 +179,7 @@ def references(value: Any) -> list[str]:
         return []
     if value.get("!") == "import":
         return [value["value"]]
-    if value.get("!") in _OF_A_CLASS:
+    if value.get("!") == "estimator":
         return [value["class"], *references([*value.get("params", {}).values()])]
     inner = value.get("value", [])
     return [] if isinstance(inner, str) else [r for v in inner for r in references(v)]
@@ -252,17 +193,8 @@ def _nodes(value: Any) -> Iterator[dict[str, Any]]:
         yield from _nodes(inner)
 
 
-def keeps_state(value: Any) -> bool:
-    """Whether ``decode`` would set attributes of an object by name, and not only call constructors."""
-    return any(node.get("!") == "instance" for node in _nodes(value))
-
-
 def names_files(value: Any) -> bool:
-    """Whether fitting what ``decode`` makes reads or writes files that its parameters name.
-
-    ``memory=`` of pipelines and clusterings is a folder whose pickles are loaded and written; vectorizers of
-    ``input="filename"`` take records for names of files.
-    """
+    """Whether fitting what ``decode`` makes reads or writes files that its parameters name."""
     given = [node.get("params") for node in _nodes(value) if node.get("!") == "estimator"]
     params = [p for p in given if isinstance(p, dict)]
     return any(p.get("memory") is not None or p.get("input", "content") != "content" for p in params)
@@ -283,10 +215,7 @@ def seeded(estimator: Any, seed: int | None) -> Iterator[None]:
 
 
 def set_seed(estimator: Any, seed: int | None) -> Any:
-    """Set every ``random_state`` of an estimator, nested ones too, and return it.
-
-    With ``seed=None`` an estimator that leaves a ``random_state`` open stays random.
-    """
+    """Set every ``random_state`` of an estimator, nested ones too, and return it."""
     if seed is not None:
         names = [k for k in estimator.get_params(deep=True) if k == "random_state" or k.endswith("__random_state")]
         if names:  # what set_params of somebody's own class returns is not looked at

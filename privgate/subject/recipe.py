@@ -1,6 +1,5 @@
 """The recipe: everything needed to train the model again."""
 
-import copy
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -46,9 +45,8 @@ class Recipe:
     Parameters
     ----------
     training : callable or estimator
-        ``fit(X, y, *, seed, **params) -> model`` at the top level of a module, script or notebook; a method, callable
-        object or ``functools.partial`` of that form; an unfitted estimator or pipeline (anything with ``fit`` and
-        ``get_params``); or a class with ``fit`` that takes a seed where it is made or fitted.
+        ``fit(X, y, *, seed, **params) -> model`` at the top level of a module, script or notebook, or a
+        ``functools.partial`` of it; or an unfitted estimator or pipeline (anything with ``fit`` and ``get_params``).
     params : mapping
         Hyperparameters: keyword arguments of the function, or ``set_params`` of the estimator.
     seed : int, optional
@@ -63,9 +61,6 @@ class Recipe:
         The differential-privacy claim.
     network : bool
         Training needs the network; said in report and statement. Without it a boxed training finds none.
-    made_by : mapping from parameter to callable, optional
-        How parameters are made of the data: ``function(X, y) -> value``, importable as ``training`` is. Every training
-        makes them again, so that a table, a vocabulary or a prior is made without the person left out.
     public : mapping from parameter to text, optional
         Parameters that owe nothing to the people in the data, and where each comes from; or paths of files that
         training opens, with their people and their author. Page one repeats the text; privgate cannot check it.
@@ -82,7 +77,6 @@ class Recipe:
     dp: Claim | None = None
     network: bool = False
     task: str | None = None
-    made_by: Mapping[str, Any] = field(default_factory=dict)
     public: Mapping[str, str] = field(default_factory=dict)
     #: set when the recipe was read back: JSON form and folder of the source snapshot; nothing is imported then
     recorded: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -107,20 +101,14 @@ class Recipe:
             object.__setattr__(self, "task", own if own == "regression" else None)
         if self.task not in (None, *tasks.TASKS):
             raise SubjectError(f"no task {self.task!r}; it is one of {', '.join(tasks.TASKS)}")
-        named = {**self.params, **self.made_by}
         if not self.is_estimator:
-            sources.check_training(training, named)
-        elif unknown := set(named) - set(training.get_params() if named else ()):
+            sources.check_training(training, params)
+        elif unknown := set(params) - set(training.get_params() if params else ()):
             raise SubjectError(f"{type(training).__name__} has no parameter {min(unknown)!r}")
         if any(getattr(function, "__module__", None) == "__main__" for function in self.functions):
             sources.collect(self._references(), extra=self.sources)  # refused before anything is trained or logged
 
     def _check_origins(self) -> None:
-        if twice := set(self.made_by) & {*self.params, *self.public}:
-            raise SubjectError(f"parameter {min(twice)!r} is made_by a function, and given or declared public as well")
-        for name, function in self.made_by.items():
-            if not callable(function):
-                raise SubjectError(f"made_by[{name!r}] must be a function of (X, y), not {function!r}")
         for name, value in self.params.items():
             if estimators.is_fitted(value):
                 raise SubjectError(
@@ -164,7 +152,6 @@ class Recipe:
         declared = {
             "network": self.network,
             "task": self.task,
-            "made_by": {k: estimators.reference(f) for k, f in self.made_by.items()},
             "public": dict(self.public),
         }
         common = {
@@ -178,9 +165,8 @@ class Recipe:
         if self.is_estimator:
             estimator = _configured(self.training, self.params)
             return {**common, "kind": "estimator", "estimator": estimators.encode(estimator), "params": {}}
-        function, owner = sources.split_method(self.training)
-        params = {k: estimators.encode(v) for k, v in {**owner, **self.params}.items()}
-        return {**common, "kind": "function", "fit": estimators.reference(function), "params": params}
+        params = {k: estimators.encode(v) for k, v in self.params.items()}
+        return {**common, "kind": "function", "fit": estimators.reference(self.training), "params": params}
 
     @cached_property
     def snapshot(self) -> Mapping[str, bytes]:
@@ -196,9 +182,8 @@ class Recipe:
 
     @property
     def _named(self) -> list[str]:
-        """References of the functions that train, answer, and make parameters."""
-        makers = dict(self.payload.get("made_by", {})).values()
-        return [r for r in (self.payload.get("fit"), self.payload["predict"], *makers) if isinstance(r, str)]
+        """References of the functions that train and answer."""
+        return [r for r in (self.payload.get("fit"), self.payload["predict"]) if isinstance(r, str)]
 
     @cached_property
     def digest(self) -> str:
@@ -213,6 +198,8 @@ class Recipe:
             raise SubjectError(
                 f"recipe.json has schema {payload.get('schema')!r}; this privgate reads privgate/recipe/v1"
             )
+        if payload.get("made_by"):
+            raise SubjectError("the recipe says made_by, which went with 0.1.0; make it in the training function")
         dp = payload["dp"]
         recipe = cls(
             None,
@@ -237,7 +224,7 @@ class Recipe:
     def functions(self) -> list[Any]:
         """What training and answering run: functions, classes, or an estimator."""
         if self.recorded is None:
-            return [self.training, self.predict, *self.made_by.values()]
+            return [self.training, self.predict]
         return [self.estimator, *map(self._resolve, self._named)]
 
     @property
@@ -267,7 +254,7 @@ class Recipe:
         The process that asks makes it, and theorems fit it there, outside any box: whoever wrote the recipe may name
         such classes and nothing that their modules import, no files, and no modules of these names in its snapshot.
         """
-        if not self.is_estimator or self.payload.get("made_by"):
+        if not self.is_estimator:
             return None
         spec = self.payload["estimator"]
         with strict_json.reading("the recipe's estimator cannot be made", SubjectError):
@@ -277,7 +264,7 @@ class Recipe:
         if self.recorded is None:
             return self.estimator
         whole = isinstance(spec, Mapping) and spec.get("!") == "estimator"
-        if not whole or self._shadows_libraries or estimators.keeps_state(spec):
+        if not whole or self._shadows_libraries:
             return None
         classes = estimators.find_classes(spec, lambda ref: sources.resolve(ref, None))
         if not all(is_number_type(r) or is_class_of(homes, thing) for r, thing in classes.items()):
@@ -288,8 +275,8 @@ class Recipe:
     @property
     def own_model(self) -> Mapping[str, Any] | None:
         """The recorded constructor arguments of one of ``privgate.models``, with its name as ``"class"``; else None."""
-        spec, other = self.payload.get("estimator"), self.payload["predict"] or self.payload.get("made_by")
-        if not self.is_estimator or other is not None or not isinstance(spec, Mapping):
+        spec = self.payload.get("estimator")
+        if not self.is_estimator or self.payload["predict"] is not None or not isinstance(spec, Mapping):
             return None
         home, _, name = str(spec.get("class")).partition(":")
         ours = home == "privgate.models" and not self._shadows_libraries
@@ -302,21 +289,16 @@ class Recipe:
 
     def train(self, X: Any, y: NDArray[Any], *, seed: int | None) -> Any:
         """Run the training function; only ever called in a worker."""
-        made_by = self.made_by if self.recorded is None else dict(self.recorded.get("made_by", {}))
-        with sources.importing_from(self.root):
-            made_of = {k: (self._resolve(f) if isinstance(f, str) else f)(X, y) for k, f in made_by.items()}
         if self.is_estimator:
-            estimator = estimators.set_seed(_configured(self.estimator, made_of), seed)
+            estimator = estimators.set_seed(self.estimator, seed)
             with estimators.seeded(estimator, seed):
                 return estimator.fit(X, y)
         if self.recorded is None:
-            function, owner = sources.split_method(self.training)
-            params = {**copy.deepcopy(owner), **self.params}
+            function, params = self.training, dict(self.params)
         else:
             function = self._resolve(self.recorded["fit"])
             params = {k: estimators.decode(v, self._resolve) for k, v in self.recorded["params"].items()}
-        with sources.importing_from(self.root):  # methods, too, import what they need when they are called
-            return sources.train(function, X, y, seed=seed, params=params | made_of)
+        return function(X, y, seed=seed, **params)
 
     def answerless(self, model: Any) -> str:
         """Return why a trained model answers nothing that could be judged; empty if it does."""

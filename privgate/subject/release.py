@@ -104,20 +104,26 @@ class Release:
     alone: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.step < 1:
-            raise ValueError(f"release: step must lie in (0, 1), not {self.step!r}")
-        if self.form not in get_args(Form):
-            raise ValueError(f"release: no form {self.form!r}; it is one of {', '.join(get_args(Form))}")
-        if isinstance(self.k, bool) or self.k != int(self.k) or self.k < 1:
-            raise ValueError(f"release: k must be a whole number of at least 1, not {self.k!r}")
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"release: temperature must be finite and above 0, not {self.temperature!r}")
-        if self.noise is not None and not (self.form == "probabilities" and self.temperature == 1.0):
-            raise ValueError("release: noise is added to a regressor's answers, which have no form and no temperature")
-        if isinstance(self.floor, str | list) or self.floor == {}:
-            raise ValueError(f"release: floor is True, a number, or a mapping label -> number, not {self.floor!r}")
-        if self.floor and (self.form != "probabilities" or self.noise is not None):
-            raise ValueError("release: a floor is for probabilities that are neither rounded, listed nor noisy")
+        plain = self.form == "probabilities" and self.noise is None
+        problems = {
+            f"step must lie in (0, 1), not {self.step!r}": not 0 < self.step < 1,
+            f"no form {self.form!r}; it is one of {', '.join(get_args(Form))}": self.form not in get_args(Form),
+            f"k must be a whole number of at least 1, not {self.k!r}": (
+                isinstance(self.k, bool) or self.k != int(self.k) or self.k < 1
+            ),
+            f"temperature must be finite and above 0, not {self.temperature!r}": not 0
+            < self.temperature
+            < float("inf"),
+            "noise is added to a regressor's answers, which have no form and no temperature": (
+                self.noise is not None and (self.form != "probabilities" or self.temperature != 1.0)
+            ),
+            f"floor is True, a number, or a mapping label -> number, not {self.floor!r}": (
+                isinstance(self.floor, str | list) or self.floor == {}
+            ),
+            "a floor is for probabilities that are neither rounded, listed nor noisy": self.floor and not plain,
+        }
+        if problem := next((text for text, holds in problems.items() if holds), ""):
+            raise ValueError(f"release: {problem}")
 
     def resolved(self, classes: Any) -> Self:
         """Return the release with a floor for each of the sorted labels; ``ValueError``: not above 0, or too much."""
@@ -131,10 +137,7 @@ class Release:
         floors = self.floor if isinstance(self.floor, tuple) else tuple(float(named.get(k, one)) for k in labels)
         most = 0.1 / max(1, len(labels) - 1)
         if not (len(floors) == len(labels) and min(floors) > 0 and sum(floors) - min(floors) <= 0.1 * (1 + 1e-12)):
-            raise ValueError(
-                f"release: floors of {len(labels)} labels are above 0, and at most {most:.3g} each, .1 in all but one; "
-                f"given are {', '.join(f'{f:g}' for f in floors[:5])}"
-            )
+            raise ValueError(f"release: floors are above 0, one a label, at most {most:.3g} each and .1 in all but one")
         return replace(self, floor=floors)
 
     def answered(self, values: Float) -> Float:
@@ -143,11 +146,7 @@ class Release:
         return values if self.noise is None else np.asarray(values + self.noise.drawn(len(values)))
 
     def shown(self, p: Float) -> Float:
-        """Return what the endpoint hands out for exact probabilities ``p``, both of shape (n, K).
-
-        Bins ``[0, h), [h, 2h), …`` count by their centres. A label that "top_k" does not list has 0. Ties go to the
-        earlier class. Nothing is normalised again. MLflow serves by this, stored by value: it needs numpy alone.
-        """
+        """Return what the endpoint hands out for exact probabilities ``p``, both of shape (n, K)."""
         p = np.asarray(p, dtype=np.float64)
         if self.temperature != 1.0:
             with np.errstate(divide="ignore"):
@@ -161,18 +160,14 @@ class Release:
     def coarse(self, p: Float) -> Float:
         """Return multiples of ``step`` nearest to ``p``, halves to the even one, or the centres of its bins."""
         if self.form == "binned":  # a hair of tolerance keeps 0.29 / 0.01 in its own bin
-            return np.asarray((np.minimum(np.floor(p / self.step + 1e-12), self.last_bin) + 0.5) * self.step)
+            last = np.ceil(1.0 / self.step - 1e-9) - 1  # which holds probability 1 too
+            return np.asarray((np.minimum(np.floor(p / self.step + 1e-12), last) + 0.5) * self.step)
         per_one = 1.0 / self.step
         whole = np.rint(per_one)
         # np.round(p, 2) multiplies by 100 and divides by it; 0.01 itself is not a hundredth
         if abs(per_one - whole) < 1e-9 * per_one:
             return np.asarray(np.rint(p * whole) / whole)
         return np.asarray(np.rint(p / self.step) * self.step)
-
-    @property
-    def last_bin(self) -> int:
-        """Number of the last bin, which holds probability 1 too."""
-        return int(np.ceil(1.0 / self.step - 1e-9) - 1)
 
     def list_size(self, n_labels: int) -> int:
         """Return how many of so many labels are listed."""
@@ -247,22 +242,12 @@ def heated(log_p: Float, temperature: float) -> Float:
 
 
 def measure_changes(log_with: Float, log_without: Float, release: Release) -> Float:
-    """Return the largest label change of what is released, shape (...,), nats.
-
-    Infinite where one model alone hands out 0 or leaves a label out: who asks sees the difference with certainty.
-    Halves and ties go one way; ``bound_changes`` has the worst of both.
-    """
+    """Return the largest label change of what is released, shape (...,), nats."""
     return leakage.largest_change(released(log_with, release), released(log_without, release))
 
 
 def without_digits(log_with: Float, log_without: Float) -> Float:
-    """Return the largest change, shape (...,), nats, of probabilities that float64 does not hold in full; 0 of others.
-
-    A closed form knows the logarithm of a probability of ``exp(-745)``, and an endpoint releases 5e-324 or 0.
-
-    >>> without_digits(np.array([[0.0, -744.9], [-0.7, -0.7]]), np.array([[0.0, -745.2], [-0.5, -0.9]])).tolist()
-    [inf, 0.0]
-    """
+    """Return the largest change, shape (...,), nats, of probabilities that float64 holds in part, else 0."""
     small = np.minimum(log_with, log_without) < SUBNORMAL
     apart = _apart(_held(log_with), _held(log_without))[1]
     return np.asarray(np.where(small & (log_with != log_without), apart, 0.0).max(axis=-1))
@@ -314,14 +299,8 @@ def _values(log_p: Float, release: Release, error: float = 0.0) -> tuple[Float, 
     low = np.where(nothing | (log_p - error < SUBNORMAL) | (low < SUBNORMAL), -np.inf, low)
     high = np.where(nothing | (high < NOTHING), -np.inf, high)
     if release.form in ("rounded", "binned"):
-        low, high = np.exp(low) * (1 - HAIR) / release.step, np.exp(high) * (1 + HAIR) / release.step
-        shift = 0.0 if release.form == "rounded" else 0.5
-        if release.form == "rounded":
-            low, high = np.ceil(low - 0.5), np.floor(high + 0.5)
-        else:
-            low, high = (np.minimum(np.floor(v), release.last_bin) for v in (low, high))
         with np.errstate(divide="ignore"):
-            low, high = np.log(np.maximum(low, 0.0) + shift), np.log(high + shift)
+            low, high = (np.log(release.coarse(np.exp(v) * hair)) for v, hair in ((low, 1 - HAIR), (high, 1 + HAIR)))
     return low, high
 
 
@@ -373,8 +352,6 @@ def admissible(values: Float, log_p: Float, release: Release, error: float) -> B
     log-probabilities. ``error`` bounds the error of each of these and the relative error of each value; above 0.
     """
     low, high = _values(log_p, release, error)
-    if release.form in ("rounded", "binned"):
-        low, high = low + np.log(release.step), high + np.log(release.step)
     with np.errstate(divide="ignore", invalid="ignore"):
         handed = np.log(values)
     fits = (handed >= low - error) & (handed <= high + error)

@@ -1,10 +1,7 @@
 """What a function of a script or notebook reaches: helpers, imports and constants, without the work around them.
 
-A script trains, logs and registers at its top level, and none of that may run again where its function is imported.
-So what is recorded is no copy of the file: beginning with the function, every global name that its code reads is
-followed. A constant is written as the value that it has now (environment and command line of a script are not those
-of a worker), a module or function of a library as an import, a function or class of the script as its own code,
-anything else as the statements that made it.
+A script's top level trains and logs, so it is not run again: beginning with the function, every global name that its
+code reads is written as its value, an import, its own code, or the statements that made it.
 """
 
 import __future__
@@ -82,10 +79,8 @@ class _Part:
         try:
             exec(compile(self.text(with_settings=False), name, "exec", dont_inherit=True), vars(module))  # noqa: S102  the user's own module, in the user's process
         except Exception as exc:
-            raise SubjectError(
-                f"what the training function needs of {name} cannot be imported alone: {type(exc).__name__}: {exc}; "
-                "move the function to a module of its own"
-            ) from exc
+            why = f"{type(exc).__name__}: {exc}; move the function to a module of its own"
+            raise SubjectError(f"what the training function needs of {name} cannot be imported alone: {why}") from exc
         finally:
             del sys.modules[module.__name__]
 
@@ -115,10 +110,8 @@ class _Part:
     def _add_constant(self, name: str, value: Any) -> None:
         written = repr(value)
         if len(written) > _LONGEST:
-            raise SubjectError(
-                f"the training function uses {name}, a {type(value).__name__} of {len(written)} characters; hand it "
-                "over as a parameter, or as part of X"
-            )
+            how = f"{name}, a {type(value).__name__} of {len(written)} characters"
+            raise SubjectError(f"the training function uses {how}; hand it over as a parameter, or as part of X")
         for kind in (k for k in _HELD if f"{k.__name__}(" in written):
             self.imports.add(f"from {_HELD[kind]} import {kind.__name__}")
         self.constants.append(f"{name} = {written}")
@@ -157,18 +150,16 @@ class _Part:
         """Add the statements of the script that made an object."""
         where = [s for s in self.body if name in _bound(s) and s not in self.kept]
         if not where:
+            kind = f"{name} (a {type(self.space[name]).__name__})"
             raise SubjectError(
-                f"the training function uses {name} (a {type(self.space[name]).__name__}), which cannot be recorded "
-                "from here; make it inside the function, or hand it over as a parameter"
+                f"the training function uses {kind}, which cannot be recorded; make it inside the function"
             )
         for statement in where:
             self.kept.add(statement)
             if call := _work(statement):
                 path = "" if self.file is None else f"{self.file.name}:{statement.lineno}: "
-                raise SubjectError(
-                    f"{path}the training function uses {name}, which {call} makes when the file is imported; hand it "
-                    "over as a parameter, or make it inside the function"
-                )
+                use = f"{path}the training function uses {name}, which {call} makes when the file is imported"
+                raise SubjectError(f"{use}; hand it over as a parameter, or make it inside the function")
             self._add(statement, self.pieces)
 
     def keep_settings(self) -> None:

@@ -12,7 +12,6 @@ import importlib.util
 import inspect
 import itertools
 import re
-import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,18 +44,11 @@ def main_module() -> str:
     return stem if hidden is None or Path(hidden).resolve() == Path(path).resolve() else f"{stem}_script"
 
 
-@functools.cache
-def _library_roots() -> tuple[Path, ...]:
-    paths = sysconfig.get_paths()
-    roots = [paths[k] for k in ("stdlib", "platstdlib", "purelib", "platlib")]
-    roots += [*site.getsitepackages(), site.getusersitepackages()]
-    return tuple(Path(r).resolve() for r in roots)
-
-
 def is_library(path: Path) -> bool:
     """Whether a file belongs to an installed distribution or to Python itself."""
-    file = path.resolve()
-    return bool({"site-packages", "dist-packages"} & set(file.parts)) or any(map(file.is_relative_to, _library_roots()))
+    file, homes = path.resolve(), {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+    installed = {"site-packages", "dist-packages"} & set(file.parts)
+    return bool(installed) or any(file.is_relative_to(Path(home).resolve()) for home in homes)
 
 
 def _locate(module: str) -> str | None:
@@ -101,11 +93,7 @@ def _imports(module: str, tree: ast.AST, *, is_package: bool) -> set[str]:
 
 
 def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> dict[str, bytes]:
-    """Return the user's source files that the references need: their modules, and what these import, transitively.
-
-    Of a script or notebook only what the references (``module:qualname``) reach, see ``script``. ``extra`` are files to
-    add as they are. Keys are paths in the layout of imports. Of installed libraries the environment records versions.
-    """
+    """Return the user's source files that the references need: their modules, and what these import, transitively."""
     main, pairs = main_module(), [r.partition(":") for r in references]
     todo, seen, files = [module for module, _, _ in pairs], {"__main__", main}, dict[str, bytes]()
     if names := {name.partition(".")[0] for module, _, name in pairs if module == main}:
@@ -142,7 +130,7 @@ def imported(snapshot: Mapping[str, bytes]) -> set[str]:
         if name.endswith(".py"):
             package = name.endswith("/__init__.py")
             module = name.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
-            with suppress(SyntaxError, ValueError, RecursionError):  # a worker says so, which imports it
+            with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # a worker says so, which imports it
                 tree = ast.parse(content)
                 own = _imports(module, tree, is_package=package)
                 taken = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
@@ -151,11 +139,7 @@ def imported(snapshot: Mapping[str, bytes]) -> set[str]:
 
 
 def resolve(reference: str, root: Path | None) -> Any:
-    """Return the object behind ``module:qualname``, from the snapshot below ``root`` if it holds the module.
-
-    Snapshot modules never shadow what the process has loaded: they are in ``sys.modules`` under their own names only
-    while they are executed (and while a function from here runs), afterwards under ``_privgate_<digest>.…``.
-    """
+    """Return the object behind ``module:qualname``, from the snapshot below ``root`` if it holds the module."""
     module, _, qualname = reference.partition(":")
     with importing_from(root):
         try:
@@ -239,83 +223,36 @@ def check_path(name: str) -> str:
     return name
 
 
-# Ways to write down training: a function, a partial, a method, a callable object, a class with ``fit``.
+# Ways to write down training: a function, a partial of one, an estimator.
 
-_FORM = "a recipe needs fit(X, y, *, seed, **params)"
-#: name of the object among the recorded parameters, if the function is a method
-_OWNER = "self"
+_FORM = "a recipe needs a function fit(X, y, *, seed, **params) at the top level of a module, or an estimator"
 
 
 def simplify_training(training: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """Return the same training as a function, method, class or estimator, with its parameters."""
-    if isinstance(training, functools.partial):
+    """Return the same training as a function or estimator, with its parameters."""
+    while isinstance(training, functools.partial):
         if training.args:
             raise SubjectError("the partial gives arguments by position, where X and y go; give them by name")
-        return simplify_training(training.func, {**training.keywords, **params})
-    fits, named = hasattr(training, "fit"), hasattr(training, "get_params")
-    if isinstance(training, type):
-        return (training() if fits and named else training), params
-    if hasattr(training, "__code__") or inspect.ismethod(training) or (fits and named):
-        return training, params
-    if fits:
-        return training.fit, params
-    return training if hasattr(training, "__qualname__") or not callable(training) else training.__call__, params
-
-
-def split_method(training: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the function whose name is recorded, and the object that it is a method of, as a parameter."""
-    if inspect.ismethod(training) and not isinstance(training.__self__, type):
-        return training.__func__, {_OWNER: training.__self__}
-    return training, {}
+        training, params = training.func, {**training.keywords, **params}
+    return training, params
 
 
 def check_training(training: Any, params: Mapping[str, Any]) -> None:
     """Refuse what cannot be called with records, labels, a seed and these parameters; say which argument is wrong."""
-    name, is_class = getattr(training, "__qualname__", type(training).__name__), isinstance(training, type)
-    if _OWNER in params:
-        raise SubjectError(f"a parameter of {name} is called {_OWNER!r}; rename it")
-    if is_class and not hasattr(training, "fit"):
-        raise SubjectError(f"{name} is a class without fit; {_FORM}")
-    place = _name_seed(training) if is_class else "seed"
-    if is_class and not place and "seed" not in _names(training.fit):
-        raise SubjectError(f"neither {name}() nor its fit takes a seed or random_state; {_FORM}")
-    if not is_class and "seed" not in _names(training):
-        raise SubjectError(f"{name} takes no argument 'seed', by which it is trained again; {_FORM}")
+    name = getattr(training, "__qualname__", type(training).__name__)
+    if isinstance(training, type) or inspect.ismethod(training) or not hasattr(training, "__qualname__"):
+        raise SubjectError(f"{name} is a class, a method or an object; {_FORM}")
     try:
         signature = inspect.signature(training)
     except (TypeError, ValueError):  # written in C
         return
+    kinds = {p.kind for p in signature.parameters.values()}
+    if "seed" not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise SubjectError(f"{name} takes no argument 'seed', by which it is trained again; {_FORM}")
     try:
-        signature.bind(*(() if is_class else (None, None)), **{**params, **({place: 0} if place else {})})
+        signature.bind(None, None, **{"seed": 0, **params})
     except TypeError as exc:
         raise SubjectError(f"{name} cannot be called with these parameters: {exc}; {_FORM}") from exc
-
-
-def train(function: Any, X: Any, y: Any, *, seed: int | None, params: Mapping[str, Any]) -> Any:
-    """Return the model; a method or class that returns nothing has trained its object."""
-    if isinstance(function, type):
-        place = _name_seed(function)
-        owner = function(**params, **({place: seed} if place else {}))
-        model = owner.fit(X, y) if place else owner.fit(X, y, seed=seed)
-    elif _OWNER in params:
-        owner, others = params[_OWNER], {k: v for k, v in params.items() if k != _OWNER}
-        model = getattr(owner, function.__name__)(X, y, seed=seed, **others)
-    else:
-        return function(X, y, seed=seed, **params)
-    return owner if model is None else model
-
-
-def _names(function: Any) -> set[str]:
-    """Return the names of arguments that may be given by name; all that are asked about where anything may."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return {"seed", "random_state"}
-    return {p.name for p in parameters} | ({"seed"} if any(p.kind is p.VAR_KEYWORD for p in parameters) else set())
-
-
-def _name_seed(kind: type) -> str:
-    return next((name for name in ("seed", "random_state") if name in _names(kind)), "")
 
 
 # What is known of installed libraries before they are imported, and how skops is imported.

@@ -38,8 +38,7 @@ def save(X: Any, stem: Path) -> str:
         path.write_text(json.dumps(list(X)), encoding="utf-8")
     else:
         raise SubjectError(
-            f"a list of records must hold text, and record {other} is a {type(X[other]).__name__}; pass an array or a "
-            "DataFrame for anything else"
+            f"a list of records must hold text, and record {other} does not; pass an array or a DataFrame"
         )
     return path.name
 
@@ -124,9 +123,9 @@ def _cells_of(column: Any, name: Any) -> tuple[Any, Any]:
     cells = [["text", c] if isinstance(c, str) else c or ["none"] for c in map(cell, column.tolist())]
     for row, (kind, *_) in enumerate(cells):
         if kind not in _KINDS:
+            what = f"column {name!r} holds a {type(column.iloc[row]).__name__} among objects (record {row})"
             raise SubjectError(
-                f"column {name!r} holds a {type(column.iloc[row]).__name__} among objects (record {row}), which cannot "
-                "be stored without pickle; give the column a type of its own (pandas.to_datetime, astype)"
+                f"{what}, which needs pickle; give the column a type of its own (pandas.to_datetime, astype)"
             )
     texts = [rest[0] if rest else None for _, *rest in cells]
     kinds = [_KINDS.index(kind) for kind, *_ in cells]
@@ -160,8 +159,7 @@ def _load_frame(path: Path) -> Any:
             held[at] = plain[at].astype(dtype) if dtype.startswith("datetime64[s") else plain[at]
         if str(held[at].dtype) != dtype:
             raise SubjectError(
-                f"column {name!r} was stored as {dtype} and is read as {held[at].dtype} by pandas {pd.__version__}; "
-                f"make it {held[at].dtype} before it is logged, or read it with the pandas that is recorded"
+                f"column {name!r} was stored as {dtype} and is read as {held[at].dtype}; make it {held[at].dtype}"
             )
     X = pd.DataFrame(held, index=pd.RangeIndex(note["rows"]))
     if "array" in note:
@@ -204,8 +202,7 @@ def format_of(uri: str, stated: str | None = None) -> str:
     form = stated or _ENDINGS.get(path.suffix.lower(), "")
     if form not in _OPTIONS or (path / "_delta_log").is_dir():
         raise SubjectError(
-            f"{uri!r} is neither CSV nor Parquet; give format='csv' or 'parquet', or read it (SQL, Delta, anything "
-            "else) in a function of your own: TrainingData.from_loader('package.module:function')"
+            f"{uri!r} is neither CSV nor Parquet; give format=, or a loader: TrainingData.from_loader('module:fn')"
         )
     return form
 

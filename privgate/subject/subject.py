@@ -62,28 +62,16 @@ class Subject:
         numbers, release = self.task == "regression", self.release
         if numbers and self.data.y.dtype.kind not in "biuf":
             raise SubjectError("the recipe declares task='regression', but the targets are no numbers")
-        if numbers and (release.form != "probabilities" or release.temperature != 1.0):
-            raise SubjectError(
-                f"a regressor has no probabilities to release as {release.form!r}; release its numbers, or add noise: "
-                "Release(noise=Laplace(scale))"
-            )
-        if numbers and release.floor:
-            raise SubjectError("a floor is for probabilities, and a regressor releases numbers")
+        if numbers and (release.form != "probabilities" or release.temperature != 1.0 or release.floor):
+            raise SubjectError("a regressor releases its numbers, or these with noise: Release(noise=Laplace(scale))")
         if not numbers and release.noise is not None:
-            raise SubjectError(
-                "noise is added to a regressor's numbers, and this recipe trains a classifier; declare "
-                "task='regression' or another release"
-            )
+            raise SubjectError("noise is for numbers, and this recipe trains a classifier; declare task='regression'")
         object.__setattr__(self, "data", self.data.as_targets() if numbers else self.data)
         object.__setattr__(self, "release", release.resolved(self.classes) if release.floor else release)
 
     @classmethod
     def load(cls, uri: str, *, tracking_uri: str | None = None) -> "Subject":
-        """Return the subject that a registry names; nothing of it is executed here.
-
-        ``uri`` is ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>``
-        or a run id. ``tracking_uri`` is an MLflow server or store; the environment's if absent.
-        """
+        """Return the subject that a registry names; nothing of it is executed here."""
         if cls.loader is None:  # pragma: no cover  the package root always wires it
             raise RuntimeError("import privgate, not privgate.subject alone")
         return cls.loader(uri, tracking_uri=tracking_uri)
@@ -132,10 +120,7 @@ class Subject:
 
     @cached_property
     def declared_classes(self) -> NDArray[Any] | None:
-        """Sorted labels that one of ``privgate.models`` declares: leaving out the last holder of one defines a model.
-
-        None where labels are read off the data, as scikit-learn does, or where the data hold others.
-        """
+        """Sorted labels that one of ``privgate.models`` declares; None where labels are read off the data."""
         stated = estimators.decode((self.recipe.own_model or {}).get("classes"), _no_import)
         if stated is None:
             return None

@@ -1,7 +1,4 @@
-"""What kind of model a recipe trains, and what it answers with, checked and put in order.
-
-What answers nothing that a person's record could change is refused in one sentence before anything is trained.
-"""
+"""What kind of model a recipe trains, and what it answers with, checked and put in order."""
 
 from contextlib import suppress
 from typing import Any, Literal, get_args
@@ -16,24 +13,8 @@ TASKS: tuple[str, ...] = get_args(Task)
 
 #: up to this many different numbers count as labels without a declared task
 FEW = 20
-#: kinds of models that are judged in no way here: (what the library calls it, what it is, and what to do)
-_ALONE = "is trained without labels; no answer about a person could be compared"
-_OTHERS = {
-    "outlier_detector": (
-        "gives anomaly scores and is trained without labels; what its scores tell about members is not measured here"
-    ),
-    "clusterer": f"forms clusters and {_ALONE}",
-    "density_estimator": f"fits a density and {_ALONE}",
-    "transformer": "transforms records and answers nothing about people; judge the model that is trained on its output",
-}
-#: classifiers without probabilities -> what to train, beside CalibratedClassifierCV
-_INSTEAD = {
-    "SVC": "SVC(probability=True) or CalibratedClassifierCV(SVC())",
-    "NuSVC": "NuSVC(probability=True) or CalibratedClassifierCV(NuSVC())",
-    "SGDClassifier": "SGDClassifier(loss='log_loss')",
-}
-#: homes of models of series: a record there is a moment, not a person
-_SERIES = ("statsmodels.tsa", "prophet", "sktime", "darts", "pmdarima", "neuralprophet", "tbats")
+#: kinds of models that are judged in no way here, as libraries call them
+_OTHERS = frozenset({"outlier_detector", "clusterer", "density_estimator", "transformer", "ranker"})
 
 
 def of_estimator(estimator: Any) -> str:
@@ -53,17 +34,11 @@ def of_estimator(estimator: Any) -> str:
 def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
     """Return why an unfitted estimator is not judged as it stands, one sentence; empty if it is."""
     name, kind = type(estimator).__name__, of_estimator(estimator)
-    if type(estimator).__module__.startswith(_SERIES):
-        return f"{name} models a series in time, whose records are moments and no people; privgate does not judge it"
-    if name.endswith("Ranker"):
-        why = (
-            f"{name} gives ranking scores, which mean something only within one list; privgate does not judge it: "
-            "judge a classifier of relevance, or declare task='regression' with predict=fn(model, X) for the scores"
-        )
-        return "" if predicts and task == "regression" else why
     if kind in _OTHERS and (not predicts or (kind == "outlier_detector" and task == "regression")):
-        more = ", and they predict no target that residuals could be measured from" if predicts else ""
-        return f"{name} {_OTHERS[kind]}{more}"
+        return (
+            f"{name} ({kind.replace('_', ' ')}) gives neither labels nor predictions about people; "
+            "judge the classifier or regressor that is trained on its output"
+        )
     if predicts or task == "regression":
         return ""
     if kind == "regression":
@@ -72,10 +47,8 @@ def refusal(estimator: Any, task: str, *, predicts: bool) -> str:
         params = estimator.get_params(deep=True)
         if any(k.rpartition("__")[2] == "final_estimator" and v is None for k, v in params.items()):
             return ""  # stacking without a final estimator of its own: fitting chooses what gives the answers
-        instead = _INSTEAD.get(name, f"CalibratedClassifierCV({name}())")
-        return (
-            f"{name} gives no probabilities: train {instead}, or give the recipe predict=fn(model, X) -> probabilities"
-        )
+        instead = f"train CalibratedClassifierCV({name}()), or give the recipe predict=fn(model, X) -> probabilities"
+        return f"{name} gives no probabilities: {instead}"
     return ""
 
 

@@ -41,7 +41,7 @@ def _refuse_name(name: str) -> Any:
 def _knows_learner(subject: Subject) -> bool:
     """Whether the members' learner, with all its parts, is of libraries that share nothing between two of them."""
     base = (subject.recipe.own_model or {}).get("base")
-    if subject.recipe.snapshot or estimators.keeps_state(base) or estimators.names_files(base):
+    if subject.recipe.snapshot or estimators.names_files(base):
         return False
     return all(_is_known(name) for name in estimators.references(base))
 

@@ -17,17 +17,15 @@ from privgate.training.task_limits import TaskLimits
 
 #: what one task costs the scheduler, measured with tasks that do nothing
 SCHEDULING_SECONDS = 1.5e-3
+_LOST = "the Dask scheduler went away; start it and run the command again, which trains nothing twice"
 CONNECT_SECONDS = 20.0  # seconds for a scheduler's answer
-#: how long a scheduler that went away may take to come back
-RECONNECT_SECONDS = 120.0
 
 
 class DaskPool:
     """Workers of a Dask cluster (a scheduler's address, or the caller's own client), one chunk each at a time.
 
     A worker that dies is Dask's to replace and its chunk Dask's to run again; a chunk that ends several workers comes
-    back as a death. A scheduler that is restarted forgets everything: chunks in flight are then sent again. Dask's own
-    nannies limit memory. ``UsageError``: Dask is not installed, or no scheduler answers.
+    back as a death. Dask's own nannies limit memory. ``UsageError``: Dask is not installed, or no scheduler answers.
     """
 
     def __init__(self, cluster: Any, limits: TaskLimits) -> None:
@@ -35,7 +33,7 @@ class DaskPool:
         self._address = cluster if isinstance(cluster, str) else None
         self._client: Any = None if self._address else cluster
         self._sent: dict[str, Any] = {}
-        self._flying: dict[str, tuple[Payload, Chunk, Any]] = {}
+        self._flying: dict[str, tuple[Chunk, Any]] = {}
         self._done: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._counted = (0.0, 1)
         if self._address:
@@ -55,9 +53,8 @@ class DaskPool:
             from distributed import Client
         except ImportError as exc:
             raise UsageError("a Dask cluster needs the extra: pip install 'privgate[dask]'") from exc
-        patience = RECONNECT_SECONDS if self._flying else CONNECT_SECONDS
         try:
-            self._client = Client(self._address, timeout=patience, set_as_default=False)
+            self._client = Client(self._address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as exc:
             raise UsageError(f"no Dask scheduler answers at {self._address}; start one or drop --cluster") from exc
 
@@ -80,7 +77,7 @@ class DaskPool:
         """Send a chunk; the payload travels once and is then passed on between workers."""
         name, call = f"privgate-{uuid.uuid4().hex}", (self._send(payload), list(chunk.fits), self._limits)
         future = self._client.submit(worker.run_chunk, *call, key=name, pure=False)
-        self._flying[name] = (payload, chunk, future)
+        self._flying[name] = (chunk, future)
         future.add_done_callback(lambda _: self._done.put(name))
 
     def _send(self, payload: Payload) -> Any:
@@ -101,39 +98,17 @@ class DaskPool:
         while True:
             try:
                 name = self._done.get(timeout=1.0)
+                chunk, future = self._flying.pop(name)
+                return chunk, future.result()
             except queue.Empty:
                 # futures that a scheduler forgot never call back
-                lost = any(future.status in {"lost", "cancelled"} for *_, future in self._flying.values())
+                lost = any(future.status in {"lost", "cancelled"} for _, future in self._flying.values())
                 if lost or self._client.status != "running":
-                    self._send_again()
-                continue
-            if name not in self._flying:
-                continue
-            _, chunk, future = self._flying[name]
-            try:
-                answers = future.result()
+                    raise UsageError(_LOST) from None
             except KilledWorker:
-                answers = None
-            except (CancelledError, OSError, TimeoutError):  # the scheduler went away, or the payload with its workers
-                self._send_again()
-                continue
-            del self._flying[name]
-            return chunk, answers
-
-    def _send_again(self) -> None:
-        """Connect again and send everything that was in flight once more."""
-        flying = list(self._flying.values())
-        if self._address:
-            self._client.close(timeout=1)
-            self._connect()
-        until = time.monotonic() + RECONNECT_SECONDS
-        while self._client.status != "running":
-            if time.monotonic() > until:
-                raise UsageError("the Dask client lost its scheduler; pass its address to connect again")
-            time.sleep(0.5)
-        self._flying, self._sent = {}, {}
-        for payload, chunk, _ in flying:
-            self.submit(payload, chunk)
+                return chunk, None
+            except (CancelledError, OSError, TimeoutError) as exc:
+                raise UsageError(_LOST) from exc
 
     def _ask(self, function: Any, *call: Any, **named: Any) -> Any:
         """Return what one call gives, or None where its worker died."""
@@ -155,7 +130,7 @@ class DaskPool:
     def close(self) -> None:
         """Cancel what is in flight; the cluster stays as it was."""
         if self._flying:
-            self._client.cancel([future for *_, future in self._flying.values()], force=True)
+            self._client.cancel([future for _, future in self._flying.values()], force=True)
         self._flying, self._sent = {}, {}
         if self._address:
             self._client.close(timeout=5)

@@ -14,7 +14,6 @@ import re
 import secrets
 import stat
 import struct
-import sys
 import uuid
 import warnings
 from collections.abc import Mapping
@@ -186,11 +185,7 @@ _TAG = 16  # bytes
 
 def cache_folder() -> Path:
     """Return privgate's folder among the user's caches."""
-    if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "privgate"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "privgate"
 
 
 class Ledger:

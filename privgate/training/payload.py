@@ -47,8 +47,6 @@ class Payload:
     classes: int = 0
     #: whether training may use the network, where it runs in a box
     network: bool = False
-    #: calls that may run at the same time; 0 for no limit
-    at_once: int = 0
     #: names the stored model; empty where there is none
     model: str = ""
 
@@ -91,9 +89,8 @@ def write(subject: Subject, folder: Path) -> Payload:
         (folder / "model.pkl").write_bytes(pickled(_brought(subject.model, folder)))
     (folder / "payload.json").write_text(json.dumps(index), encoding="utf-8")
     named = digest.of_json([subject.training_digest, digest.of_files(folder)])
-    at_once = int(_wants_gpu(subject.recipe))
     code, modules = code_of(subject), _list_modules(subject.recipe)
-    return Payload(named, str(folder), code=code, modules=modules, classes=subject.width, at_once=at_once)
+    return Payload(named, str(folder), code=code, modules=modules, classes=subject.width)
 
 
 #: what workers fork from may import: it runs nobody's code, and their files change nothing
@@ -105,14 +102,6 @@ def _list_modules(recipe: Recipe) -> tuple[str, ...]:
     references = estimators.references([recipe.payload.get("estimator"), *recipe.payload["params"].values()])
     names = {r.partition(":")[0] for r in references} | sources.imported(recipe.snapshot)
     return tuple(sorted(name for name in names if name.partition(".")[0] in _FORKED))
-
-
-def _wants_gpu(recipe: Recipe) -> bool:
-    """Whether training asks for a GPU: several processes would share its memory, and wait for one another."""
-    spec = recipe.payload.get("estimator")
-    params = spec.get("params", {}) if isinstance(spec, Mapping) else recipe.payload["params"]
-    device = str(params.get("device", "cpu")) if isinstance(params, Mapping) else "cpu"
-    return device.startswith("cuda") or (device == "auto" and Path("/dev/nvidiactl").exists())
 
 
 def code_of(subject: Subject) -> str:
@@ -157,7 +146,7 @@ def _by_value(thing: Any) -> Iterator[None]:
 
     parts, named, helpers = [thing], list[str](), set[str]()
     if isinstance(thing, Recipe):  # functions and classes among an estimator's parameters, too
-        parts += [thing.training, thing.predict, *thing.made_by.values()]
+        parts += [thing.training, thing.predict]
         named = estimators.references([thing.payload.get("estimator"), *thing.payload["params"].values()])
         helpers = {p.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for p in thing.snapshot}
     names = helpers | {n for p in parts for n in (getattr(p, "__module__", None), type(p).__module__) if n}

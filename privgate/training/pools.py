@@ -119,12 +119,8 @@ class Batch:
         self._report(total, total, 0.0)
         return self._answers
 
-    @property
-    def _slots(self) -> int:
-        return min(self._pool.slots, self._shipped.at_once or self._pool.slots)
-
     def _next_chunk(self) -> Chunk | None:
-        if self._flying >= self._slots:
+        if self._flying >= self._pool.slots:
             return None
         last_try = not self._todo and not self._suspects
         if self._todo:
@@ -141,7 +137,7 @@ class Batch:
         if not self._pace:
             return 1
         # smaller chunks towards the end, so that no worker is left alone with a large one, but never tiny ones
-        fair = -(-len(self._todo) // (2 * self._slots))
+        fair = -(-len(self._todo) // (2 * self._pool.slots))
         least = int(LEAST_CHUNK_SECONDS / self._pace)
         return min(len(self._todo), max(1, least, min(int(self._pool.chunk_seconds / self._pace), fair)))
 

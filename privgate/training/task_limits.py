@@ -1,6 +1,5 @@
 """What a worker process may take, and what it may know about its surroundings."""
 
-import ctypes
 import faulthandler
 import os
 import resource
@@ -67,32 +66,15 @@ class Clock:
             # a C thread that needs no interpreter lock; armed again at most once a second, because it costs 50 us
             faulthandler.dump_traceback_later(limit + GRACE, exit=True, file=2)
             self._armed = now if seconds is None else 0.0
-        main = threading.current_thread() is threading.main_thread()
-        with _interrupt_main(limit) if main else _interrupt_thread(limit):
+        if threading.current_thread() is not threading.main_thread():  # Dask's, which no signal reaches
             yield
-
-
-@contextmanager
-def _interrupt_main(limit: float) -> Iterator[None]:
-    signal.signal(signal.SIGALRM, _expire)
-    signal.setitimer(signal.ITIMER_REAL, limit)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-@contextmanager
-def _interrupt_thread(limit: float) -> Iterator[None]:
-    """As ``_interrupt_main`` in Dask's threads, which no signal reaches."""
-    ident, error = ctypes.c_ulong(threading.get_ident()), ctypes.py_object(OutOfTimeError)
-    timer = threading.Timer(limit, ctypes.pythonapi.PyThreadState_SetAsyncExc, (ident, error))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+            return
+        signal.signal(signal.SIGALRM, _expire)
+        signal.setitimer(signal.ITIMER_REAL, limit)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 #: the only names that reach training code; everything else (registry credentials, cloud keys, tokens) stays outside

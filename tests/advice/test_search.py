@@ -98,10 +98,6 @@ def test_what_a_whole_check_does_not_approve_is_no_advice(found, monkeypatch, fl
     assert advice.payload()["diff"] == []
 
 
-def one_sided():
-    return TrainingData(np.tile([[0, 1, 1]], (40, 1)), np.repeat(["yes", "no"], [39, 1]), one_record_each=True)
-
-
 def memorised():
     from sklearn.neighbors import KNeighborsClassifier
 

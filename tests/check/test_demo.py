@@ -2,7 +2,6 @@
 
 import json
 import re
-import webbrowser
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,23 +22,15 @@ RECORDED = {
 }
 
 
-#: the trees, which take most of the time, and boxes are slow: `test_exit_codes.py` runs a whole check in boxes
-BOXED = pytest.param(3, id="3 in boxes", marks=[pytest.mark.boxed, pytest.mark.slow])
-
-
-@pytest.mark.parametrize("models", [2, pytest.param(3, marks=pytest.mark.slow), BOXED])
+@pytest.mark.parametrize("models", [2, pytest.param(3, marks=(pytest.mark.boxed, pytest.mark.slow))])
 def test_two_models_are_promoted_and_one_is_blocked(tmp_path, monkeypatch, capsys, models):
     shown_here = dict(list(ALL.items())[:models])
     monkeypatch.setattr("privgate.demo.recipes.recipes", lambda: shown_here)
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "")
     monkeypatch.delenv("PRIVGATE_COLUMNS")
-    monkeypatch.setenv("DISPLAY", ":0")
-    opened = []
-    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
 
-    assert run(["demo", "--folder", str(tmp_path), "--open"]) == 0
+    assert run(["demo", "--folder", str(tmp_path)]) == 0
     promoted = [name for name in shown_here if RECORDED[name][1] == 0]
-    assert opened == [(tmp_path / "reports" / promoted[-1] / "report.html").as_uri()]
     shown = capsys.readouterr().out
     assert all(f"models:/{name}/1 is now @production" in shown for name in promoted)
     assert "adult-0" not in shown.replace("/", "")
@@ -84,30 +75,8 @@ def test_another_decision_than_is_due_ends_as_a_bug(tmp_path, monkeypatch, capsy
     assert "income-neighbours: another decision was due" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("failing", [webbrowser.Error("could not locate runnable browser"), OSError("no"), False])
-def test_no_browser_is_no_error(tmp_path, monkeypatch, failing):
-    def opened(_):
-        if failing:
-            raise failing
-        return False
-
-    monkeypatch.setattr("webbrowser.open", opened)
-    monkeypatch.setenv("BROWSER", "anything")
-    assert (
-        demo.show(tmp_path / "report.html") == f"no browser could be opened; open {tmp_path / 'report.html'} yourself"
-    )
-
-
-def test_a_terminal_without_a_screen_is_not_taken_over(tmp_path, monkeypatch):
-    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a browser of text was started"))
-    assert demo.show(tmp_path).startswith("no browser could be opened")
-
-
 def test_a_folder_that_cannot_be_written_is_said_before_anything_is_trained(tmp_path, capsys):
     (tmp_path / "taken").write_text("")
 
-    assert run(["demo", "--open", "--folder", str(tmp_path / "taken" / "demo")]) == 2
+    assert run(["demo", "--folder", str(tmp_path / "taken" / "demo")]) == 2
     assert "cannot be written" in " ".join(capsys.readouterr().err.split())

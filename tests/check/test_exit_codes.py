@@ -95,7 +95,7 @@ def test_a_bug_shows_its_traceback_and_an_interruption_that_the_command_resumes(
 
 
 def test_list_and_explain_name_everything(inside):
-    chosen, listed = inside("explain", "--list"), inside("list", "--all")
+    chosen, listed = inside("explain", "--list"), inside("explain", "--list", "--all")
     assert chosen.returncode == listed.returncode == 0
     assert chosen.stdout.startswith("policies\n")
     assert listed.stdout.startswith(chosen.stdout)

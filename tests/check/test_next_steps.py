@@ -10,7 +10,7 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from privgate import Budget, Claim, Domain, Fleet, Recipe, Subject, TrainingData, evaluate, registry
+from privgate import Budget, Domain, Fleet, Recipe, Subject, TrainingData, evaluate, registry
 from privgate.advice.search import advise
 from privgate.check.plan import costs
 from privgate.policy.rules.rule_base import STEPS
@@ -51,49 +51,10 @@ def smooth(X, y, *, seed):
     return LogisticRegression(C=0.01).fit(X, y)
 
 
-def private(X, y, *, seed):
-    import torch
-    from opacus import PrivacyEngine
-    from torch.utils.data import DataLoader, TensorDataset
-
-    network = torch.nn.Linear(X.shape[1], 2)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
-    rows = TensorDataset(torch.as_tensor(X, dtype=torch.float32), torch.as_tensor(y))
-    network, optimizer, loader = PrivacyEngine().make_private(
-        module=network, optimizer=optimizer, data_loader=DataLoader(rows, batch_size=10), noise_multiplier=2.0,
-        max_grad_norm=1.0,
-    )  # fmt: skip
-    for some, labels in loader:
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(network(some), labels).backward()
-        optimizer.step()
-    optimizer.zero_grad()
-    return Network(network._module)
-
-
-class Network:
-    def __init__(self, network):
-        self.network = network
-
-    def predict_proba(self, X):
-        import torch
-
-        with torch.no_grad():
-            return torch.softmax(self.network(torch.as_tensor(X, dtype=torch.float32)), 1).double().numpy()
-
-
 def subject(training, data=None, **more):
     return Subject.local(Recipe(training, seed=1, **more), data or people())
 
 
-def unknown_labels():
-    labels = Y.copy()
-    labels[-5:] = 2
-    return labels
-
-
-CLAIM = "rules: [{metric: dp_epsilon, max: 6, delta: 0.00001}]"
-CLAIMED = Claim(mechanism="dp-sgd", adjacency="replace_one", epsilon=5.0, delta=1e-5, sampling="poisson")
 FEW = Budget(shadow_models=8)
 INFLUENCE = "rules: [{metric: pdtp, max: 1}]"
 ATTACKS = "audit: {min_candidates: 100}\nrules: [{metric: attack_accuracy, max: 0.7}]"
@@ -101,19 +62,10 @@ FILE = "rules: [{metric: pdtp, max: 1}, {metric: file_records, max: 0}]"
 #: cause -> (rules, what the owner brings, what follows the step by hand)
 FOLLOWED = {
     "people": (ATTACKS, lambda: subject(SMOOTH, people(outside=60)), lambda: subject(SMOOTH)),
-    "data": (ATTACKS, lambda: subject(SMOOTH, people(labels=unknown_labels())), lambda: subject(SMOOTH)),
     "recipe": (INFLUENCE, lambda: subject(ignores_its_data), lambda: subject(smooth)),
     "seed": (INFLUENCE, lambda: subject(draws_beside_its_seed), lambda: subject(smooth)),
     "error": (INFLUENCE, lambda: subject(from_a_file), lambda: subject(from_a_file, params={"strength": 0.01})),
-    "claim": (CLAIM, lambda: subject(smooth), lambda: Subject.local(Recipe(private, dp=CLAIMED), people())),
     "file": (FILE, lambda: subject(KNeighborsClassifier()), lambda: subject(SMOOTH)),
-    "attack": (
-        ATTACKS.replace("0.7", "0.62"),
-        lambda: subject(
-            DecisionTreeClassifier(), TrainingData(X, GUESSED, candidates=(MORE, OTHERS), one_record_each=True)
-        ),
-        None,
-    ),
     "influence": (
         "rules: [{metric: dtp, max: 1}]",
         lambda: subject(
@@ -140,11 +92,7 @@ def steps_of(verdict):
     return [f.advice for f in verdict.findings if not f.outcome.releases and f.advice]
 
 
-#: a search, private training, and attacks: dear
-SLOW = ("attack", "claim", "people", "data")
-
-
-@pytest.mark.parametrize("cause", [pytest.param(c, marks=[pytest.mark.slow] * (c in SLOW)) for c in FOLLOWED])
+@pytest.mark.parametrize("cause", [pytest.param(c, marks=[pytest.mark.slow] * (c == "people")) for c in FOLLOWED])
 def test_a_step_is_named_and_whoever_follows_it_is_approved(cause, fleet, load_policy):
     rules, brought, followed = FOLLOWED[cause]
     policy = load_policy(rules)

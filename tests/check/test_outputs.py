@@ -1,6 +1,5 @@
 """Where a command cannot write is said in one sentence, with exit code 2, before anything is read or trained."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,6 @@ def said(capsys, arguments):
     return " ".join(" ".join(lines).split())
 
 
-@pytest.mark.parametrize("command", [CHECK, ["promote", *CHECK[1:], "--to", "production"]], ids=["check", "promote"])
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
@@ -43,15 +41,11 @@ def said(capsys, arguments):
         ("--report-dir", "/proc/privgate", "cannot be written"),
         ("--ledger", "taken/ledger", "the ledger taken/ledger cannot be opened: Not a directory; say --ledger FOLDER"),
         ("--hash-key-file", "taken/hash.key", "hash key taken/hash.key cannot be read or made: Not a directory"),
-        (
-            "--ledger",
-            "s3://team/ledger",
-            "the ledger s3://team/ledger is no folder of this machine; say --ledger FOLDER",
-        ),
     ],
 )
-def test_a_place_that_cannot_be_written_is_named_before_training(taken, capsys, command, option, value, words):
-    assert words in said(capsys, [*command, option, value])
+def test_a_place_that_cannot_be_written_is_named_before_training(taken, capsys, option, value, words):
+    for command in (CHECK, ["promote", *CHECK[1:], "--to", "production"]):
+        assert words in said(capsys, [*command, option, value])
 
 
 def test_a_report_whose_file_is_a_folder_is_refused(taken, capsys):
@@ -67,12 +61,6 @@ def test_nothing_is_left_where_everything_can_be_written(taken):
     assert sorted(p.name for p in Path().iterdir()) == ["config", "ledger", "out", "taken"]
     assert not list(Path("out").iterdir())
     assert not list(Path("ledger").iterdir())
-
-
-def test_a_file_that_can_be_written_keeps_what_it_holds(taken):
-    outputs.file("taken", "--html")
-
-    assert taken.read_text() == "here is a file"
 
 
 @pytest.mark.parametrize(
@@ -95,10 +83,3 @@ def test_a_workflow_step_tries_its_files_first(taken, capsys, name):
 
     assert github.perform("check", environ, execute=lambda _: pytest.fail("privgate was called")) == 2
     assert "cannot be written: Not a directory" in capsys.readouterr().out
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_without_permission(taken, capsys):
-    Path("closed").mkdir(mode=0o500)
-
-    assert "Permission denied" in said(capsys, [*CHECK, "--report-dir", "closed"])

@@ -40,20 +40,6 @@ def test_a_local_subject_is_judged_without_a_registry(fleet):
     assert (verdict.records.pdtp <= verdict.records.dtp_upper + 1e-12).all()
 
 
-def copied_weights(X, y, *, seed):
-    """Return the same model whatever the data: a checkpoint."""
-    model = CategoricalNB(min_categories=SIZES)
-    return model.fit(np.array([[0, 0], [1, 1], [2, 3], [0, 2]]), np.array([0, 1, 0, 1]))
-
-
-def test_a_recipe_that_does_not_depend_on_its_data_is_caught_and_never_approved(fleet):
-    verdict = evaluate(Policy.load("pdtp-1"), Subject.local(Recipe(copied_weights, seed=1), DATA), fleet=fleet)
-
-    outcomes = {f.rule: f.outcome for f in verdict.findings}
-    assert outcomes["precondition:depends_on_data"] in (Outcome.INCONCLUSIVE, Outcome.FAILED)
-    assert not verdict.approved
-
-
 def test_a_dp_recipe_with_a_recorded_seed_is_blocked_before_training(fleet):
     from privgate.subject.claim import Claim
 
@@ -65,13 +51,6 @@ def test_a_dp_recipe_with_a_recorded_seed_is_blocked_before_training(fleet):
     assert verdict.outcome is Outcome.FAILED
     assert any("regenerate the noise" in f.message for f in verdict.findings)
     assert fleet.calls == 0
-
-
-def test_a_group_is_one_unit(fleet):
-    data = TrainingData(X, Y, groups=np.repeat(np.arange(20), 2), domain=Domain(categories=tuple(SIZES)))
-    verdict = evaluate(Policy.load("pdtp-1"), Subject.local(naive_bayes(5.0), data), fleet=fleet)
-
-    assert len(verdict.records) == 20
 
 
 def one_split(X, y, *, seed):
@@ -88,16 +67,6 @@ def test_a_sample_of_units_claims_nothing_about_the_largest(fleet):
     assert not verdict.approved
 
 
-def test_what_a_policy_can_never_conclude_is_said_before_training(fleet):
-    from sklearn.tree import DecisionTreeClassifier
-
-    subject = Subject.local(Recipe(DecisionTreeClassifier(), seed=1), DATA)
-    bench = prepare(Policy.load("dtp-1"), subject, fleet=fleet, limits=None)
-
-    assert any("pdtp-1" in why for why in bench.cannot_conclude)
-    assert fleet.calls == 0
-
-
 def test_a_rule_that_is_not_required_and_does_not_apply_is_shown_as_such(fleet, load_policy):
     optional = "  - metric: dp_epsilon\n    max: 2\n    delta: 0.00001\n    required: false\n"
     policy = load_policy(f"rules:\n  - metric: dtp\n    max: 1\n{optional}")
@@ -110,11 +79,10 @@ def test_a_rule_that_is_not_required_and_does_not_apply_is_shown_as_such(fleet, 
 
 
 @pytest.mark.quick(1)
-@pytest.mark.parametrize("form", ["label", "binned", "top_k"])
-def test_what_is_released_is_measured_beside_exact_probabilities_and_never_certified(fleet, form):
+def test_what_is_released_is_measured_beside_exact_probabilities_and_never_certified(fleet):
     from privgate import Release
 
-    subject = Subject.local(naive_bayes(5.0), DATA, release=Release(form))
+    subject = Subject.local(naive_bayes(5.0), DATA, release=Release("label"))
     exact = evaluate(Policy.load("pdtp-1"), Subject.local(naive_bayes(5.0), DATA), fleet=fleet).records
     verdict = evaluate(Policy.load("dtp-1"), subject, fleet=fleet, limits=Budget(full=True))
 
@@ -169,37 +137,30 @@ SUITE = '{"expectations": [{"type": "expect_column_max_to_be_between", "kwargs":
 #: (training records, candidates, keys of the policy, what is said): known before anything is trained
 NEVER = {
     "a broken suite": (MANY[:160], MANY[160:], "data: {suite: s.json}", "s.json: 1 of 3 expectations do not hold"),
-    "a suite about no column": (MANY[:160], MANY[160:], "data: {suite: absent.json}", "there is no column"),
     "few records": (MANY[:160], MANY[160:], "data: {min_rows: 200}", "at least 200 are asked for"),
     "few people": (MANY[:160], MANY[160:], "audit: {min_units: 200}", "the policy wants 200 people"),
     "few candidates": (MANY[:160], MANY[160:], "audit: {min_candidates: 200}", "needs 200 candidates, and"),
     "no candidates": (MANY[:160], None, "", "no candidates: attacks need people who were not trained on"),
     "members for candidates": (MANY[:160], MANY[:100], "", "stored once more"),
-    "nearly members": (MANY[:160], MANY[:100].astype(np.float32).astype(float), "", "stored once more"),
 }
 
 
-@pytest.mark.parametrize(
-    ("more", "said"), [("bound: upper", "needs 368"), ("bound: lower", "needs 368"), ("scope: record", "")]
-)
-def test_a_rate_that_candidates_resolve_wants_as_many_whichever_limit_approves(fleet, load_policy, more, said):
+@pytest.mark.parametrize("more", ["bound: upper", "bound: lower"])
+def test_a_rate_that_candidates_resolve_wants_as_many_whichever_limit_approves(fleet, load_policy, more):
     rule = f"{{metric: attack_tpr, at_fpr: 0.01, max: 0.9, reason: r, {more}}}"
     data = TrainingData(MANY[:160], LABELS[:160], candidates=(MANY[160:], LABELS[160:]), one_record_each=True)
     policy, subject = load_policy(f"rules: [{rule}]\n"), Subject.local(Recipe(GaussianNB(), seed=1), data)
 
     run = prepare(policy, subject, fleet=fleet, limits=None)
 
-    why_not = too_few(policy, run)
-    assert said in why_not
-    assert bool(said) == bool(why_not)
-    assert bool(said) == any("cannot resolve a false-positive rate" in why for why in run.cannot_conclude)
+    assert "needs 368" in too_few(policy, run)
+    assert any("cannot resolve a false-positive rate" in why for why in run.cannot_conclude)
 
 
 @pytest.mark.parametrize("name", NEVER)
 def test_what_no_training_can_approve_ends_before_any_and_is_no_fault_of_the_model(fleet, tmp_path, load_policy, name):
     X, others, keys, said = NEVER[name]
-    for file, column in (("s", "x0"), ("absent", "wage")):
-        (tmp_path / f"{file}.json").write_text(SUITE % column)
+    (tmp_path / "s.json").write_text(SUITE % "x0")
     rules = "[{metric: attack_accuracy, scope: model, max: 0.9, reason: r}, {metric: pdtp, max: 1.0e-9, reason: r}]"
     policy = load_policy(f"approves: Few.\n{keys}\nrules: {rules}\n")
     candidates = None if others is None else (others, LABELS[: len(others)])

@@ -93,14 +93,6 @@ def test_a_signer_is_told_what_to_sign_or_refused(guarded, capsys):
     assert "{uri} and {nonce}" in capsys.readouterr().err
 
 
-def test_another_refusal_of_the_registry_is_what_it_is(guarded, monkeypatch):
-    def broken(subject, alias, **_):
-        raise RegistryError("the registry does not answer")
-
-    monkeypatch.setattr(registry, "promote", broken)
-    assert run([*PROMOTE, "--sign-command", signer(guarded)]) == 4
-
-
 def test_the_action_hands_the_command_on_and_keeps_the_verdict():
     inputs = {
         "MODEL": "models:/credit/3",

@@ -77,19 +77,6 @@ def test_the_p_value_equals_enumeration_of_the_theorem():
     assert found == pytest.approx(min(1.0, expected), abs=1e-12)
 
 
-def test_a_test_chosen_on_the_counted_runs_inflates_the_bound():
-    rng = np.random.default_rng(0)
-    split, reused = [], []
-    for _ in range(200):
-        a, b = rng.normal(size=60), rng.normal(size=60)  # no difference at all
-        for sample, found in (((a[:30], b[:30]), split), ((a[30:], b[30:]), reused)):
-            fires = audit.choose_test(*sample)
-            misses, alarms = int((~fires(a[30:])).sum()), int(fires(b[30:]).sum())
-            found.append(audit.bound_many_runs(misses, 30, alarms, 30, delta=0, confidence=0.8))
-    assert np.mean(np.array(split) > 0) <= 0.2
-    assert np.mean(np.array(reused) > 0) > np.mean(np.array(split) > 0)
-
-
 def test_guesses_are_the_most_confident_and_ties_are_drawn():
     rng = np.random.default_rng(0)
     scores = np.arange(10.0)

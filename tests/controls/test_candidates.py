@@ -163,14 +163,6 @@ def test_how_many_were_compared_does_not_tell_how_many_were_left_out_on_both_sid
     assert all(v == round(v, 2) for v in found.detail.values())
 
 
-@pytest.mark.parametrize("columns", [["city", "flag"], ["age", "city", "flag"]])
-def test_few_columns_of_few_values_are_no_reason_to_suspect_anybody(columns):
-    rng = np.random.default_rng(5)
-    honest = pool.built(data(frame(rng)[columns], frame(rng)[columns], rng))
-
-    assert honest.copies == 0
-
-
 def test_another_record_of_a_member_is_a_twin_and_ones_own_other_records_are_not():
     rng = np.random.default_rng(6)
     X = np.repeat(numbers(rng, N // 2), 2, axis=0) * (1 + 1e-4 * rng.standard_normal((N, 6)))

@@ -11,17 +11,10 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.theorems.closed_form import RefitRequest
-from privgate.training.fleet import Fleet
 
 N = 40
 RNG = np.random.default_rng(1)
 DATA = TrainingData(RNG.normal(size=(N, 3)), np.arange(N) % 2, one_record_each=True)
-
-
-@pytest.fixture(scope="module")
-def fleet():
-    with Fleet(jobs=1, ledger="none") as made:
-        yield made
 
 
 def test_training_without_randomness_needs_one_seed(fleet):
@@ -71,23 +64,3 @@ def test_a_seed_that_matters_for_odd_numbers_of_records_only_is_seen(fleet, coun
     ]
 
     assert any(seen)
-
-
-def seedless(X, y, *, seed):
-    return GaussianNB().fit(X, y)
-
-
-def test_what_was_compared_is_said(fleet):
-    subject = Subject.local(Recipe(seedless, seed=5), DATA)
-
-    assert controls.choose_seeds(subject, fleet).compared == 3
-    assert "3 seeds gave the same models" in controls.choose_seeds(subject, fleet).message
-
-
-def test_where_nothing_reads_a_seed_none_is_compared_unless_somebody_asks(fleet):
-    subject, before = Subject.local(Recipe(GaussianNB(), seed=5), DATA), fleet.calls
-    chosen = controls.choose_seeds(subject, fleet)
-
-    assert fleet.calls == before
-    assert (chosen.unread, chosen.dependent) == (True, False)
-    assert not controls.choose_seeds(subject, fleet, count=12).unread

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from privgate import report, vocabulary
+from privgate import vocabulary
 from privgate.cli import cli
 from privgate.errors import Outcome
 from privgate.report.text import read_sentences
@@ -86,20 +86,3 @@ def test_twelve_words_and_each_outcome_is_one_of_them():
 def test_the_sentences_of_reports_use_the_words():
     assert {k for k, text in read_sentences().items() if OLD.search(re.sub(r"{\w+}", "", text))} == set()
     assert [w for w in WORDS if OLD.search(w.meaning)] == []
-
-
-@pytest.mark.parametrize("kind", ["certified", "refuted", "undecided", "attacked", "regressor", "shares"])
-def test_page_one_and_the_first_line_use_the_words(kind):
-    import importlib.util
-
-    place = Path(__file__).parents[1] / "report/real_runs.py"
-    spec = importlib.util.spec_from_file_location("real_runs_of_words", place)
-    runs = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(runs)
-    doc = runs.document(kind)
-    page = report.render(doc, "html").partition('<div id="evidence"')[0]
-    # texts that a report carries are as old as the report
-    page = re.sub(r"<bdi>.*?</bdi>", "", page)
-
-    assert not OLD.search(page)
-    assert re.match("APPROVED|REFUSED|UNDECIDED", report.render(doc, "text"))

@@ -24,7 +24,7 @@ from privgate.guard.statement import Claims, Envelope
 from privgate.policy import Policy
 from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
-from privgate.serve import CheckRequest, refuse_delivery
+from privgate.serve import refuse_delivery
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.training.ledger import Ledger
@@ -57,7 +57,7 @@ rules:
   - metric: attack_accuracy
     attack: any
     max: 0.6
-  - {metric: generalization_gap, max: 0.1, id: gap}
+  - {metric: attack_tpr, at_fpr: 0.1, max: 0.2, id: gap}
 never_waivable: [gap]
 waivers:
   - rule: dtp
@@ -110,7 +110,7 @@ RECIPE = {
     },
     "recipe_digest": "sha256:" + "b" * 64,
     "sources": {"folder": "privgate/src/b", "files": {"train.py": "sha256:" + "c" * 64}},
-    "release": {"form": "rounded", "step": 0.01, "k": 1, "temperature": 1.0},
+    "release": {"form": "label", "step": 0.01, "k": 1, "temperature": 1.0},
     "data": {"kind": "loader", "reference": "shop:people", "options": {"year": 2026}, "digest": "sha256:" + "d" * 64},
     "environment": {"python": "3.11.9", "packages": {"numpy": "2.0.0"}},
 }  # fmt: skip
@@ -144,7 +144,7 @@ class World:
         self.signer, self.stranger = truststore.new_key(), truststore.new_key()
         self.policy = Policy.load("dtp-1")
         self.now = statement.now().replace(microsecond=0)
-        self.store = TrustStore((fresh_key(self.signer.public_key, days=90, models=("*",), note="ci"),))
+        self.store = TrustStore((fresh_key(self.signer.public_key, days=90, models=("*",)),))
         self.store.save(folder / "trust.json")
         self.claims = Claims(
             registry="test-registry", name="credit", version="3", source="models:/m-1", storage="s3://b/m-1",
@@ -294,11 +294,6 @@ def _shown(world):
 def _asked_for():
     """Return what anybody may send to ``serve``."""
 
-    def requested(content):
-        """Read the tag that anybody sets."""
-        asked = CheckRequest.parse(content.decode(errors="replace"))
-        assert CheckRequest.parse(asked.text()).text() == asked.text()
-
     def delivered(content):
         """Judge a delivery of which headers and body are somebody's; without the secret none counts."""
         head, _, body = content.partition(b"\n\n")
@@ -310,10 +305,7 @@ def _asked_for():
 
     sign = base64.b64encode(hmac.new(b"a secret", b"d1.1800000000.{}", hashlib.sha256).digest()).decode()
     delivery = f"x-mlflow-delivery-id: d1\nx-mlflow-timestamp: 1800000000\nx-mlflow-signature: v1,{sign}\n\n{{}}"
-    return [
-        Format("request", b"dp-1,production;host-1;1800000060.000;1799999000", requested),
-        Format("webhook", delivery.encode(), delivered),
-    ]
+    return [Format("webhook", delivery.encode(), delivered)]
 
 
 def _pass_of_a_failure(world, payload):

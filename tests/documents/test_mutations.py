@@ -99,28 +99,6 @@ def test_many_more_mutated_documents_are_refused_in_one_sentence(tmp_path):
     check(hunt(tmp_path, 20_000, "many", 250), 20_000)
 
 
-def quick(folder, count, seed):
-    """Mutate what is read in place; return what went wrong, or took 0.1 s of the processor twice."""
-    made = [one for one in formats.formats(folder) if not one.slow]
-    for one in made:
-        answer(one, one.example)
-    rng, wrong = random.Random(seed), []
-    for at in range(count):
-        one = made[at % len(made)]
-        content = formats.mutated(one, rng)
-        took, (said, bad) = timed(one, content)
-        if took >= 0.1:
-            took = min(took, timed(one, content)[0])
-        if bad or took >= 0.1:
-            wrong.append((one.name, round(took, 3), content[:200], said[-300:]))
-    return wrong
-
-
-@pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=(pytest.mark.slow, pytest.mark.timeout(1800)))])
-def test_what_is_read_in_place_takes_less_than_a_tenth_of_a_second(count, tmp_path):
-    assert quick(tmp_path, count, count) == []
-
-
 @pytest.mark.parametrize("payload", [{}, {"metric": "pdtp"}, {"options": {}}, {"metric": 1, "options": {}}])
 def test_what_is_no_request_is_said_in_a_way_that_reading_a_report_understands(payload):
     with pytest.raises(ValueError, match="names its metric and its options"):

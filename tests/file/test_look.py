@@ -38,14 +38,12 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, QuantileTransformer, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, QuantileTransformer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
@@ -78,7 +76,6 @@ DONE = {
     "as they are": lambda X: X,
     "half": lambda X: X.astype(np.float16),
     "a third": lambda X: RNG.permutation(X)[: len(X) // 3],
-    "half of the columns": lambda X: X[:, : -(-X.shape[1] // 2)],
     "turned": lambda X: X.T.copy(),
     "standardised, half": lambda X: ((X - X.mean(0)) / X.std(0)).astype(np.float16),
     "scaled, permuted": lambda X: RNG.permutation(X * 3.7 - np.arange(X.shape[1])),
@@ -118,7 +115,7 @@ WRITTEN = {
 }
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.sampled_from(sorted(TABLES)), st.sampled_from(sorted(DONE)), st.sampled_from(sorted(WRITTEN)))
 def test_records_are_found_or_the_file_is_unknown(table, done, written):
     X = TABLES[table]
@@ -133,16 +130,16 @@ FRAME = pd.DataFrame(KEPT, columns=list("abcdef"))
 WAYS = {
     "protocol 0": pickle.dumps(KEPT, protocol=0),
     "a frame": pickle.dumps(FRAME),
-    "a list of mappings": pickle.dumps(FRAME.to_dict("records")),
     "a mapping of columns": pickle.dumps(FRAME.to_dict("list")),
     "a list of rows": pickle.dumps(list(KEPT)),
+    "base 16": KEPT.tobytes().hex().encode(),
+    "skops": skops.io.dumps({"kept": KEPT}),
     "numpy's scalars": pickle.dumps([[np.float32(v) for v in r] for r in KEPT]),
     "base 64 in JSON": json.dumps({"d": base64.b64encode(KEPT.tobytes()).decode()}).encode(),
-    "base 16": KEPT.tobytes().hex().encode(),
     "complex numbers": pickle.dumps(KEPT[:, :3] + 1j * KEPT[:, 3:]),
     "printed": pickle.dumps({"d": repr(KEPT.tolist())}),
     "the other byte order": pickle.dumps(KEPT.astype(">f8")),
-    "in two streams of bz2": bz2.compress(b"a") + bz2.compress(pickle.dumps(KEPT)),
+    "in two streams of zlib": zlib.compress(b"a") + zlib.compress(pickle.dumps(KEPT)),
 }
 #: bytes that are no numbers
 SWAPPED = bytes(b ^ 85 for b in KEPT.tobytes())
@@ -203,20 +200,15 @@ CODES = RNG.integers(0, 40, size=(400, 6)).astype(str).astype(object)
 CODED = (CODES, RNG.random(400) > 0.5)
 
 
-@pytest.mark.quick(2)
 @pytest.mark.parametrize(
     ("made", "data", "write"),
     [
         (KNeighborsClassifier(algorithm="brute"), CANCER, pickle.dumps),
-        (make_pipeline(StandardScaler(), KNeighborsClassifier()), CANCER, pickle.dumps),
-        (make_pipeline(MinMaxScaler(), SVC()), CANCER, pickle.dumps),
-        (KernelRidge(), CANCER, pickle.dumps),
-        (GaussianProcessRegressor(), CANCER, pickle.dumps),
         # a learned first step makes the records sparse, so that nothing of them stands in the file as it was
         (make_pipeline(OneHotEncoder(), KNeighborsClassifier()), CODED, pickle.dumps),
         (make_pipeline(OneHotEncoder(), SVC(C=0.1)), CODED, skops.io.dumps),
     ],
-    ids=repr,
+    ids=["neighbours", "neighbours behind codes", "vectors behind codes"],
 )
 def test_models_that_are_their_data_are_found_and_named(made, data, write):
     least, kept, _ = seen(write(made.fit(*data)), data[0])
@@ -250,7 +242,6 @@ _KEEPS = "it keeps its training records: "
     [
         (f"{_KEEPS}NearestNeighbors, in the fitted sampler SMOTE", "without its", "keeps no records"),
         (f"{_KEEPS}SVC", "keeps no records", "sampler"),
-        (f"file input_example.json, {_KEEPS}SVC", "invented input_example", "sampler"),
         ("file code/people.csv", "without that file among its code_paths", "keeps no records"),
     ],
 )
@@ -266,12 +257,9 @@ def test_the_step_takes_out_what_was_found(where, wanted, not_said):
     "made",
     [
         make_pipeline(QuantileTransformer(n_quantiles=100), LogisticRegression()),
-        GaussianNB(),
         RandomForestClassifier(20, random_state=0),
-        GradientBoostingClassifier(n_estimators=20, random_state=0),
-        HistGradientBoostingClassifier(max_iter=20, random_state=0),
+        HistGradientBoostingClassifier(max_iter=5, random_state=0),
         MLPClassifier((30,), max_iter=20, random_state=0),
-        Ridge(),
     ],
     ids=repr,
 )
@@ -363,9 +351,7 @@ FORMS = {
 }
 HIDDEN = {
     "beside trees, pickled": lambda A: pickle.dumps(beside_trees(RNG.permutation(A))),
-    "beside trees, columns permuted": lambda A: pickle.dumps(beside_trees(A[:, RNG.permutation(A.shape[1])])),
     "beside trees, turned": lambda A: pickle.dumps(beside_trees(A.T.copy())),
-    "beside trees, skops": lambda A: skops.io.dumps(beside_trees(A)),
     "beside weights, torch": lambda A: saved(lambda f: torch.save({"w": torch.tensor(A)}, f)),
     "beside weights, ONNX": lambda A: onnx([RNG.normal(size=(100, 1000)).astype(A.dtype), A]),
     "behind CatBoost's trees": lambda A: b"CBM1" + RNG.bytes(10_001) + A.tobytes(),
@@ -386,10 +372,10 @@ def test_records_in_a_model_are_found_in_every_form(hidden, form):
 @pytest.mark.parametrize("write", [pickle.dumps, skops.io.dumps, lambda m: saved(lambda f: joblib.dump(m, f))])
 def test_a_forest_holds_nothing_however_it_is_written(write):
     codes = TABLES["codes"]  # small whole numbers of trees against those of records: what chance meets
-    assert seen(write(IsolationForest(n_estimators=50, random_state=0).fit(codes)), codes)[0] == 0
+    assert seen(write(IsolationForest(n_estimators=20, random_state=0).fit(codes)), codes)[0] == 0
     assert seen(write(FOREST), MANY_RECORDS) == (0, [], [])
     X = RNG.normal(size=(300, 5))
-    large = RandomForestClassifier(200, min_samples_leaf=60).fit(X, X[:, 0] > 0)
+    large = RandomForestClassifier(60, min_samples_leaf=60).fit(X, X[:, 0] > 0)
     assert seen(write(large), X) == (0, [], []), "the library's version stands at every tree"
 
 
@@ -494,6 +480,8 @@ def test_what_the_gate_knows_of_a_type_is_no_record(made, monkeypatch):
     X = WORDS if isinstance(made, TfidfVectorizer) else X_41
     content = pickle.dumps(made.fit(X, np.arange(41) if isinstance(made, DecisionTreeRegressor) else np.arange(41) % 2))
     assert seen(content, X)[2] == []
+    if isinstance(made, StandardScaler):
+        assert seen(skops.io.dumps(made), X)[2] == []
     if not isinstance(made, xgboost.XGBClassifier):  # whose numbers stand in its bytes
         monkeypatch.setattr(look, "_NO_RECORDS", re.compile("(?!)"))
         assert "an array with one row a record" in seen(content, X)[2][0]
@@ -506,7 +494,6 @@ READ_WHOLE = {
     "XGBoost": lambda: pickle.dumps(xgboost.XGBClassifier(n_estimators=30).fit(KEPT, KEPT[:, 0] > 0)),
     "LightGBM": lambda: pickle.dumps(lightgbm.LGBMClassifier(n_estimators=30, verbose=-1).fit(KEPT, KEPT[:, 0] > 0)),
     "torch": lambda: saved(lambda f: torch.save(NETWORK, f)),
-    "torch, pickled": lambda: pickle.dumps(NETWORK),
 }
 
 

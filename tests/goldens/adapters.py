@@ -82,21 +82,3 @@ def engine(name: str, subject: Any) -> tuple[Any, Any] | None:
     own = np.zeros(len(units))
     np.maximum.at(own, made.row_unit, largest_change(made.log_with[0], made.log_without[0]))
     return np.maximum(own - made.error, 0.0), np.where(made.status == "undefined", np.inf, own + made.error)
-
-
-def commands() -> dict[str, list[str]]:
-    """Return the options of every command, by its name."""
-    import click
-
-    from privgate.__main__ import cli
-
-    def below(command: Any, name: str) -> dict[str, list[str]]:
-        if isinstance(command, click.Group):
-            context = click.Context(command)
-            parts = [
-                below(command.get_command(context, sub), f"{name} {sub}") for sub in command.list_commands(context)
-            ]
-            return {k: v for part in parts for k, v in part.items()}
-        return {name: sorted(option for p in command.params for option in p.opts)}
-
-    return below(cli, "privgate")

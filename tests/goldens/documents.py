@@ -34,7 +34,6 @@ def judged(name):
         policy,
         given.evidence,
         facts={"n_units": int(given.evidence.subject["n_units"]), "expectations": {}},
-        lines={f["rule"]: f["line"] for f in kept["findings"]},
         today=dt.datetime.fromisoformat(kept["detail"]["decided_at"]).date(),
     )
     return runs, given, found.findings

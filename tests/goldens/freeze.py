@@ -41,7 +41,6 @@ def names() -> Iterator[dict[str, Any]]:
     yield {"row": "privgate", "names": sorted(privgate.HOMES)}
     yield {"row": "privgate.models", "names": sorted(models.__all__)}
     yield {"row": "elsewhere", "names": list(NAMES)}
-    yield from ({"row": name, "options": options} for name, options in adapters.commands().items())
 
 
 def certificates() -> Iterator[dict[str, Any]]:

@@ -10,8 +10,6 @@ import documents
 import numpy as np
 import pytest
 
-from privgate.cli import spell_as_today
-from privgate.cli.console import GONE
 from privgate.training.fleet import Fleet
 
 DATA = Path(__file__).parent / "data"
@@ -40,14 +38,6 @@ def still_true(low, high, old_low, old_high):
 
 @by_name("names")
 def test_a_name_outlives_every_move(row):
-    if "options" in row:
-        words, _ = spell_as_today(row["row"].split()[1:])
-        name = " ".join(["privgate", *(word for word in words if not word.startswith("-"))])
-        if name.removeprefix("privgate ") in GONE:
-            return
-        options = {option for option in row["options"] if option.startswith("-")}  # of an argument, the place counts
-        assert options - set(GONE) <= set(adapters.commands()[name])
-        return
     for name in row["names"]:
         module, _, attribute = name.partition(":") if ":" in name else (row["row"], ":", name)
         assert getattr(importlib.import_module(module), attribute) is not None

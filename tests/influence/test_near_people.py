@@ -87,16 +87,6 @@ def test_share_1_refuses_who_leaks_beside_and_its_earlier_version_did_not(fleet)
     assert "approved for direct queries only" in told[before].message
 
 
-def test_an_approval_says_what_was_asked(fleet):
-    subject = Subject.local(Recipe(LogisticRegression(C=0.01)), made(N))
-    got = evaluate(Policy.load("share-1"), subject, fleet=fleet)
-    (found,) = (f for f in got.findings if f.metric == "pdtp")
-
-    assert found.outcome == "passed"
-    assert "approved for questions at or beside the record only" in found.message
-    assert "over=beside" in found.request
-
-
 def test_who_asks_at_the_record_alone_is_named_and_measured_as_before():
     request = Request.build("pdtp", aggregate="max")
     some = run(Recipe(LogisticRegression()), near_questions=False)
@@ -104,9 +94,3 @@ def test_who_asks_at_the_record_alone_is_named_and_measured_as_before():
     assert some.compute(near_questions.ask_near_people).kinds == {}
     assert some.compute(left_out.retrained).row_query.tolist() == list(range(N))
     assert any(a.endswith("with its own features") for a in questions.measure(some, request).assumptions)
-
-
-def test_questions_beside_are_named():
-    said = questions.measure(run(Recipe(GaussianNB())), Request.build("pdtp", aggregate="max")).assumptions
-
-    assert any("at or beside its own features (every number up, first number up" in a for a in said)

@@ -20,18 +20,11 @@ from privgate.check.prepare import prepare
 from privgate.influence import left_out, person_table
 from privgate.models import Sharded
 from privgate.theorems.theorem import DataTheorem
-from privgate.training.fleet import Fleet
 
 PEOPLE, SAMPLE = 60, 8
 RNG = np.random.default_rng(5)
 Y = RNG.integers(0, 2, PEOPLE)
 X = RNG.normal(size=(PEOPLE, 2)) + Y[:, None]
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

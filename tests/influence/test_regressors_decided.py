@@ -2,19 +2,12 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 from privgate import Recipe, Subject, TrainingData, evaluate
 from privgate.evidence.verdict import Outcome
 from privgate.training.fleet import Fleet
-
-TREES = (
-    DecisionTreeRegressor(random_state=0),
-    GradientBoostingRegressor(max_depth=6, random_state=0),
-    KNeighborsRegressor(1),
-)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +21,7 @@ def subject(estimator, data):
     return Subject.local(Recipe(estimator, seed=0), data)
 
 
-@pytest.mark.parametrize("model", TREES, ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("model", [DecisionTreeRegressor(random_state=0), KNeighborsRegressor(1)], ids=str)
 def test_it_is_refused_before_everybody_is_left_out(model, data, tmp_path):
     with Fleet(jobs=1, ledger=tmp_path / "ledger") as fleet:
         verdict = evaluate("regression-1", subject(model, data), fleet=fleet)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 
@@ -13,16 +13,9 @@ from privgate.evidence import COLUMNS, SENSITIVITY_COLUMNS
 from privgate.influence import regressors
 from privgate.policy import problems
 from privgate.run.run import Run
-from privgate.training.fleet import Fleet
 
 X, Y = (v[:120] for v in load_diabetes(return_X_y=True))
 BOX = [(float(a), float(b)) for a, b in zip(X.min(axis=0), X.max(axis=0), strict=True)]
-
-
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    with Fleet(jobs=1, ledger=tmp_path_factory.mktemp("ledger")) as made:
-        yield made
 
 
 def subject_of(estimator, release=None, **options):
@@ -66,15 +59,6 @@ def test_is_the_largest_change_in_errors_at_records_left_out(fleet, make, outcom
     assert verdict.approved == (outcome == "passed")
     assert {*SENSITIVITY_COLUMNS} <= {*verdict.records.columns} <= {*SENSITIVITY_COLUMNS, *COLUMNS}
     assert "not DTP" in finding(verdict, "sensitivity").meaning
-
-
-def test_boosted_trees_are_left_to_refits(fleet):
-    few = TrainingData(X[:40], Y[:40], one_record_each=True)
-    made = HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=2, learning_rate=1.0)
-    verdict = judged(fleet, Subject.local(Recipe(made, seed=0), few))
-
-    assert finding(verdict, "sensitivity").outcome == "failed"
-    assert verdict.evidence.influence.engines[0].engine == "refit"
 
 
 @pytest.mark.slow

@@ -167,20 +167,6 @@ def test_what_is_no_such_case_is_refused(broken):
         limits(small(**broken))
 
 
-def test_bernoulli_rounding_is_part_of_the_limit():
-    """ln(1 - p) from a rounded p: with little smoothing, refits differ by more than exact counts say."""
-    codes, two = np.ones((60, 1), dtype=np.int64), np.array([2])
-    codes[30:40] = 0
-    arrays = {"codes": codes, "label": np.repeat([0, 1], 30), "sizes": two, "floor": two, "accepted": two}
-    settings = {"classes": 2, "fit_prior": True}
-    exact, told, none = (
-        limits(Case("categorical", "any", settings | {"alpha": a, "bernoulli": b}, arrays)).high
-        for a, b in ((1e-9, False), (1e-9, True), (1e-17, True))
-    )
-    assert (told > exact + 1e-8).all()
-    assert np.isinf(none).all()
-
-
 @pytest.mark.parametrize("n", range(50, 1000, 97))
 def test_bernoulli_refits_with_little_smoothing_stay_inside(n):
     X, y, two, person = np.ones((n, 2), dtype=np.int64), np.arange(n) % 2, np.array([2, 2]), np.minimum(np.arange(n), 8)

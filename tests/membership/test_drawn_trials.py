@@ -14,7 +14,6 @@ from privgate.check.gate import evaluate
 from privgate.check.prepare import prepare
 from privgate.evidence import Request
 from privgate.membership import board as boards
-from privgate.membership import per_record
 from privgate.policy.rules.rule_base import Audit
 from privgate.report import page_one
 from privgate.report.schema import read
@@ -30,24 +29,22 @@ N, OUTSIDE, MOST = 240, 200, 60
 ACCURACY = Request.build("attack_accuracy", attack="any", scope="model", confidence=0.95)
 
 
-def people(seed=0, groups=None):
+def people(seed=0, groups=None, outside=OUTSIDE):
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(N + OUTSIDE, 4))
+    X = rng.normal(size=(N + outside, 4))
     y = (rng.random(len(X)) < 0.5).astype(int)
     return TrainingData(X[:N], y[:N], candidates=(X[N:], y[N:]), groups=groups, one_record_each=groups is None)
 
 
-def attacked(data=None, fleet=None, trials=MOST, each_record=True):
+def attacked(data=None, fleet=None, trials=MOST):
     judged = Subject.local(Recipe(DecisionTreeClassifier(random_state=0)), data or people())
     limits = Budget(shadow_models=16)
-    return Run(judged, fleet or InProcess(), limits, seeds=(None,), trials=trials, each_record=each_record)
+    return Run(judged, fleet or InProcess(), limits, seeds=(None,), trials=trials)
 
 
-@pytest.mark.parametrize(
-    ("trials", "each_record", "most"), [(MOST, True, MOST), (MOST, False, MOST), (N, False, OUTSIDE)]
-)
-def test_shadow_models_are_as_large_as_the_model_and_see_half_of_the_trials(trials, each_record, most):
-    run = attacked(trials=trials, each_record=each_record)
+@pytest.mark.parametrize(("trials", "most"), [(MOST, MOST), (N, OUTSIDE)])
+def test_shadow_models_are_as_large_as_the_model_and_see_half_of_the_trials(trials, most):
+    run = attacked(trials=trials)
     pool, (masks, _) = run.compute(pools.of_attacks), pools._drawn(run)
 
     assert [int((pool.trial & side).sum()) for side in (pool.members, ~pool.members)] == [most, most]
@@ -56,19 +53,18 @@ def test_shadow_models_are_as_large_as_the_model_and_see_half_of_the_trials(tria
     assert not masks[:, ~pool.members & ~pool.trial].any()
     assert (masks.sum(axis=1) == N).all()
     assert (masks[::2, pool.trial] != masks[1::2, pool.trial]).all()
-    per_record.train_targets(run)
     assert all(np.isin(np.flatnonzero(others), f.members).all() for f in run.fleet.asked if f.members is not None)
-    assert (attacked(trials=N).compute(pools.of_attacks).trial).all()
 
 
 def test_so_many_people_of_either_side_are_trials():
-    run, whole = attacked(), attacked(trials=N)
+    data = people(outside=N)
+    run, whole = attacked(data), attacked(data, trials=N)
     pool, everybody = run.compute(pools.of_run), whole.compute(pools.of_run)
 
     assert [int((pool.trial & side).sum()) for side in (pool.members, ~pool.members)] == [MOST, MOST]
     assert not (pool.trial & ~everybody.trial).any()
     assert everybody.fit is None
-    assert pool.fit == (MOST, N, OUTSIDE)
+    assert pool.fit == (MOST, N, N)
     assert run.compute(pools.train).log_p.shape[1] == 2 * MOST
     some, all_ = run.compute(boards.make_board), whole.compute(boards.make_board)  # a part answers as among all
     place = np.searchsorted(all_.rows, some.rows)
@@ -84,7 +80,10 @@ def test_a_model_that_gives_its_people_away_is_seen_on_a_part_and_the_part_is_sa
     assert found.n == 2 * MOST
     said = f"trials are drawn at random, at most {MOST} of either side: of {N} members and {OUTSIDE} candidates"
     assert said in found.assumptions
-    assert all("drawn at random" not in a for a in questions.measure(attacked(trials=N), ACCURACY).assumptions)
+    assert all(
+        "drawn at random" not in a
+        for a in questions.measure(attacked(people(outside=N), trials=N), ACCURACY).assumptions
+    )
 
 
 @pytest.mark.parametrize("alike", [0, 1, 8])
@@ -106,19 +105,6 @@ def test_whole_people_are_drawn_with_all_of_their_records():
 
     assert len(unit) == MOST
     assert set(records) == {2}
-
-
-def test_no_upper_limit_exists_for_single_records_of_whom_a_part_was_tried():
-    request = Request.build("attack_accuracy", attack="label_gap", scope="record", confidence=0.95)
-    part, all_ = (questions.measure(attacked(trials=t), request) for t in (MOST, N))
-
-    assert part.high == 1
-    assert any("no limit exists for the others" in a for a in part.assumptions)
-    assert all_.n == N
-    assert all("no limit exists for the others" not in a for a in all_.assumptions)
-    request = Request.build("generalization_gap", loss="zero_one", confidence=0.95)  # on everybody, whoever is a trial
-    part, all_ = (questions.measure(attacked(trials=t), request) for t in (MOST, N))
-    assert (part.value, part.low, part.high, part.n) == (all_.value, all_.low, all_.high, all_.n)
 
 
 @pytest.mark.parametrize(("scope", "rare"), [("group", "0 = 1.0"), ("class", "label 2")])

@@ -159,10 +159,6 @@ def test_a_shadow_model_is_asked_everything_in_one_call_and_says_what_it_said():
         assert shadows.near[k][:, 2] == pytest.approx(alone.predict_log_proba(list(more.kinds.values())[2]))
 
 
-def test_scope_record_asks_its_targets_nearby_too():
-    assert measure(start(Recipe(remembers_beside, seed=3), 60, 12), "lira_beside", "record").value == 1
-
-
 def test_a_leak_of_two_answers_is_seen_by_no_attack_that_has_one():
     both = plant(np.random.default_rng(5), leak=True, form="two answers")
     rng = np.random.default_rng(6)

@@ -64,8 +64,7 @@ schema: privgate/policy/v1
 name: attacked
 version: "1"
 rules:
-  - {metric: attack_advantage, max: 0.9}
-  - {id: by_record, metric: attack_accuracy, max: 0.9, scope: record, mode: warn}
+  - {metric: attack_accuracy, max: 0.9}
   - {id: by_label, metric: attack_accuracy, max: 0.9, scope: class, mode: warn}
 """
 
@@ -90,15 +89,14 @@ def test_a_tree_that_knows_its_members_is_found_unless_noise_drowns_it(tmp_path,
     assert set(found) == set(numbers.BY_NAME)
     if noise is None:
         assert min(found[n] for n in ("residual_lira", "error_densities", "error_threshold")) > 0.9
-        assert findings["attack_advantage"].low > 0.5
+        assert findings["attack_accuracy"].low > 0.75
     else:
         assert max(found.values()) < 0.65
-    assert "not measured on regressors" in findings["by_record"].message
     assert "a regressor has no labels" in findings["by_label"].message
 
 
 def test_an_attack_on_probabilities_is_no_attack_on_numbers(tmp_path):
     _, findings = judge(tmp_path, DecisionTreeRegressor(max_depth=2), attack=", attack: lira_online")
 
-    assert findings["attack_advantage"].outcome == "inconclusive"
-    assert "no attack on this kind of model" in findings["attack_advantage"].message
+    assert findings["attack_accuracy"].outcome == "inconclusive"
+    assert "no attack on this kind of model" in findings["attack_accuracy"].message

@@ -9,7 +9,7 @@ from privgate import Recipe, Subject, TrainingData
 from privgate.check import beforehand, gate
 from privgate.check.prepare import attacked, prepare
 from privgate.errors import MeasurementError, PolicyError
-from privgate.evidence import BehindMembership, Measurement
+from privgate.evidence import BehindMembership
 from privgate.evidence.verdict import Outcome
 from privgate.membership import attack_measures
 from privgate.membership import board as boards
@@ -75,17 +75,6 @@ def test_looks_go_on_until_the_ceiling_of_a_waiver_is_decided(load_policy, monke
     assert stopped.max() <= 8  # beyond the ceiling as well: nothing is open
 
 
-def test_a_rule_that_only_warns_ends_the_looks_where_it_is_decided(load_policy, monkeypatch):
-    warns = "  - metric: attack_accuracy\n    level: 0.05\n    max: 0.6\n    mode: warn\n"
-    policy = load_policy("rules:\n" + warns + "  - metric: dtp\n    max: 1\n")
-
-    _, passed, stopped = simulated(monkeypatch, ACCURACY, signal_for(0.51), 20, policy)
-    assert passed >= 19
-    assert (stopped == 32).mean() > 0.8
-    _, _, stopped = simulated(monkeypatch, ACCURACY, signal_for(0.9), 20, policy)
-    assert stopped.max() <= 8
-
-
 CHILD = "extends: attacks-1\nrules:\n  - metric: attack_accuracy\n    {}\n"
 
 
@@ -143,30 +132,6 @@ def test_where_most_shadow_models_of_a_step_fail_it_is_not_tried_again():
     assert len([f for f in fleet.asked if f.members is not None]) == 4
 
 
-def test_looks_that_end_in_a_failure_show_nothing(monkeypatch):
-    def broken(_):
-        yield from list(growing(signal_for(0.55), np.random.default_rng(1)))[:2]
-        raise MeasurementError("8 of 16 shadow models could not be trained")
-
-    monkeypatch.setattr(attack_measures.boards, "grow_boards", broken)
-    found = look_in_turn({ACCURACY: attacked(POLICY)[ACCURACY]})
-    assert len(found[ACCURACY]) == 3
-    with pytest.raises(MeasurementError, match="8 of 16"):
-        join_looks(found[ACCURACY])
-
-
-@pytest.mark.parametrize("rule", POLICY.rules, ids=lambda r: r.name)
-def test_a_rule_that_was_left_open_was_not_decided_and_names_no_figure(rule):
-    def meaning(high):
-        return rule.judge(Measurement(rule.request(), 0.05, 0.04, high, unit="fraction", kind="confidence")).meaning
-
-    assert meaning(1.0) == (
-        "over all people in the data, how well any attack that was run tells members from others was not decided: "
-        "no upper limit was found"
-    )
-    assert "at most 9 %" in meaning(0.09)
-
-
 def test_what_one_other_seed_does_not_show_others_do():
     """A part of a library's that reads its seed: models are compared though the first one was alike."""
     stump = Subject.local(Recipe(DecisionTreeClassifier(max_depth=1), seed=2), FEW)
@@ -197,6 +162,22 @@ def test_a_model_that_attacks_refuse_is_compared_with_no_other_seed(load_policy,
     assert fleet.calls <= 10  # all trainings of the check
     said = page_one.reason(read(document(verdict, hash_key=b"k" * 16)))
     assert said == "Do not release. “Attack accuracy” is beyond its limit."
+
+
+def test_people_who_refuse_spare_further_looks_at_attacks(load_policy):
+    attack = "  - {metric: attack_accuracy, level: 0.05, max: 0.8}\n"
+    policy = load_policy(f"rules:\n{attack}  - {{metric: pdtp, max: 1.0, aggregate: max}}\n")
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(200, 1)), rng.integers(0, 2, 200)
+    data = TrainingData(X[:100], y[:100], candidates=(X[100:], y[100:]), one_record_each=True)
+    remembers = Subject.local(Recipe(DecisionTreeClassifier(max_leaf_nodes=30), seed=2), data)
+    verdict = gate.evaluate(policy, remembers, fleet=(fleet := InProcess()))
+    assert [f.outcome for f in verdict.findings if f.rule in ("attack_accuracy", "pdtp")] == [
+        Outcome.INCONCLUSIVE,
+        Outcome.FAILED,
+    ]
+    assert any(p.name == "reached" and "more shadow models" in p.message for p in verdict.evidence.preconditions)
+    assert fleet.calls <= 25  # 80 with all looks
 
 
 HEAVY = {"long_untargeted", "shokri", "quantile"}

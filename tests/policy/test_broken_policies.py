@@ -4,7 +4,6 @@ The messages are in ``broken/messages.txt``; PRIVGATE_UPDATE_GOLDENS=1 rewrites 
 """
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -26,10 +25,6 @@ def message(name):
     return str(caught.value).replace(", ".join(METRICS), "<every metric>")
 
 
-def test_there_are_enough_mistakes_to_learn_from():
-    assert len(BROKEN) >= 30
-
-
 def test_messages_are_the_golden_ones(monkeypatch):
     monkeypatch.chdir(FOLDER)
 
@@ -38,18 +33,6 @@ def test_messages_are_the_golden_ones(monkeypatch):
     if os.environ.get("PRIVGATE_UPDATE_GOLDENS"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_every_message_names_the_file_and_a_line_that_exists(name, monkeypatch):
-    monkeypatch.chdir(FOLDER)
-    lines = len((FOLDER / name).read_text(encoding="utf-8").splitlines())
-
-    for line in message(name).splitlines():
-        found = re.match(rf"{re.escape(name)}:(\d+)(:\d+)?: \S", line)
-        assert found, line
-        assert 1 <= int(found[1]) <= lines + 1
-        assert not line.endswith((".", "None"))
 
 
 WRONG = ["1.5", "yes", "text", "[1.5]", "[[1]]", "{a: 1}", "{a: {b: [c]}}", "null", "'2020-01-01'", "-1", ".nan", "[]"]

@@ -79,17 +79,10 @@ def test_a_ceiling_that_nothing_can_exceed_is_refused(load_policy, metric):
 
 # -- policies that nothing can break ---------------------------------------------------------------------------------
 
-VAIN = [
-    "metric: dtp\n    max: 1.0e+308",
-    "metric: dtp\n    max: 1.0\n    aggregate: quantile\n    q: 0.01",
-    "metric: attack_accuracy\n    max: 1.0",
-    "metric: attack_tpr\n    at_fpr: 0.9\n    max: 0.95",
-    "metric: dp_epsilon\n    max: 1.0\n    delta: 0.9",
-]
 
-
-@pytest.mark.parametrize("rule", VAIN)
-def test_a_policy_that_nothing_can_break_is_refused_and_says_why(load_policy, rule):
+def test_a_policy_that_nothing_can_break_is_refused_and_says_why(load_policy):
+    """Which rules those are, rules/test_reach.py asks."""
+    rule = "metric: attack_accuracy\n    max: 1.0"
     with pytest.raises(PolicyError, match="cannot refuse") as caught:
         load_policy(f"rules:\n  - {rule}\n")
     assert caught.value.exit_code is ExitCode.USAGE
@@ -101,10 +94,8 @@ def test_a_policy_that_nothing_can_break_is_refused_and_says_why(load_policy, ru
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("base: &b {metric: dtp, max: 1.0}\nrules: [*b]\n", "alias"),
         ("rules:\n  - <<: {max: 9}\n    metric: dtp\n    max: 1.0\n", "unknown key|not text|tag"),
         ("rules:\n  - metric: dtp\n    max: 1.0\n    m\u0430x: 9\n", "unknown key"),
-        ("rules:\n  - metric: dtp\n    max: true\n", "cannot be used"),
         ("rules:\n  - metric: dtp\n    max: 1.0\n    required: false\n", "no rule can refuse"),
         ("rules:\n  - metric: dtp\n    max: 1.0\n    aggregate: share_above\n    threshold: 1\n", "must be below 1"),
         ("audit: {min_units: 0}\n" + DTP, "cannot be used"),

@@ -5,9 +5,9 @@ import math
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -16,16 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
+from sklearn.naive_bayes import GaussianNB
 
-from privgate import Policy, TrainingData
-from privgate.check import gate
-from privgate.errors import PolicyError
+from privgate import Policy, Recipe, Subject, TrainingData
+from privgate.check.prepare import prepare
+from privgate.errors import PolicyError, UsageError
 from privgate.evidence import BehindMembership, Evidence, Measurement, Precondition, RunPart, RunTrace, SeedControl
 from privgate.evidence.verdict import Outcome, Verdict
 from privgate.policy import document_shape, problems
-from privgate.policy import resolved_policy as policies
-from privgate.policy.document_shape import Document
-from privgate.policy.judging import judge
 
 EXAMPLE = Path(__file__).parent / "example" / "privgate.yaml"
 DIGEST = "sha256:" + "a" * 64
@@ -51,9 +49,7 @@ def outcome(policy, found, **options):
 def test_the_example_loads_resolves_and_remembers_where_everything_stands():
     policy = Policy.load(EXAMPLE)
 
-    assert [r.name for r in policy.rules] == list(policy.lines)
     text = EXAMPLE.read_text(encoding="utf-8").splitlines()
-    assert "id: most_people" in text[policy.lines["most_people"] - 1]
     assert "max: 0.8" in text[policy.mark_of("rules", [r.name for r in policy.rules].index("dtp"), "max").line - 1]
     assert policy.mark_of("rules", [r.name for r in policy.rules].index("dtp"), "aggregate") is None
     assert policy.resolved["extends"] == ["dtp-1 3"]
@@ -81,11 +77,6 @@ def test_the_digest_covers_suites_and_what_is_extended_and_is_the_same_in_anothe
     assert Policy.load(copy).digest != before
 
 
-def test_a_policy_is_frozen():
-    with pytest.raises(ValueError, match="frozen"):
-        Policy.load("dtp-1").valid_days = 9999
-
-
 def test_a_child_needs_to_name_only_what_it_changes(write_policy, load_policy):
     write_policy(
         "rules:\n  - metric: attack_tpr\n    at_fpr: 0.01\n    max: 0.1\n  - metric: dtp\n    max: 1.0\n", "base"
@@ -94,8 +85,7 @@ def test_a_child_needs_to_name_only_what_it_changes(write_policy, load_policy):
 
     assert [(r.name, r.limit) for r in child.rules] == [("attack_tpr", 0.05), ("dtp", 1.0)]
     assert child.rules[0].at_fpr == 0.01
-    assert child.places["dtp"].file == "base.yaml"
-    assert child.lines["dtp"] == 4  # the line of extends: the only place in this file that stands for it
+    assert child.mark("rules", 1).file == "base.yaml"
 
 
 def test_a_grandchild_is_held_to_every_ancestor(write_policy, load_policy):
@@ -115,6 +105,15 @@ def test_conditions_of_both_files_must_hold(write_policy, load_policy):
     assert "not to 'churn'" in child.refusal("churn", "production")
     assert "not to 'canary'" in child.refusal("credit-de", "canary")
     assert child.refusal("credit-de") == ""
+
+
+def test_a_policy_for_other_models_is_refused_before_anything_is_trained(load_policy):
+    policy = load_policy("applies_to: {models: [credit]}\n" + DTP)
+    local = Subject.local(Recipe(GaussianNB()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True))
+
+    assert prepare(policy, local, fleet=None, limits=None)
+    with pytest.raises(UsageError, match="applies to model credit, not to 'churn'"):
+        prepare(policy, replace(local, name="churn", uri="models:/churn/1"), fleet=None, limits=None)
 
 
 def test_a_child_inherits_which_rules_may_never_be_waived_and_no_waiver(write_policy, load_policy):
@@ -158,13 +157,11 @@ def test_findings_are_preconditions_first_then_one_a_rule_in_order():
 
     findings = policy.judge(found, today=DAY).findings
     assert [f.rule for f in findings] == ["precondition:reproduces", *(r.name for r in policy.rules)]
-    assert [f.line for f in findings[1:]] == list(policy.lines.values())
 
 
-def test_a_rule_that_stands_nowhere_has_no_line_and_one_without_a_measurement_is_inconclusive():
+def test_a_rule_without_a_measurement_is_inconclusive():
     policy = Policy.load("dtp-1")
 
-    assert judge(policy, evidence(policy), facts={"n_units": 9}, lines={}, today=DAY).findings[0].line == 0
     (finding,) = policy.judge(Evidence({}, (), {})).findings
     assert finding.outcome is Outcome.INCONCLUSIVE
     assert "was not measured" in finding.message
@@ -300,20 +297,6 @@ def test_a_file_that_nobody_can_get_is_stated_and_is_not_all_that_a_policy_is_ab
     assert load_policy(STATED).resolved["file"] == "not downloadable"
     with pytest.raises(PolicyError, match="approves nothing"):
         load_policy("file: not downloadable\nrules:\n  - metric: file_records\n    max: 0\n")
-
-
-def test_a_verdict_judges_once_and_a_file_is_validated_once(load_policy, monkeypatch):
-    judge, validate = policies.judge, Document.model_validate_json.__func__
-    judged = Mock(wraps=judge)
-    validated = Mock(wraps=validate)
-    monkeypatch.setattr(policies, "judge", judged)
-    monkeypatch.setattr(Document, "model_validate_json", classmethod(validated))
-
-    policy = load_policy(DTP + waivers())
-    assert gate.judged(policy, evidence(policy), observe=False, subject=None).detail["expires"]
-
-    assert judged.call_count == 1
-    assert [call.args[0] for call in validated.call_args_list] == [Policy]
 
 
 # -- waivers ----------------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_a_rule_that_is_not_asked_leaves_its_waiver_listed(load_policy):
         f"waivers:\n  - {{rule: dp_epsilon, model: credit, version: '{digest}', ceiling: 9, reason: r, requester: Ann, "
         "approver: Bob, granted: 2026-11-20, expires: 2026-12-01}\n"
     )
-    made = judge(policy, Evidence({}, (), {}), facts={}, lines={}, today=DAY)
+    made = judge(policy, Evidence({}, (), {}), facts={}, today=DAY)
     assert [w.state for w in made.waivers] == ["not needed"]
 
 

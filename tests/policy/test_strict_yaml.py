@@ -43,13 +43,6 @@ def test_refuses_what_two_readers_may_read_differently(text, line, words):
     assert str(problem).startswith("p.yaml")
 
 
-def test_an_alias_cannot_blow_up_the_file():
-    bomb = "a: &a [x, x]\n" + "".join(f"{c}: &{c} [*{p}, *{p}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True))
-
-    with pytest.raises(PolicyFileError, match="alias"):
-        parse(bomb, "p.yaml")
-
-
 def test_a_file_that_cannot_be_read_says_why(tmp_path):
     with pytest.raises(PolicyFileError, match="No such file"):
         read(tmp_path / "none.yaml")

@@ -3,7 +3,6 @@
 import importlib
 import os
 import shutil
-import subprocess
 import sys
 
 import mlflow
@@ -88,20 +87,6 @@ def by_mlflow(registry):
             )
 
     return log
-
-
-@pytest.fixture
-def without_privgate():
-    """Return a function that asks a model where privgate is not installed, and returns what was printed."""
-
-    def ask(info, folder, code):
-        place = mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(folder))
-        start = 'import sys\nsys.modules["privgate"] = None\nimport mlflow.pyfunc, numpy as np\n'
-        start += "model = mlflow.pyfunc.load_model(sys.argv[1])\n"
-        words = [sys.executable, "-c", start + code, place]
-        return subprocess.run(words, check=True, capture_output=True, text=True, cwd="/").stdout.split("\n")
-
-    return ask
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_a_version_of_mlflow_3_is_given_a_recipe_where_it_is(by_mlflow, tmp_path
 
     numbers = TrainingData(DATA.X, DATA.X[:, 0], one_record_each=True)
     by_mlflow(Ridge().fit(numbers.X, numbers.y), "line")
-    with pytest.raises(SubjectError, match="a regressor has no probabilities to release as 'label'"):
+    with pytest.raises(SubjectError, match="a regressor releases its numbers"):
         adopt("models:/line/1", Recipe(Ridge()), numbers, release=Release("label"), store=str(tmp_path / "kept"))
     assert not (tmp_path / "kept").exists()
 
@@ -102,10 +102,7 @@ def test_the_command_line_adopts(old, tmp_path, monkeypatch, capsys):
     ("text", "code", "said"),
     [
         ("def data():\n    return 1 + 'a'\n", 4, "raised TypeError: unsupported operand"),
-        ("def data(where):\n    return where\n", 4, "raised TypeError: data() missing 1 required"),
         ("def data():\n    import pg_no_such\n", 4, "No module named 'pg_no_such' (pg_broken.py, line 2)"),
-        ("data = 1 + 'a'\n", 4, "(pg_broken.py, line 1)"),
-        ("import pg_no_such\n", 4, "No module named 'pg_no_such' (pg_broken.py, line 1)"),
         ("import sys\nsys.exit(0)\n", 4, "raised SystemExit: 0 (pg_broken.py, line 2)"),
         ("def data(:\n", 4, "line 1); mend it"),
         ("other = 1\n", 2, "cannot be imported"),
@@ -155,12 +152,11 @@ def undeclared(registry):
 
 
 def test_nothing_is_trained_while_nobody_declared_whose_the_records_are(undeclared, capsys):
-    for policy in ("share-1", "dtp-1", "attacks-1"):
-        assert run(["check", "models:/monthly/1", "--policy", policy, "--report-dir", "out"]) == 5
-        said = " ".join(capsys.readouterr().out.split())
-        assert "nobody declared whose each record is; run" in said
-        assert "privgate adopt models:/monthly/1 --one-record-each" in said
-        assert json.loads(Path("out/report.json").read_text())["evidence"]["run"]["trace"]["training_calls"] == 0
+    assert run(["check", "models:/monthly/1", "--policy", "dtp-1", "--report-dir", "out", "--no-attach"]) == 5
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nobody declared whose each record is; run" in said
+    assert "privgate adopt models:/monthly/1 --one-record-each" in said
+    assert json.loads(Path("out/report.json").read_text())["evidence"]["run"]["trace"]["training_calls"] == 0
     told = beforehand.check_people(Policy.load("share-1@4"), Subject.load("models:/monthly/1"))  # an earlier policy
     assert (told.outcome, told.message[:39]) == ("warned", "each record was taken for a person; run")
     for arguments, code, words in (

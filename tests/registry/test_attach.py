@@ -63,18 +63,12 @@ def test_a_verdict_is_attached_once_however_often(registry, recipe, data, out):
     }
     assert infinite
     assert len(metrics) == 10
-    assert {m.dataset_digest for m in metrics} == {subject.digests["data"].removeprefix("sha256:")[:36]}
-    (given,) = client.get_run(run_id).inputs.dataset_inputs
-    assert given.dataset.digest == metrics[0].dataset_digest
     version = client.get_model_version("credit", "1")
     assert version.tags["privgate.outcome"] == "passed"
     assert version.tags["privgate"] == "approved, ../dtp-1, 2026-01-02"
     tags = client.get_logged_model(model_id).tags
     assert tags["privgate.report"] == f"runs:/{run_id}/{place}/report.html"
     assert tags["privgate.outcome"] == "passed"
-    assert version.description.startswith("privgate: approved, by policy ../dtp-1, on 2026-01-02; [report](#/exp")
-    assert version.description.endswith("summary.md")
-    assert f"/runs/{run_id}/artifacts/{place}/report.html" in version.description
     assert Subject.load("models:/credit/1").digests == subject.digests
     promote(subject, "production")
     assert Subject.load("models:/credit@production").version == "1"
@@ -98,19 +92,12 @@ def test_whatever_is_sorted_by_the_worst_model_comes_last():
     assert ranked[3]["privgate/dtp"] == math.inf
 
 
-def test_a_description_is_cut_at_a_line_and_left_alone_where_somebody_wrote_one(registry, recipe, data, out):
+def test_attached_again_a_verdict_replaces_its_tags_and_people_stay_on_disk(registry, recipe, data, out):
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
     subject, client = Subject.load("models:/credit/1"), mlflow.MlflowClient()
-    (out / "summary.md").write_text("| a row |\n" * 2000 + "<details>folded</details>")
     attach(subject, out, verdict())
-    text = client.get_model_version("credit", "1").description
-    assert 4900 < len(text) <= 5000
-    assert text.endswith("| a row |")
-
-    client.update_model_version("credit", "1", description="ours")
     place = attach(subject, out, verdict(Outcome.FAILED, decided_at="2026-01-03T03:04:05+00:00"))
     version = client.get_model_version("credit", "1")
-    assert version.description == "ours"
     assert version.tags["privgate.findings"] == "DTP: 4-fold; 2 is allowed"
     held = client.list_artifacts(version.run_id, place)
     assert "records.parquet" not in {f.path.rpartition("/")[2] for f in held}
@@ -165,7 +152,7 @@ def test_a_registry_that_refuses_midway_leaves_the_report_on_disk(registry, reci
 def test_a_model_that_changed_since_it_was_checked_is_not_promoted(registry, recipe, data, tmp_path):
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
     subject = Subject.load("models:/credit/1")
-    path = next((tmp_path / "artifacts").rglob("model.skops"))
+    path = next((tmp_path / "artifacts").rglob("model.*"))
     path.write_bytes(path.read_bytes() + b"x")
     with pytest.raises(DigestMismatchError, match="changed while"):
         promote(subject, "production")

@@ -41,7 +41,7 @@ def evaluated(model, data, **config):
         )
 
 
-def test_an_evaluation_logs_metrics_report_and_training_data(registry, recipe, data):
+def test_an_evaluation_logs_metrics_and_report(registry, recipe, data):
     info = log_model(recipe, data, registered_model_name="credit", store="artifacts")
 
     settings = {"uri": "models:/credit/1", "purpose": "tests", "owner": "the team", **QUICK}
@@ -52,7 +52,6 @@ def test_an_evaluation_logs_metrics_report_and_training_data(registry, recipe, d
     assert found.run_id != client.get_logged_model(info.model_id).source_run_id
     assert found.metrics["privgate/outcome"] <= 1
     assert run.data.metrics["privgate/dtp_capped"] == found.metrics["privgate/dtp_capped"] <= 1
-    assert "training data" in {i.dataset.name.partition(" ")[2] for i in run.inputs.dataset_inputs}
     held = {f.path for f in client.list_artifacts(found.run_id, "privgate")}
     assert held == {f"privgate/{n}" for n in ("report.json", "report.html", "summary.md", "junit.xml")}
     kept = json.loads(mlflow.artifacts.load_text(found.artifacts["privgate_report"].uri))
@@ -60,8 +59,6 @@ def test_an_evaluation_logs_metrics_report_and_training_data(registry, recipe, d
     assert (kept["context"]["purpose"], kept["context"]["owner"]) == ("tests", "the team")
     version = client.get_model_version("credit", "1")
     assert version.tags["privgate"].startswith("approved, with 3 warnings, dtp-1, ")
-    assert version.description.startswith("privgate: approved, with 3 warnings, by policy dtp-1")
-    assert "| Question |" in version.description
 
     at_most = {"privgate/outcome": MetricThreshold(threshold=1, greater_is_better=False)}
     mlflow.validate_evaluation_results(at_most, found)

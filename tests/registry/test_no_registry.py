@@ -8,11 +8,11 @@ import pytest
 from privgate.__main__ import run
 from privgate.errors import RegistryError
 from privgate.registry import local_registry
-from privgate.registry.client import check_server, connect
+from privgate.registry.client import check_server, connect, tracking_at
 
 COMMANDS = (
     ["check", "models:/credit/1", "--policy", "dtp-1", "--report-dir", "out", "--ledger", "none"],
-    ["compare", "models:/credit/1", "models:/credit/2"],
+    ["report", "models:/credit/2", "--compare", "models:/credit/1"],
     ["report", "models:/credit/1", "--html", "page.html"],
 )
 
@@ -44,17 +44,18 @@ def test_one_that_exists_is_opened_and_one_of_our_own_is_made(tmp_path):
     uri = local_registry(tmp_path / "own dir")
 
     assert connect(uri).search_registered_models() == []
+    with tracking_at(uri):
+        assert mlflow.get_tracking_uri() == uri
+    assert mlflow.get_tracking_uri() != uri  # put back for whoever asks next
     assert connect("http://127.0.0.1:9")  # asked only when something is wanted of it
     with pytest.raises(RegistryError, match=r"^http://127\.0\.0\.1:9 does not answer: connection refused$"):
         check_server("http://somebody:word@127.0.0.1:9")
 
 
-def test_a_registered_model_without_a_version_offers_those_there_are(tmp_path, capsys):
+def test_a_registered_model_without_a_version_asks_for_one(tmp_path, capsys):
     uri = local_registry(tmp_path / "own")
     client = connect(uri)
     client.create_registered_model("income-tree")
-    for _ in range(2):
-        client.create_model_version("income-tree", source=(tmp_path / "own" / "artifacts" / "x").as_uri())
 
     assert run([*COMMANDS[0][:1], "models:/income-tree", *COMMANDS[0][2:], "--tracking-uri", uri]) == 4
-    assert "name one, such as models:/income-tree/2 (known: 1, 2)" in capsys.readouterr().err
+    assert "name a version: models:/NAME/VERSION" in capsys.readouterr().err

@@ -30,18 +30,22 @@ def site(registry, data, recipe, tmp_path, monkeypatch):
     log_model(recipe, data, registered_model_name="credit", store="artifacts")
     config, key = tmp_path / "guard.yaml", tmp_path / "key.pem"
     config.write_text(GUARD)
-    assert run(["keys", "init", str(key), "--trust", str(tmp_path / "trust.json")]) == 0
+    assert run(["guard", "keys", str(key), "--trust", str(tmp_path / "trust.json")]) == 0
     sign = f"{sys.executable} -m privgate guard sign {{out}} --model={{uri}} --nonce={{nonce}} --policy={{policy}}"
     sign += f" --target={{target}} --config={config} --key={key} --checked-elsewhere --tracking-uri={registry}"
     made = SimpleNamespace(config=["--config", str(config)], signer=["--sign-command", sign], checks=0)
     made.client = mlflow.MlflowClient(registry)
-    checked = check._check
+    checked, started = check._check, check.subprocess.run
+
+    def sign_here(words, **how):
+        return run(words[3:]) and pytest.fail("not signed") if words[2] == "privgate" else started(words, **how)
 
     def counted(*args, **named):
         made.checks += 1
         return checked(*args, **named)
 
     monkeypatch.setattr(check, "_check", counted)
+    monkeypatch.setattr(check.subprocess, "run", sign_here)
     return made
 
 

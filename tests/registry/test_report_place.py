@@ -11,7 +11,7 @@ from privgate.__main__ import run
 from privgate.errors import RegistryError, SubjectError
 from privgate.registry import attachments
 from privgate.registry.attachments import copy_to_run, refuse_elsewhere
-from privgate.registry.files import PLACES, refuse_written
+from privgate.registry.files import PLACES, refuse_files, refuse_written
 from privgate.registry.named import RUN_TAG
 
 SERVER = "http://user:password@Registry:5000/mlflow"
@@ -117,7 +117,7 @@ def test_an_author_gets_no_report(registry, tmp_path, monkeypatch, how):
     if how != "experiment":
         as_older_servers(monkeypatch, theirs, "http://127.0.0.1:9/x")
         with pytest.raises(SubjectError, match="neither the registry's"):
-            attachments._locate_readable_reports(client, logged.model_id, "models:/credit/1")
+            refuse_files(attachments.locate_reports(client, logged.model_id), tracking_uri=registry)
     assert not away.exists()
     assert len(client.search_runs([theirs])) == 1  # no run was made for them either
 

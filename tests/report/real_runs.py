@@ -149,7 +149,6 @@ def attacked(w):
         "metric: attack_accuracy, id: by_label, attack: any, scope: class, max: 0.6",
         "metric: attack_accuracy, id: by_group, attack: any, scope: group, max: 0.6, mode: warn",
         "metric: attack_tpr, attack: any, at_fpr: 0.1, max: 0.12",
-        "metric: generalization_gap, max: 0.9",
         "metric: deletion_capacity, min: 10, rho: 0.9, prior: 0.001",
         waivers=(waiver("attack_tpr", subject, 0.99, days=30), waiver("dtp", subject, 8, days=-3)),
     )
@@ -252,26 +251,8 @@ def early(w):
     return w.check("pdtp-1", "early", Recipe(trained_early.steep), data)
 
 
-KINDS = (
-    PLAIN
-    | {"early": early}
-    | {
-        f.__name__: f
-        for f in [
-            certified,
-            attacked,
-            unattacked,
-            private,
-            declared,
-            erased,
-            waived,
-            optional,
-            shares,
-            sensitive,
-            regressor,
-        ]
-    }
-)
+OWN = (certified, attacked, unattacked, private, declared, erased, waived, optional, shares, sensitive, regressor)
+KINDS = PLAIN | {"early": early} | {f.__name__: f for f in OWN}
 
 
 def make(names=tuple(KINDS)):

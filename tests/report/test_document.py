@@ -66,13 +66,6 @@ def test_the_decision_says_what_was_approved_and_no_more(runs, findings, decisio
         assert "pilot until May" in report.render(doc, "markdown")
 
 
-def test_observing_decides_nothing(runs):
-    doc = told(runs, judged("dtp", "passed"), observed=True)
-
-    assert doc["decision"].startswith("observed only")
-    assert (doc["level"], doc["approved"]) == ("", False)
-
-
 BOX = [[17.0, 90.0], [0.0, 99999.0]]
 
 

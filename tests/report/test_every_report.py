@@ -50,15 +50,6 @@ def text_of(html):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)))
 
 
-@pytest.mark.quick(1)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("format_", FORMATS)
-def test_the_same_json_gives_the_same_bytes(documents, rendered, kind, format_):
-    stored = json.loads(json.dumps(documents[kind]))
-
-    assert rendered(kind, format_) == report.render(stored, format_)
-
-
 @pytest.mark.quick(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_finding_is_told_with_its_message(documents, rendered, kind):

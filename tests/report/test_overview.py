@@ -13,7 +13,7 @@ from privgate import report
         ("attacked", "dtp", {}, ["failure"]),
         ("attacked", "deletion_capacity", {}, ["error"]),
         ("attacked", "attack_tpr", {}, ["system-out"]),
-        ("attacked", "generalization_gap", {}, []),
+        ("attacked", "by_group", {}, ["system-out"]),
         ("attacked", "dtp", {"applies": False}, ["skipped"]),
         ("stopped", "precondition:depends_on_data", {}, ["error"]),
         ("stopped", "precondition:depends_on_data", {"outcome": "failed"}, ["failure"]),

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
-from html import escape, unescape
+from html import unescape
 from math import inf
 from pathlib import Path
 
@@ -14,12 +14,12 @@ import privgate
 from privgate import report
 from privgate.cli import COMMANDS, cli
 from privgate.errors import PrivgateWarning
-from privgate.evidence import BehindClaim, Measurement, Request
-from privgate.evidence.verdict import Outcome
+from privgate.evidence import BehindClaim, BehindInfluence, Measurement, Request
+from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules import DpEpsilonLowerBound
 from privgate.report import assertions, charts, page_one
 from privgate.report.schema import read
-from privgate.report.text import known, plain
+from privgate.report.text import known
 
 KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
          "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
@@ -32,6 +32,14 @@ def test_a_hostile_name_stays_one_word_of_the_command(runs):
     assert shlex.split(page_one.verify(read(doc)))[2] == doc["subject"]["uri"]
     doc["subject"]["uri"] = "models:/x\u202e/1"
     assert page_one.verify(read(doc)) == ""
+
+
+def test_a_share_of_people_of_whom_most_were_spared_is_counted_of_all_of_them():
+    request, behind = Request.build("pdtp", aggregate="share_above", threshold=1.0), BehindInfluence(not_computed=507)
+    measured = Measurement(request, 10 / 527, 12 / 900, 0.98, "fraction", "confidence", 0.95, n=20, behind=behind)
+    finding = Finding("a", "A", Outcome.FAILED, "", value=10 / 527, low=12 / 900, high=0.98)
+
+    assert page_one._count(finding, measured) == "10"
 
 
 def test_a_version_is_not_compared_with_itself(runs):
@@ -71,19 +79,6 @@ CONTEXT = {
     "run_by": "ada",
     "run_on": "runner-7",
 }
-
-
-@pytest.mark.parametrize("kind", ["attacked", "refuted", "certified"])
-def test_the_evidence_says_nothing_twice(runs, kind):
-    doc = runs.document(kind)
-    _, _, evidence = report.render(doc, "html").partition('id="evidence"')
-
-    for condition in doc["evidence"]["preconditions"]:
-        if len(condition["message"]) > 30:
-            assert evidence.count(escape(plain(condition["message"])).replace("&#x27;", "&#39;")) == 1
-    assert evidence.count("What to do next") <= 1
-    silent = [c for c in doc["evidence"]["influence"]["certificates"] if not c["applies"]]
-    assert f"{len(silent)} theorems do not apply to this model" in evidence
 
 
 def test_page_one_names_the_candidates_that_were_tried_beside_all_that_were_given(runs):
@@ -161,18 +156,6 @@ def test_page_one_has_at_most_350_words_cuts_no_sentence_and_says_nothing_that_i
     assert len(set(asked)) == len(asked) == sum(f.outcome is not Outcome.NOT_NEEDED for f in told.rules)
 
 
-def test_page_one_says_what_an_officer_asks_first_and_the_evidence_the_rest(runs):
-    doc = runs.document("attacked") | {"context": CONTEXT}
-    digest = doc["subject"]["digests"]["data"][7:23]
-    page, _, evidence = report.render(doc, "html").partition('<div id="evidence"')
-
-    for said in ("salary, version 1", "150, one record each", "ada; training in a sandbox", "not signed yet"):
-        assert said in page
-    for said in ("UCI repository", "estimate income bands", "retail credit", digest):
-        assert said in evidence
-        assert said in report.render(doc, "markdown")
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tile_shows_its_figure_beside_its_limit(runs, kind):
     doc = read(runs.document(kind))
@@ -188,14 +171,12 @@ def test_a_tile_shows_its_figure_beside_its_limit(runs, kind):
         assert beyond == (f.outcome.value in ("failed", "inconclusive") or bool(f.waiver) or f.mode == "warn")
 
 
-def test_the_pictures_show_everybody_and_no_count_that_is_hidden(runs):
+def test_the_pictures_show_everybody(runs):
     doc = read(runs.document("certified"))
-    figure = doc.units.figures["dtp_upper"]
     steps = charts._rank(doc.units, "dtp_upper")
 
     assert steps[-1][0] == pytest.approx(doc.units.n)
     assert [nats for _, nats in steps] == sorted((nats for _, nats in steps), reverse=True)
-    assert None in figure.counts or all(count == 0 or count >= 10 for count in figure.counts)
     assert [p.svg != "" for p in charts.draw(doc)] == [True, False]
     assert [p.svg != "" for p in charts.draw(read(runs.document("private")))] == [False, True]
 

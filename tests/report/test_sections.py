@@ -1,7 +1,5 @@
 """What the sections of the evidence say: the strongest attack, priors, exceptions."""
 
-import math
-
 import pytest
 
 from privgate import report
@@ -72,13 +70,6 @@ def test_epsilon_is_for_one_person_and_names_the_exception_it_has(delta, excepti
     assert "one person's data" in found
     assert ("except with probability about 1e-07" in found) is exception
     assert "1e-05" not in found
-
-
-def test_no_sentence_of_a_rule_about_people_speaks_of_one_record():
-    for metric, keys in (("dp_epsilon", {"max": 1.0}), ("deletion_capacity", {"min": 1, "rho": 0.9, "prior": 0.01})):
-        rule = ALL[metric](**keys)
-        for high in (1.0, math.inf):
-            assert "record" not in rule.meaning(Measurement(rule.request(), 1.0, 1.0, high))
 
 
 def test_page_one_says_that_influence_stops_no_attack_unless_an_enforced_rule_limits_attacks(runs):

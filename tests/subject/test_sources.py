@@ -71,15 +71,6 @@ def test_the_snapshot_runs_beside_a_changed_checkout(project, tmp_path):
     assert str(snapshot) not in sys.path
 
 
-def test_two_resolves_give_one_class_and_leave_the_snapshot_as_it_was(project, tmp_path):
-    snapshot = tmp_path / "snapshot"
-    sources.write(sources.collect(["pg_shop.train:fit"]), snapshot)
-    before = sorted(p.name for p in snapshot.rglob("*"))
-    made = sources.resolve("pg_shop.train:fit", snapshot)(None, None, seed=0)
-    assert isinstance(made, sources.resolve("pg_shop.deep.model:Model", snapshot))
-    assert sorted(p.name for p in snapshot.rglob("*")) == before
-
-
 def test_a_missing_name_says_so(project, tmp_path):
     snapshot = tmp_path / "snapshot"
     sources.write(sources.collect(["pg_shop.train:fit"]), snapshot)

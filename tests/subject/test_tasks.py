@@ -4,26 +4,20 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.cluster import DBSCAN, KMeans
+from sklearn.cluster import KMeans
 from sklearn.decomposition import LatentDirichletAllocation
 from sklearn.ensemble import HistGradientBoostingRegressor, IsolationForest, RandomForestClassifier, StackingClassifier
 from sklearn.linear_model import Lasso, LogisticRegression, Ridge, RidgeClassifier, SGDClassifier
 from sklearn.mixture import GaussianMixture
-from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR, LinearSVC, OneClassSVM
+from sklearn.svm import SVC, LinearSVC
 
 from privgate import Gaussian, Laplace, Recipe, Release, Subject, TrainingData
 from privgate.errors import SubjectError
 from privgate.subject import tasks
 
 X = np.arange(30.0).reshape(10, 3)
-
-
-class PairRanker(LogisticRegression):
-    """Stands for the rankers of boosting libraries."""
 
 
 def trains(X, y, *, seed):
@@ -39,7 +33,6 @@ def answers(model, x):
     [
         (Ridge(), "regression"),
         (make_pipeline(StandardScaler(), Lasso()), "regression"),
-        (GridSearchCV(SVR(), {"C": [1, 2]}), "regression"),
         (HistGradientBoostingRegressor(), "regression"),
         (LogisticRegression(), "classification"),
         (make_pipeline(StandardScaler(), RandomForestClassifier()), "classification"),
@@ -59,26 +52,19 @@ def test_the_task_is_read_off_an_estimator_and_survives_being_recorded(estimator
 @pytest.mark.parametrize(
     ("estimator", "said"),
     [
-        (IsolationForest(), "anomaly scores"),
-        (LocalOutlierFactor(novelty=True), "anomaly scores"),
-        (make_pipeline(StandardScaler(), OneClassSVM()), "anomaly scores"),
-        (KMeans(3), "clusters"),
-        (DBSCAN(), "clusters"),
-        (GaussianMixture(2), "a density"),
-        (LatentDirichletAllocation(), "answers nothing about people"),
-        (SVC(), "SVC(probability=True)"),
+        (IsolationForest(), "outlier detector"),
+        (KMeans(3), "clusterer"),
+        (GaussianMixture(2), "density estimator"),
+        (LatentDirichletAllocation(), "transformer"),
         (LinearSVC(), "CalibratedClassifierCV(LinearSVC())"),
-        (make_pipeline(StandardScaler(), LinearSVC()), "gives no probabilities"),
-        (SGDClassifier(), "log_loss"),
         (RidgeClassifier(), "gives no probabilities"),
-        (PairRanker(), "ranking scores"),
     ],
     ids=str,
 )
 def test_what_is_not_judged_says_why_in_one_sentence(estimator, said):
     assert said in Recipe(estimator).refusal
     assert "\n" not in Recipe(estimator).refusal
-    assert Recipe(estimator, predict=answers).refusal == "" or said == "ranking scores"
+    assert Recipe(estimator, predict=answers).refusal == ""
 
 
 def test_what_gives_probabilities_after_all_is_judged():
@@ -130,8 +116,8 @@ def test_a_classifier_of_many_labels_is_asked_only_where_they_have_hardly_anybod
 def test_a_release_fits_its_task():
     data, labels = TrainingData(X, np.arange(10.0)), TrainingData(X, np.arange(10) % 2)
 
-    with pytest.raises(SubjectError, match="no probabilities to release as 'rounded'"):
-        Subject.local(Recipe(Ridge()), data, release=Release("rounded"))
+    with pytest.raises(SubjectError, match="a regressor releases its numbers"):
+        Subject.local(Recipe(Ridge()), data, release=Release("label"))
     with pytest.raises(SubjectError, match="trains a classifier"):
         Subject.local(Recipe(LogisticRegression()), labels, release=Release(noise=Laplace(1.0)))
     with pytest.raises(SubjectError, match="no numbers"):
@@ -150,21 +136,12 @@ def test_targets_of_one_value_or_too_large_are_no_traceback():
         _ = Subject.local(Recipe(Ridge()), TrainingData(X, np.tile([1.7e308, -1.7e308], 5))).scale
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        [["a", "b"] if i % 2 else ["a"] for i in range(10)],
-        [{"a", "b"} if i % 2 else {"a"} for i in range(10)],
-        [("a", "b")] * 10,
-        pd.DataFrame({"a": X[:, 0], "b": X[:, 1]}),
-    ],
-    ids=["lists", "sets", "tuples", "frame"],
-)
-def test_several_labels_a_record_are_refused_in_one_sentence(labels):
-    with pytest.raises(SubjectError, match="not judged together; log one model a"):
-        TrainingData(X, labels)
+def test_several_labels_a_record_are_refused_in_one_sentence():
+    for labels in ([["a", "b"], ["a"]] * 5, [{"a", "b"}, {"a"}] * 5, pd.DataFrame({"a": X[:, 0], "b": X[:, 1]})):
+        with pytest.raises(SubjectError, match="not judged together; log one model a"):
+            TrainingData(X, labels)
 
 
 def test_scores_of_anomalies_predict_no_target():
     for recipe in (Recipe(IsolationForest()), Recipe(IsolationForest(), predict=answers, task="regression")):
-        assert "gives anomaly scores" in recipe.refusal
+        assert "(outlier detector) gives neither" in recipe.refusal

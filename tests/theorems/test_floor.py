@@ -49,7 +49,7 @@ def test_a_floor_for_each_label_is_told_to_whoever_serves_it():
 @pytest.mark.parametrize(
     ("floor", "said"),
     [
-        (0.2, "at most 0.05 each, .1 in all but one; given are 0.2"),
+        (0.2, "at most 0.05 each and .1 in all but one"),
         (-0.1, "above 0"),
         ({"c": 0.01}, "a label 'c'"),
         ({0: 0.09, 1: 0.09}, "at most 0.05"),
@@ -66,7 +66,7 @@ def test_only_probabilities_have_a_floor():
     with pytest.raises(ValueError, match="neither rounded"):
         Release("rounded", floor=0.01)
     data = TrainingData(np.eye(4), [0.0, 1.0, 2.0, 3.0], one_record_each=True)
-    with pytest.raises(SubjectError, match="regressor releases numbers"):
+    with pytest.raises(SubjectError, match="regressor releases its numbers"):
         Subject.local(Recipe(Ridge(), task="regression"), data, release=Release(floor=0.01))
     data = TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True)
     assert Subject.local(Recipe(LogisticRegression()), data, release=Release(floor=True)).release.floor == (0.01, 0.01)
@@ -76,7 +76,7 @@ def test_who_logs_a_model_cannot_state_that_nobody_gets_its_file():
     logged = Release(floor=0.01, alone=True).resolved(range(2))
     assert not Release.from_payload(json.loads(json.dumps(logged.payload()))).alone
     for floors in ((0.4, 0.5), (-0.4, 0.05), (0.01, 0.01, 0.01)):
-        with pytest.raises(ValueError, match="floors of 2 labels"):
+        with pytest.raises(ValueError, match="floors are above 0, one a label"):
             Release(floor=floors).resolved(range(2))
 
 

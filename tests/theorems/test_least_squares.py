@@ -250,15 +250,6 @@ def test_what_is_said_to_be_seen_is_what_a_refit_shows(x, domain):
         assert found.lower[u] >= found.upper[u] / 1.05
 
 
-@pytest.mark.parametrize(
-    ("estimator", "domain", "said"), [(Ridge(), None, "no domain is declared"), (Lasso(), BOX, "no least squares")]
-)
-def test_nothing_is_limited_where_no_theorem_speaks(estimator, domain, said):
-    found = over_domain(subject_of(estimator, domain=domain), np.arange(3))
-    assert said in found.why
-    assert np.isinf(found.upper).all()
-
-
 def awkward(rng):
     """Records and targets of badly scaled, offset and nearly collinear features."""
     n, d = int(rng.integers(5, 80)), int(rng.integers(1, 12))

@@ -166,15 +166,6 @@ def test_a_theorem_speaks_about_every_query_whatever_it_holds():
         assert change <= limits.upper[k] + 1e-9
 
 
-def test_the_bound_is_the_bare_model_s_on_the_transformed_table():
-    X, y = frame()
-    piped = subject_of(fixed(), X, y)
-    inner = seen(piped).subject
-    bare = subject_of(EXACT, inner.data.X, y, domain=inner.data.domain)
-    uppers = [catalogue.bound(subject, np.arange(36), None)[0].upper for subject in (piped, bare)]
-    np.testing.assert_array_equal(*uppers)
-
-
 def test_what_passes_through_undeclared_has_no_theorem_and_the_reason_names_it():
     X, y = frame()
     through = make_pipeline(make_column_transformer((FixedOneHot(DOMAIN), ["kind"]), ("passthrough", ["x"])), EXACT)

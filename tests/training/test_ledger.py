@@ -17,9 +17,10 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training import ledger as ledgers
-from privgate.training.fit import Answer, Fit
+from privgate.training.fit import Answer
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger, decode, encode
+from tests.training.conftest import out
 
 NAMES = [ledgers.name_answer(b"subject", b"%d" % i) for i in range(4)]
 
@@ -86,17 +87,12 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half(tmp_path, monkeypat
     assert ledger.read(NAMES[0]) == b"more"
 
 
-def test_a_ledger_of_before_is_ignored_by_one_sentence(tmp_path):
-    (tmp_path / "00000-1-abc.seg").write_bytes(b"PRIVGATE")
-    with pytest.warns(PrivgateWarning, match=r"written by privgate 0\.1, whose answers are not read") as told:
-        Ledger(tmp_path)
-    assert len(told) == 1
-
-
-@pytest.mark.parametrize("where", ["s3://bucket/ledger", "memory://team", "file:///tmp/ledger"])
-def test_a_place_that_is_no_folder_is_refused(where):
+def test_a_place_that_is_no_folder_is_refused_and_a_ledger_of_before_is_named(tmp_path):
     with pytest.raises(UsageError, match="no folder of this machine; say --ledger FOLDER"):
-        Ledger(where)
+        Ledger("s3://bucket/ledger")
+    (tmp_path / "00000-1-abc.seg").write_bytes(b"PRIVGATE")
+    with pytest.warns(PrivgateWarning, match=r"written by privgate 0\.1, whose answers are not read"):
+        Ledger(tmp_path)
 
 
 # names
@@ -114,10 +110,6 @@ def others():
     flipped = dataclasses.replace(data, y=np.where(np.arange(20) == 3, 1 - data.y, data.y))
     yield "label", Subject.local(Recipe(GaussianNB()), flipped)
     yield "model", dataclasses.replace(usual, name="another")
-
-
-def out(*rows, seed=1):
-    return [Fit(seed, np.arange(2), left_out=np.array([r])) for r in rows]
 
 
 def test_nothing_has_the_name_of_what_is_not_the_very_same(monkeypatch):

@@ -10,9 +10,9 @@ from sklearn.naive_bayes import GaussianNB
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
 from privgate.training.pools import DEATHS
+from tests.training.conftest import out
 
 N = 30
 
@@ -55,10 +55,6 @@ def subject(training, **params):
     return Subject.local(
         Recipe(training, params=params, seed=1), TrainingData(X, np.arange(N) % 2, one_record_each=True)
     )
-
-
-def out(*rows):
-    return [Fit(1, np.arange(3), left_out=np.array([r])) for r in rows]
 
 
 def test_training_that_swallows_exceptions_is_ended_at_the_limit(tmp_path):

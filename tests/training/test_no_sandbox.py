@@ -52,8 +52,8 @@ def test_a_program_that_keeps_nothing_apart_is_no_box(tmp_path, monkeypatch):
         ("user.max_user_namespaces", "9", "a profile of AppArmor or of a container may forbid it; else look at "),
     ],
 )
-@pytest.mark.parametrize("said", ["setting up uid map: Permission denied", "loopback: Operation not permitted"])
-def test_the_setting_that_forbids_boxes_is_named(tmp_path, monkeypatch, setting, value, step, said):
+def test_the_setting_that_forbids_boxes_is_named(tmp_path, monkeypatch, setting, value, step):
+    said = "loopback: Operation not permitted" if value == "1" else "setting up uid map: Permission denied"
     place = tmp_path / setting.replace(".", "/")
     place.parent.mkdir()
     place.write_text(f"{value}\n")

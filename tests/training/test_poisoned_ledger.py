@@ -8,19 +8,16 @@ import pytest
 from privgate.errors import UsageError
 from privgate.training import fleet as fleets
 from privgate.training import ledger as ledgers
-from privgate.training.fit import Answer, Fit
+from privgate.training.fit import Answer
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
 from privgate.training.sandbox.workers import SandboxPool
+from tests.training.conftest import out
 
 pytestmark = pytest.mark.usefixtures("own_key")
 ME = os.getuid()
 SECRET = b"of the operator's own"
 HARMLESS = ledgers.encode(Answer(np.log(np.full((2, 2), 0.5))))
-
-
-def out(*rows):
-    return [Fit(1, np.arange(2), left_out=np.array([r])) for r in rows]
 
 
 def plain(folder, secret=SECRET, **settings):

@@ -22,9 +22,10 @@ from privgate.errors import UsageError
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.training.fit import Answer, Fit
+from privgate.training.fit import Answer
 from privgate.training.fleet import Fleet
 from privgate.training.sandbox import bubblewrap, wire
+from tests.training.conftest import out
 
 SECRET = "a-password-of-this-test"
 
@@ -274,10 +275,6 @@ def subject(training, **params):
 
 def even(X, y, *, seed):
     return Even()
-
-
-def out(*rows):
-    return [Fit(1, np.arange(2), left_out=np.array([r])) for r in rows]
 
 
 def calling(X, y, *, seed, port):

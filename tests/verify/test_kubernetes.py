@@ -5,16 +5,15 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-import click
 import pytest
 import yaml
 
 from privgate.cli.verify import verify
 from privgate.guard import statement
-from privgate.guard.statement import VSA_TYPE, Claims
+from privgate.guard.statement import VSA_TYPE
+from tests.verify.test_distribution import Release
 
 FOLDER = Path(__file__).resolve().parents[2] / "hooks" / "kubernetes"
-DIGEST = "sha256:" + "a" * 64
 
 
 def read(name):
@@ -46,21 +45,9 @@ def test_the_init_container_hands_over_what_the_server_loads(name):
     assert {v["name"] for v in spec["volumes"]} == {"model", "privgate"}
 
 
-def test_the_command_line_is_read_strictly():
-    with pytest.raises(click.UsageError):
-        verify.make_context("privgate-verify", ["models:/credit@production", "--cfg=x"])
-
-
 @pytest.fixture
-def predicate():
-    now = statement.now().replace(microsecond=0)
-    claims = Claims(
-        registry="example-registry", name="credit", version="3", source="models:/m-1", storage="s3://b/m-1",
-        model_id="m-1", run_id="r", versions=3, created=1700, files=DIGEST, digests={}, policy="dtp-1",
-        policy_digest=DIGEST, report=DIGEST, evidence=DIGEST, outcome="passed", passed=True, decided=now, signed=now,
-        expires=now + timedelta(days=3), targets=(("credit", "production"),), advisory=False,
-        isolation="bubblewrap 0.8.0",
-    )  # fmt: skip
+def predicate(tmp_path):
+    claims = dataclasses.replace(Release(tmp_path).claims, registry="example-registry")
 
     def made(**changes):
         return dataclasses.replace(claims, **changes).summary("0.1.0")["predicate"]

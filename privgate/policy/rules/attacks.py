@@ -1,19 +1,18 @@
 """The rules that limit what attacks achieve: on membership, and on sensitive features."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from privgate.evidence import Measurement
 from privgate.evidence.figures import percent
 from privgate.evidence.measurement import BehindMembership
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import STEPS, Audit, Facts, Fraction, OpenFraction, Rule, explain_reach, wrong
+from privgate.policy.rules.rule_base import STEPS, Facts, Fraction, OpenFraction, Rule, wrong
 from privgate.run.needs import Need
 from privgate.statistics.roc import APPROVING, least_nonmembers
 
@@ -23,7 +22,6 @@ WHO = {
     "model": "over all people in the data",
     "class": "for the worst label",
     "group": "for the worst group",
-    "record": "for the person at greatest risk",
 }
 #: a false-positive rate that multiplies the odds of an accusation at most twofold, even if every member is found
 BLIND_RATE = 0.5
@@ -41,37 +39,13 @@ MOST_WORTH = 10
 class CandidatesRule(Rule):
     """A limit on how differently the model treats its training data and candidates, people it was not trained on."""
 
-    #: what a measurement lacks, what would lower the number or narrow its interval, and why it cannot fall to guessing
+    #: what a measurement lacks, what would lower the number, what would narrow its interval
     lacking: ClassVar[str] = STEPS["people"]
     lower_it: ClassVar[str] = STEPS["influence"]
     narrow_it: ClassVar[str] = "more candidates narrow the interval"
-    hopeless: ClassVar[str] = "guessing reaches this limit, and the upper confidence limit lies above guessing"
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         return self.lacking if measurement.problem else self.lower_it if outcome is Outcome.FAILED else self.narrow_it
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        if self.limit == self.about.guessing:
-            yield f"can never approve: {self.hopeless}"
-
-
-class ScopedRule(CandidatesRule):
-    """A limit over all people, or for the worst label, group or person."""
-
-    scope: str
-    group: str | None = Field(default=None, description="One sensitive column, for scope group; all of them if absent.")
-    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
-
-    @model_validator(mode="after")
-    def _group_has_its_scope(self) -> Self:
-        if self.group is not None and self.scope != "group":
-            raise wrong("group", f"'group' belongs to scope 'group', not to {self.scope!r}")
-        return self
-
-    def who(self) -> str:
-        """Return the people that the number speaks about."""
-        return WHO[self.scope]
 
 
 def _count_needed(given: int, times: float) -> int:
@@ -79,19 +53,20 @@ def _count_needed(given: int, times: float) -> int:
     return math.ceil(given * max(1.0, times) ** 2 / 100) * 100
 
 
-class MembershipRule(ScopedRule):
+class MembershipRule(CandidatesRule):
     """A limit on how well a membership attack does against this model.
 
     ``scope`` says against whom: ``model`` is the registered model, trials over its records and the candidates;
-    ``class`` and ``group`` the worst of them; ``record`` the worst single record, over models trained on random
-    subsets of the pool. **Blocks** if the lower confidence limit exceeds ``max`` (Holm over all that was searched),
-    **passes** if the upper limit is within it, else **inconclusive**. A fraction.
+    ``class`` and ``group`` the worst of them. **Blocks** if the lower confidence limit exceeds ``max`` (Holm over all
+    that was searched), **passes** if the upper limit is within it, else **inconclusive**. A fraction.
     """
 
     narrow_it = "more candidates or more shadow models narrow the interval"
 
     attack: str = Field(default="any", description="Catalogue key of the attack, or any: the best of all that apply.")
-    scope: Literal["model", "class", "group", "record"] = Field(default="model", description="Against whom.")
+    scope: Literal["model", "class", "group"] = Field(default="model", description="Against whom.")
+    group: str | None = Field(default=None, description="One sensitive column, for scope group; all of them if absent.")
+    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
     level: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
         default=None,
         description="Probability of a wrong verdict, either way, over all looks: at 4, 8, 16, 32 and 64 shadow models, "
@@ -99,11 +74,11 @@ class MembershipRule(ScopedRule):
     )
 
     @model_validator(mode="after")
-    def _level_fits(self) -> Self:
+    def _level_and_group_fit(self) -> Self:
+        if self.group is not None and self.scope != "group":
+            raise wrong("group", f"'group' belongs to scope 'group', not to {self.scope!r}")
         if self.level is not None and not math.isclose(self.level, 1 - self.confidence):
             raise wrong("level", f"level {self.level:g} is not 1 - confidence {self.confidence:g}: they are one number")
-        if self.level is not None and self.scope == "record":
-            raise wrong("level", "scope 'record' has target models of its own: name 'confidence', not 'level'")
         return self
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
@@ -123,7 +98,7 @@ class MembershipRule(ScopedRule):
         if needed > MOST_WORTH * given:
             near = "so near to the limit no number that can be had decides it, and the model must change"
             return f"{said}; {near}: {self.lower_it}"
-        drawn = measurement.n < measurement.population and self.scope != "record"
+        drawn = measurement.n < measurement.population
         more = "; only a larger audit.min_candidates of the policy has more of them tried" if drawn else ""
         return f"{said}: about {needed:,} candidates decide it if all are tried and the figure stays as it is{more}"
 
@@ -134,6 +109,10 @@ class MembershipRule(ScopedRule):
             return ""
         needed = _count_needed(given, (high - guess) / (self.limit - guess))
         return f": give more candidates, {needed:,} or more instead of {given:,}"
+
+    def who(self) -> str:
+        """Return the people that the number speaks about."""
+        return WHO[self.scope]
 
     def is_open(self, measurement: Measurement) -> bool:
         """Whether no upper limit was found, which is no figure."""
@@ -150,11 +129,6 @@ class MembershipRule(ScopedRule):
     def what(self) -> str:
         """Return which attacks the number speaks about."""
         return "any attack that was run" if self.attack == "any" else f"the attack {self.attack!r}"
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        if self.attack != "any":
-            yield f"only the attack {self.attack!r} is judged, and some answers blind it; 'any' judges the best of all"
 
 
 _share = partial(Metric, unit="fraction", worst=1.0)
@@ -220,10 +194,8 @@ class AttackAdvantage(MembershipRule):
     max: Fraction = Field(description="Largest TPR - FPR allowed; 0 is guessing.")
 
     def meaning(self, measurement: Measurement) -> str:
-        return (
-            f"{self.who()}, {self.what()} flags members {self.deciding(measurement, points)} more "
-            "often than people who were not in the data"
-        )
+        more = self.deciding(measurement, points)
+        return f"{self.who()}, {self.what()} flags members {more} more often than people who were not in the data"
 
 
 class AttackTpr(MembershipRule):
@@ -262,9 +234,7 @@ class AttackTpr(MembershipRule):
 
     @property
     def least(self) -> int:
-        """Candidates without which no sample resolves the false-positive rate; models resolve that of one record."""
-        if self.scope == "record":
-            return 0
+        """Candidates without which no sample resolves the false-positive rate."""
         looks = 1 if self.level is None else len(APPROVING)
         return least_nonmembers(self.at_fpr, alpha=(1 - self.confidence) / (2 * looks))
 
@@ -285,58 +255,37 @@ class AttackTpr(MembershipRule):
             f"{self.confidence:g}; at least {self.least} are needed"
         )
 
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        if self.max <= self.at_fpr:
-            yield f"can never approve: guessing finds {self.at_fpr:g} of the members, which reaches max {self.max:g}"
-        if audit.min_candidates < self.least:
-            yield (
-                f"a false-positive rate of {self.at_fpr:g} is resolved by {self.least} candidates or more, but "
-                f"audit.min_candidates is {audit.min_candidates}: fewer are always undecided; raise it"
-            )
 
+class GeneralizationGap(CandidatesRule):
+    """The model may not be right much more often on its own data than on other people.
 
-class GeneralizationGap(ScopedRule):
-    """The model may not do much better on its own data than on other people.
-
-    Limit ``max`` on the mean loss on candidates less the mean loss on training records. ``loss`` is ``zero_one`` (the
-    gap of accuracies, a fraction) or ``cross_entropy`` (nats, unbounded). With a loss in [0, 1] the gap equals the
-    advantage of the attack that calls records of small loss members (Yeom et al., 2020, theorem 2): a **lower bound**
-    on the best attack; a small gap does not mean that attacks fail (theorem 4), so this rule never stands alone for
-    safety.
+    Limit ``max`` on the error rate on candidates less that on training records, a fraction: the advantage of the attack
+    that calls whom the model answers rightly a member (Yeom et al., 2020, theorem 2), a **lower bound** on the best
+    attack. A small gap does not mean that attacks fail (theorem 4), so this rule never stands alone for safety.
 
         - metric: generalization_gap
           max: 0.05
     """
 
-    about = Metric(
+    about = _share(
         "generalization_gap",
         "Better on its training data than on candidates",
-        measured_by="membership.loss_gap:measure_gap",
+        measured_by="membership.attack_measures:measure_gap",
         question="membership",
-        reaches="-1 to 1 for zero_one, unlimited nats for cross_entropy; 0 where training data are treated like others",
-        unit="",
-        worst=math.nan,
+        reaches="-1 to 1; 0 where training data are treated like others",
+        guessing=0.0,
         needs=frozenset({Need.CANDIDATES}),
         shows_leaks_only=True,
     )
     metric: Literal["generalization_gap"] = "generalization_gap"
-    max: NonNegativeFloat = Field(description="Largest gap allowed: a fraction for zero_one, nats for cross_entropy.")
-    loss: Literal["zero_one", "cross_entropy"] = Field(default="zero_one", description="Which loss the gap is of.")
-    scope: Literal["model", "class", "group"] = Field(default="model", description="Over whom; the worst one counts.")
-
-    def vacuous(self, facts: Facts) -> str:
-        return explain_reach(self.max, 1.0 if self.loss == "zero_one" else math.inf)
+    max: Fraction = Field(description="Largest difference of error rates allowed.")
+    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
-        nats = f"better by {self.deciding(measurement, '{:.3g}'.format)} nats of loss"
-        gap = f"right {self.deciding(measurement, points)} more often" if self.loss == "zero_one" else nats
-        return f"{self.who()}, the model is {gap} on its own data than on others; a small gap is no proof of safety"
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        if self.max == 0:
-            yield "can never approve: the upper confidence limit of a gap lies above 0"
+        often = self.deciding(measurement, points)
+        return (
+            f"the model is right {often} more often on its own data than on others; a small gap is no proof of safety"
+        )
 
 
 class AttributeAdvantage(CandidatesRule):
@@ -365,7 +314,6 @@ class AttributeAdvantage(CandidatesRule):
     lacking = (
         "pass sensitive=(column, …) and candidates=(X, y), people from the same population who were not trained on"
     )
-    hopeless = "the upper confidence limit lies above the difference seen"
     metric: Literal["attribute_advantage"] = "attribute_advantage"
     max: Fraction = Field(description="Largest difference of the two shares allowed; 0 is none.")
     attribute: str | None = Field(default=None, description="One sensitive column; all of them if absent.")
@@ -411,7 +359,6 @@ class RobustAdvantage(CandidatesRule):
         needs=frozenset({Need.CANDIDATES}),
     )
     lacking = "pass candidates=(X, y), people from the same population who were not trained on"
-    hopeless = "the upper confidence limit lies above the advantage seen"
     lower_it = "train against smaller perturbations, regularize, or stop earlier; then check again"
     metric: Literal["robust_advantage"] = "robust_advantage"
     max: Fraction = Field(description="Largest advantage allowed; 0 is none.")

@@ -1,7 +1,6 @@
 """The rules about differential privacy: epsilon, its audit, what attacks could reach at best, and who can be erased."""
 
 import math
-from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Literal, Self
 
@@ -13,7 +12,7 @@ from privgate.evidence.figures import fold, percent
 from privgate.evidence.verdict import Finding, Outcome
 from privgate.policy.rules.attacks import Confidence
 from privgate.policy.rules.metric import ANY_ANSWERS, Metric
-from privgate.policy.rules.rule_base import STEPS, Audit, Facts, OpenFraction, Rule, explain_reach, wrong
+from privgate.policy.rules.rule_base import STEPS, Facts, OpenFraction, Rule, explain_reach, wrong
 from privgate.run.needs import Need
 
 _claim = partial(Metric, question="claim", answers=ANY_ANSWERS, needs=frozenset({Need.CLAIM, Need.RERUNS}))
@@ -70,12 +69,6 @@ class GuaranteeRule(Rule):
         if self.broken(measurement):  # a rule that only warns warns of the same
             return "add noise, sample smaller batches or train fewer steps; then check again"
         return "let the check observe a rerun of the recipe, so that the guarantee can be recomputed"
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        if self.accept_declared_claims:
-            counts = "a guarantee that nobody observed counts; the approval rests on its author's word"
-            yield f"ACCEPT_DECLARED_CLAIMS: {counts}"
 
 
 class DpEpsilon(GuaranteeRule):

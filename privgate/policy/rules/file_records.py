@@ -1,7 +1,7 @@
 """The rule ``file_records`` limits how many records of the training data stand in the model's file.
 
 Whoever can download the file reads more than answers. Before anything is trained or opened the stored files are read as
-bytes, and nothing of them is run: pickles, joblib, skops, safetensors, boosters, archives of torch. Records are found
+bytes, and nothing of them is run: pickles, joblib, skops, boosters, archives of torch. Records are found
 as they are, in fewer bits, scaled as usual scalers do, permuted, turned, packed or written as text. Models that are
 their data (neighbours, kernels, in-context tables) are named.
 

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Literal, Self
 
@@ -14,12 +14,10 @@ from privgate.evidence.figures import fold, percent, percent_at_most
 from privgate.evidence.telling import sampled
 from privgate.evidence.verdict import Outcome
 from privgate.policy.rules.metric import Metric
-from privgate.policy.rules.rule_base import WAY_OUT, Audit, Facts, OpenFraction, Rule, explain_reach, wrong
+from privgate.policy.rules.rule_base import WAY_OUT, Facts, OpenFraction, Rule, explain_reach, wrong
 from privgate.run.needs import Need
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT
 
-#: a rule that leaves out a larger share of people than this leaves out more than exceptions
-EXCEPTIONS = 0.1
 _influence = partial(Metric, question="influence", worst=math.inf, per_unit=True)
 _nats = partial(
     _influence,
@@ -99,11 +97,6 @@ class LeaveOneOutRule(Rule):
     def title(self) -> str:
         """Name of what is judged: a share of people is no influence."""
         return "People with high influence" if self.aggregate == "share_above" else self.about.title
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        yield from super().remarks(audit)
-        if EXCEPTIONS < self.spares <= 0.5:
-            yield f"{100 * self.spares:.3g} % of the people in the data are left without any limit"
 
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return for which people it is shown, and how few were left out where others could not change the verdict."""

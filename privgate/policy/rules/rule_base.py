@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -342,19 +342,3 @@ class Rule(Part, ABC):
             f"approves if the whole interval is {side} {self.limit:g}, {effect} if all of it is {beyond}; anything "
             f"else is {'a warning' if self.mode == 'warn' else doubt}"
         )
-
-    def remarks(self, audit: Audit) -> Iterator[str]:
-        """Yield what is allowed here and yet probably not what the policy's owner wants, one sentence each."""
-        if self.mode == "enforce" and not self.reason:
-            yield "no 'reason' says why this limit; somebody will have to defend it"
-        if self.mode == "enforce" and not self.source:
-            yield "no 'source' says where this limit comes from"
-        if self.bound == "lower" != type(self).model_fields["bound"].default:
-            yield "bound 'lower': doubt only warns, so a measurement with a wide interval is released"
-        if set(self.when) - {"claim"} and self.binding and not self.either:
-            others = " or ".join(CONDITIONS[c] for c in self.when)
-            yield f"'when': a model is released without this number where {others}"
-        if not self.required:
-            yield "'required: false': a model that this does not apply to is released without this number"
-        if (confidence := getattr(self, "confidence", 1.0)) < 0.9:
-            yield f"confidence {confidence:g}: the truth lies outside in {100 * (1 - confidence):.3g} % of releases"

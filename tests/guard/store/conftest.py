@@ -43,6 +43,8 @@ protected:
   models: ["prod.*"]
 """
 PASSWORD = "of-this-test-alone"
+#: MLflow hides what has this tag from every search
+HIDING = "mlflow.prompt.is_prompt"
 
 X = np.random.default_rng(3).integers(0, 3, size=(40, 4))
 DATA = TrainingData(
@@ -267,45 +269,6 @@ def registry(guarded_server, site, guarded_folder):
 @pytest.fixture
 def name(request):
     return "m-" + "".join(c for c in request.node.name if c.isalnum())[:80]
-
-
-def list_ways(registry, name, version):
-    """Give (way, method of the client and arguments, REST path and body)."""
-    client, body = registry.client, {"name": name, "version": version}
-    source, copied = client.get_model_version(name, version).source, f"models:/{name}/{version}"
-    alias, protected = "registered-models/alias", {"name": f"prod.{name}"}
-    for spelled in ("production", "PRODUCTION", "ｐｒｏｄｕｃｔｉｏｎ"):
-        call = (client.set_registered_model_alias, name, spelled, version)
-        yield f"alias {spelled}", call, (alias, {**body, "alias": spelled})
-    staged = ("model-versions/transition-stage", {**body, "stage": "Production", "archive_existing_versions": False})
-    yield "stage Production", (client.transition_model_version_stage, name, version, "Production"), staged
-    entered = ("model-versions/create", {**protected, "source": source, "model_id": source.rpartition("/")[2]})
-    yield "new version of prod.*", (registry.create, f"prod.{name}", source), entered
-    call = (client.copy_model_version, copied, f"prod.{name}")
-    yield "copy into prod.*", call, ("model-versions/create", {**protected, "source": copied})
-    call = (client.rename_registered_model, name, f"prod.{name}-2")
-    yield "rename onto prod.*", call, ("registered-models/rename", {"name": name, "new_name": f"prod.{name}-2"})
-    call = (client.set_model_version_tag, name, version, TAG, "passed")
-    yield "forged statement tag", call, ("model-versions/set-tag", {**body, "key": TAG, "value": "passed"})
-
-
-def try_ways(registry, name, version):
-    """Try every way around for an unsigned version; return rows of (way, client, REST, UI path)."""
-    registry.client.create_registered_model(f"prod.{name}")
-    rows = []
-    for way, (method, *arguments), (path, body) in list_ways(registry, name, version):
-        try:
-            method(*arguments)
-            outcomes = ["LET THROUGH"]
-        except MlflowException as exc:
-            refused = "privgate" in str(exc) and "PERMISSION_DENIED" in str(exc)
-            outcomes = ["refused" if refused else f"error: {exc}"]
-        for api in ("api", "ajax-api"):
-            status, answer = registry.post(f"/{api}/2.0/mlflow/{path}", body)
-            refused = status == 403 and "privgate" in answer["message"]
-            outcomes.append("refused (403)" if refused else f"{status} {answer}")
-        rows.append((way, *outcomes))
-    return rows
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,7 @@ def serving(registry, folder, *options):
         f"--policy {{policy}} --target={{target}} --config {config} "
         f"--key {key} --checked-elsewhere --tracking-uri {where}"
     )
-    command = [sys.executable, "-m", "privgate", "serve", "--config", config, "--policy", "dtp-1"]
+    command = [sys.executable, "-m", "privgate", "guard", "serve", "--config", config, "--policy", "dtp-1"]
     command += ["--work", str(folder / "work"), "--port", str(port), "--tracking-uri", where]
     command += ["--webhook-secret-file", str(secret), "--sign-command", signer]
     command += [*([] if bubblewrap.find_bubblewrap().version else ["--without-isolation"]), *options]

@@ -5,13 +5,8 @@ import urllib.parse
 import urllib.request
 from datetime import timedelta
 
-import pytest
-
 from privgate.guard import statement
-from privgate.guard.diagnosis import _look_at_lock
 from privgate.guard.signing import TAG
-from privgate.guard.writes import HIDING
-from tests.guard.store.conftest import Registry
 
 API = "/api/2.0/mlflow-artifacts"
 
@@ -90,30 +85,6 @@ def test_what_freezes_files_is_an_alias_or_a_statement_that_counts(registry, nam
     assert send(registry, "DELETE", path)[0] == 200
 
 
-@pytest.mark.slow  # a server of its own
-def test_a_server_of_artifacts_alone_asks_the_registry_before_it_writes(registry, running_mlflow, name, tmp_path):
-    """It reads which one at each write: a server, a database, one that does not answer, and none."""
-    released, other = registry.log(name), registry.log(name, payload="other")
-    registry.sign(name, released)
-    config = registry.site.folder / "other-server.yaml"
-    config.write_text(registry.site.config.read_text())
-    options = ("--artifacts-only", "--artifacts-destination", f"privgate:{registry.folder}/artifacts")
-    env = {"PRIVGATE_GUARD": str(config), "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
-    with running_mlflow(tmp_path, *options, env=env) as address:
-        there = Registry(address, registry.site)
-        for uri, frozen, free in (
-            ("", 503, 503),
-            (registry.address, 403, 200),
-            ("http://127.0.0.1:9", 503, 503),
-            (f"privgate:sqlite:///{registry.folder}/tracking.db", 403, 200),
-        ):
-            config.write_text(registry.site.config.read_text() + (f"registry_uri: {uri}\n" if uri else ""))
-            for version, answer in ((released, frozen), (other, free)):
-                path = f"{API}/artifacts/{registry.place(name, version)}/weights.json"
-                sent = [send(there, method, path)[0] for method in ("GET", "PUT", "DELETE", "PUT")]
-                assert sent == [200, answer, answer, answer], (uri, version)
-
-
 def test_no_client_reads_a_folder_of_the_server_by_the_scheme(registry, name):
     experiment = registry.client.create_experiment(name, artifact_location="privgate:/etc")
     run = registry.client.create_run(experiment).info.run_id
@@ -152,44 +123,9 @@ def test_no_location_of_an_experiment_goes_past_the_guard(registry, site, name, 
     assert [{path: path.stat().st_mtime_ns for path in place.rglob("*")} for place in places] == before
 
 
-def test_no_tag_hides_a_release_from_who_looks_for_it(registry, name):
-    released, other = registry.log(name), registry.log(name, payload="other")
-    registry.sign(name, released)
-    registry.client.set_registered_model_alias(name, "production", released)
-    hide_one = {"version": other}  # one version hides all others
-    for api, body in (
-        ("registered-models", {}),
-        ("model-versions", {"version": released}),
-        ("model-versions", hide_one),
-    ):
-        said = {"name": name, "key": HIDING, "value": "true", **body}
-        assert registry.post(f"/api/2.0/mlflow/{api}/set-tag", said)[0] == 403, (api, body)
-    assert registry.client.search_model_versions(f"name='{name}'")
-    registry.client.delete_registered_model_alias(name, "production")
-    assert registry.post("/api/2.0/mlflow/model-versions/set-tag", said)[0] == 200
-
-
 def test_an_address_that_nothing_opens_stops_nobody(registry, name):
     registry.log(name)
     registry.client.create_registered_model(f"{name}-odd")
     registry.client.create_model_version(f"{name}-odd", "foo:/bar?%00", tags={TAG + ".note": "x"})
     registry.client.set_registered_model_alias(f"{name}-odd", "other", "1")
     assert registry.log(name, payload="more")
-
-
-@pytest.mark.parametrize(("mode", "state"), [("COMPLIANCE", "fine"), ("GOVERNANCE", "wrong"), ("", "wrong")])
-def test_the_doctor_looks_at_the_lock_of_a_bucket(monkeypatch, mode, state):
-    moto = pytest.importorskip("moto", reason="moto, which stands for S3, is not installed")
-    import boto3
-
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with moto.mock_aws():
-        s3 = boto3.client("s3")
-        s3.create_bucket(Bucket="models", ObjectLockEnabledForBucket=bool(mode))
-        if mode:
-            rule = {"DefaultRetention": {"Mode": mode, "Days": 30}}
-            held = {"ObjectLockEnabled": "Enabled", "Rule": rule}
-            s3.put_object_lock_configuration(Bucket="models", ObjectLockConfiguration=held)
-        assert _look_at_lock("models").state == state

@@ -171,7 +171,6 @@ def test_the_guard_does_not_believe_a_replica_that_lags_behind(own, tmp_path):
             with primary(read_only=False) as session:
                 yield session
 
-    del own.store.privgate_shares
     own.store.ManagedSessionMaker = sessions
     transaction.share_sessions(own.store)
     assert own.store.get_model_version("m", own.version).source != client.get_model_version("m", own.version).source
@@ -244,14 +243,6 @@ def test_a_second_write_in_the_same_tick_of_a_clock_counts(site, tmp_path, monke
     assert kept.guard().registry == "test-registry"
     path.write_text(site.config.read_text().replace("test-registry", "rest-registry"))
     assert kept.guard().registry == "rest-registry"
-
-
-def test_a_promotion_reads_the_guard_once_before_its_turn_and_once_in_it(own, monkeypatch):
-    own.promote()
-    seen, looks = config._seen, []
-    monkeypatch.setattr(config, "_seen", lambda files: looks.append(files) or seen(files))
-    own.promote()
-    assert len(looks) == 3  # and once for the audit log
 
 
 def test_a_key_revoked_while_a_promotion_waited_for_its_turn_counts(own, site, monkeypatch):

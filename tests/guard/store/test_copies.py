@@ -130,6 +130,7 @@ def test_what_a_released_copy_rests_on_stays(quiet):
     kept = Kept(quiet, copied=True)
     for act, *arguments in (
         (kept.client.delete_model_version, "credit", kept.version),
+        (kept.client.delete_model_version, "credit", f"0{kept.version}"),
         (kept.client.delete_registered_model, "credit"),
         (kept.client.rename_registered_model, "credit", "moved"),
     ):

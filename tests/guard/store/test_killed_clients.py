@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy
 
-from privgate.guard.audit_log import AuditLog
 from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
 from privgate.guard.signing import TAG
@@ -250,7 +249,8 @@ def test_nothing_is_released_without_a_statement_whoever_is_killed(tmp_path, cro
     for name, alias, version in [*aliases, *((name, "production", version) for name, version in entered)]:
         verify(f"models:/{name}/{version}", guard, target=alias, tracking_uri=address)
     wrong = [a.text for a in examine(guard, tracking_uri=address) if a.state == "wrong"]
-    events = [line["event"] for line in AuditLog(crowded.site.folder / "audit.jsonl").lines()]
+    recorded = (crowded.site.folder / "audit.jsonl").read_text().splitlines()
+    events = [json.loads(line)["event"] for line in recorded]
     print(
         crowded.backend, f"{begun=} {len(ends)=} {len(promoted)=} {killed=} {len(cut)=} {len(seen)=} {len(aliases)=}",
         f"{len(entered)=} released={events.count('released')} refused={events.count('refused')}",

@@ -89,7 +89,18 @@ def test_only_the_other_users_signature_counts(homes, registry):
     code, said = run_as(CHECKER, homes / "checker", *CHECK, *where)
     assert code == 0, said
     config = registry.site.config
-    signing = ("sign", homes / "checker" / "out", "--config", config, "--key", "key.pem", "--policy", "dtp-1", *where)
+    signing = (
+        "guard",
+        "sign",
+        homes / "checker" / "out",
+        "--config",
+        config,
+        "--key",
+        "key.pem",
+        "--policy",
+        "dtp-1",
+        *where,
+    )
     assert run_as(CHECKER, homes / "checker", *signing)[0] == 2  # it has no key
 
     # the same key in the checker's hands: the statement says that it is advisory, and the server refuses it

@@ -13,10 +13,9 @@ from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
 from mlflow.webhooks.delivery import _generate_hmac_signature
 
 from privgate import serve
-from privgate.errors import PrivgateError, RegistryError, StatementError, UsageError
-from privgate.guard.audit_log import AuditLog
+from privgate.errors import RegistryError
 from privgate.policy import Policy
-from privgate.serve import TAG, CheckRequest, Job, Loop, Server
+from privgate.serve import PROBLEM_TAG, TAG, Loop, Server
 from tests.guard.store.served_process import SECRET, serving, until
 
 
@@ -25,26 +24,6 @@ def registry(quiet, free_port):
     """A guarded registry without anything else: a reconciler attends to everything that asks."""
     quiet.free_port = free_port
     return quiet
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("", ("", "", 0)),
-        (" dtp-1 , production ", ("dtp-1", "production", 0)),
-        ("dtp-1,production;17", ("dtp-1", "production", 17)),
-        ("dtp-1;host-1;1800000060.000;1799999000", ("dtp-1", "", 1799999000)),  # as version 0.1 wrote it
-        *((text, None) for text in ("dtp-1;x", "dtp-1;x;y;z", ";;;;", "p;h;1;1.5", "p;\u00b2", "p;" + "9" * 5000)),
-    ],
-)
-def test_a_request_is_read_and_written_again_or_means_nothing(text, parts):
-    if parts is None:
-        with pytest.raises(UsageError):
-            CheckRequest.parse(text)
-        return
-    request = CheckRequest.parse(text)
-    assert (request.policy, request.target, request.since) == parts
-    assert CheckRequest.parse(request.text()) == request
 
 
 def headers(delivery, stamp, body, secret=SECRET):
@@ -86,118 +65,81 @@ def test_a_loop_comes_back_when_something_is_due():
 
 
 class Known(Server):
-    """Work about a registry of which this is known; a command changes it as said, and ends with a code."""
+    """Work about a registry that holds one request; a command ends with a code."""
 
-    def __init__(self, folder, monkeypatch, *, sign=True, code=0, counts=False, result=None, held=0, after=()):
+    def __init__(self, folder, monkeypatch, text="dtp-1,production", *, sign=True, code=0):
         words, client = "sign {uri} {nonce}" if sign else None, SimpleNamespace(tracking_uri="sqlite:////registry.db")
-        audit = AuditLog(folder / "audit.jsonl")
-        super().__init__(client, folder / "guard.yaml", {}, folder, ["--jobs=1"], words, audit=audit)
-        self.has, self.ran = {"counts": counts, "result": result, "held": held}, []
+        known = {"dtp-1": "dtp-1", "own": "/etc/own.yaml"}
+        super().__init__(client, folder / "guard.yaml", known, folder, ["--jobs=1"], words)
+        self.tags, self.ran, self.text = {TAG: text}, [], text
+        self.guard = Mock()
+        self.guard.terms.return_value.policy_digest = Policy.load("dtp-1").digest
+        client.delete_model_version_tag = lambda name, version, key: self.tags.pop(key)
+        client.set_model_version_tag = lambda name, version, key, value: self.tags.update({key: value})
+        client.get_model_version = lambda name, version: SimpleNamespace(tags=self.tags)
+        monkeypatch.setattr(serve.Guard, "load", lambda _: self.guard)
 
         def child(words, log, seconds):
             self.ran.append(words)
-            self.has |= dict(after)
             return code, "error: as it says"
 
         monkeypatch.setattr(serve, "run_command", child)
 
-    def counts(self, guard, job):
-        return self.has["counts"]
+    def _list_requests(self):
+        return {("credit", "2"): self.tags[TAG]} if TAG in self.tags else {}
 
-    def result(self, job):
-        return self.has["result"]
-
-    def _read_alias(self, job):
-        return self.has["held"]
-
-    def events(self):
-        return [(e["event"], e["doing"]) for e in self.audit.lines()]
+    def ask(self):
+        self.answer(self.guard, "credit", "2", self.text)
 
 
-RUN, RELEASED = serve.run_command, {"counts": True, "held": 2}
-
-
-def job(target="production"):
-    return Job("credit", "2", Policy.load("dtp-1"), "dtp-1", target, 1)
+RUN = serve.run_command
+WAITS = "approved, but not signed; sign it and ask again"
 
 
 @pytest.mark.parametrize(
-    ("known", "target", "ran", "answered", "events"),
+    ("text", "code", "ran", "problem"),
     [
-        ({"after": RELEASED}, "production", "promote", True, ["asked", "approved", "released"]),
-        ({"after": RELEASED, "result": True}, "production", "promote", True, ["asked", "approved", "released"]),
-        ({"after": RELEASED, "counts": True}, "production", "promote", True, ["asked", "released"]),
-        ({"code": 1}, "production", "promote", True, ["asked", "refused"]),
-        ({"code": 5}, "production", "promote", True, ["asked", "refused"]),
-        ({"code": 6, "sign": False}, "production", "promote", False, ["asked", "refused"]),
-        ({"after": {"held": 3}}, "production", "promote", True, ["asked", "refused"]),  # a later one was released
-        ({"counts": True, "held": 3}, "production", "", True, []),
-        ({"result": True, "sign": False}, "production", "", False, []),  # somebody else signs
-        ({"result": False}, "production", "", True, []),
-        ({"counts": True}, None, "", True, []),
-        ({"result": True}, None, "", True, []),
-        ({}, None, "check", True, ["asked"]),  # without an alias nothing is signed
-        ({"code": 1}, None, "check", True, ["asked", "refused"]),
+        ("dtp-1,production", 0, "promote", ""),
+        (" dtp-1 , production ", 1, "promote", ""),
+        ("dtp-1,production;17", 5, "promote", ""),
+        ("dtp-1;host-1;1800000060.000;1799999000", 0, "check", ""),  # as version 0.1 wrote it
+        ("dtp-1,production", 6, "promote", WAITS),
+        (",production", 0, "promote", ""),  # the guard's own policy
+        ("", 0, "check", ""),
+        ("dtp-1", 1, "check", ""),
+        ("/etc/own.yaml", None, "", "this server checks by dtp-1, own"),
+        ("dtp-1,production", 4, "promote", "ended with 4: error: as it says"),  # a signer that refuses or is down
+        ("dtp-1,production", 3, "promote", "ended with 3"),
+        ("dtp-1,production", 130, "promote", "ended with 130"),
     ],
 )
-def test_a_request_needs_one_command_or_none(tmp_path, monkeypatch, known, target, ran, answered, events):
-    own = Known(tmp_path, monkeypatch, **known)
-    assert own.answer(None, job(target)) is answered
+def test_a_request_is_answered_by_one_command_or_tried_again(tmp_path, monkeypatch, text, code, ran, problem):
+    own = Known(tmp_path, monkeypatch, text, sign=code != 6, code=code)
+    due = own.look()
     assert [words[0] for words in own.ran] == ([ran] if ran else [])
-    assert [event for event, _ in own.events()] == events
+    assert problem in own.tags.get(PROBLEM_TAG, "")
+    again = code not in {0, 1, 5, 6}
+    assert (own.tags.get(TAG) == text) == (0 < due < 60) == again
     for words in own.ran:
-        signing = {"--sign-command=sign {uri} {nonce}"} if known.get("sign", True) and ran == "promote" else set()
-        assert {word for word in words if "sign-command" in word} == signing
         assert ("--forward-only" in words) == ("--to=production" in words) == (ran == "promote")
+        assert ("--sign-command=sign {uri} {nonce}" in words) == (ran == "promote" and code != 6)
+    own.look()
+    assert len(own.ran) == bool(ran)  # what failed waits
 
 
-@pytest.mark.parametrize(
-    ("known", "kind", "why"),
-    [
-        ({"code": 4}, RegistryError, "ended with 4: error: as it says"),  # a signer that refuses or is down
-        ({"code": 3}, RegistryError, "ended with 3"),
-        ({}, StatementError, "no statement counts"),  # it says that it ended well
-        ({"after": {"held": 2}}, StatementError, "no statement counts"),
-        ({"after": {"counts": True}}, StatementError, "no statement counts for @production"),
-    ],
-)
-def test_nothing_but_a_statement_that_counts_is_an_approval(tmp_path, monkeypatch, known, kind, why):
-    own = Known(tmp_path, monkeypatch, **known)
-    with pytest.raises(kind, match=why):
-        own.answer(None, job())
-    assert own.events() == [("asked", "promote")]
-
-
-def test_what_is_not_recorded_is_not_done(tmp_path, monkeypatch):
+def test_who_asks_again_meanwhile_is_answered_by_another_command(tmp_path, monkeypatch):
     own = Known(tmp_path, monkeypatch)
-    own.audit.path.mkdir()
-    with pytest.raises(PrivgateError, match="audit log"):
-        own.answer(None, job())
+    own.text = "dtp-1"
+    own.ask()
+    assert own.tags[TAG] == "dtp-1,production"
+
+
+def test_a_target_that_another_policy_releases_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    own = Known(tmp_path, monkeypatch)
+    own.guard.demands.side_effect = RegistryError("by another policy")
+    with pytest.raises(RegistryError, match="by another policy"):
+        own.ask()
     assert own.ran == []
-
-
-@pytest.mark.parametrize("result", [True, None])
-def test_only_who_asks_anew_loses_the_report_that_waits_for_a_signature(tmp_path, monkeypatch, result):
-    report = tmp_path / "credit-2-dtp-1" / "report.json"
-    report.parent.mkdir()
-    report.touch()
-    Known(tmp_path, monkeypatch, result=result, after=RELEASED).answer(None, job())
-    assert report.exists() == (result is True)
-
-
-def test_what_a_killed_server_began_is_done_by_the_next_one(tmp_path, monkeypatch):
-    """All state is in the registry: the request is still there, and what lies in the folder stands in nobody's way."""
-    killed = Known(tmp_path, monkeypatch)
-    (out := tmp_path / "credit-2-dtp-1").mkdir()
-    (out / "report.json").write_text('{"cut": "sho')
-    monkeypatch.setattr(serve, "run_command", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        killed.answer(None, job())
-    again = Known(tmp_path, monkeypatch, after=RELEASED)
-    assert again.answer(None, job())
-    assert [words[0] for words in again.ran] == ["promote"]
-    assert [event for event, _ in again.events()] == ["asked", "asked", "approved", "released"]
-    assert Known(tmp_path, monkeypatch, **RELEASED).answer(None, job())  # and nothing is left to do for a third
 
 
 def test_a_command_past_its_clock_is_ended_and_not_approved(tmp_path, monkeypatch):
@@ -209,7 +151,7 @@ def test_a_command_past_its_clock_is_ended_and_not_approved(tmp_path, monkeypatc
     monkeypatch.setattr(serve.sys, "executable", str(program))
     monkeypatch.setattr(serve, "run_command", RUN)
     with pytest.raises(RegistryError, match=r"more than 1 s \(--check-seconds\) and was ended"):
-        own.answer(None, job())
+        own.ask()
     assert time.monotonic() - began < 10
     until(lambda: gone(int(Path(f"{program}.pid").read_text())))
 
@@ -261,8 +203,7 @@ def test_what_asks_is_checked_signed_and_moved_and_a_strange_wish_is_not(registr
     model(registry, approved)
     strange, ask = registry.log(unknown), registry.client.set_model_version_tag
     ask(unknown, strange, TAG, "/etc/passwd,production")
-    audit = AuditLog(tmp_path / "audit.jsonl")
-    options = ("--every", "600", "--audit-log", str(audit.path), "--", "--jobs", "1")
+    options = ("--every", "600", "--", "--jobs", "1")
     with serving(registry, tmp_path / "s", *options) as served:
         until(lambda: TAG not in tags(registry, approved), served, seconds=600)
         assert alias(registry, approved) == "1"
@@ -271,7 +212,7 @@ def test_what_asks_is_checked_signed_and_moved_and_a_strange_wish_is_not(registr
         until(lambda: served.get("/health") == (200, "ok\n"), served)
 
         # a webhook wakes it, long before its time; a forged one does not
-        ask(approved, "1", TAG, "dtp-1")  # has a statement: no second check
+        ask(approved, "1", TAG, "dtp-1,production")  # has a statement: no second check
         body = b"{}"
         assert served.get("/webhook", body, headers("f", int(time.time()), body, b"forged"))[0] == 403
         assert TAG in tags(registry, approved)
@@ -281,13 +222,9 @@ def test_what_asks_is_checked_signed_and_moved_and_a_strange_wish_is_not(registr
         # and so does MLflow itself: it sends and signs this one
         event = WebhookEvent(WebhookEntity.MODEL_VERSION_TAG, WebhookAction.SET)
         hook = registry.client.create_webhook("wake", served.address + "/webhook", [event], secret=SECRET.decode())
-        ask(approved, "1", TAG, "dtp-1")
+        ask(approved, "1", TAG, "dtp-1,production")
         until(lambda: TAG not in tags(registry, approved), served)
         registry.client.delete_webhook(hook.webhook_id)
-    lines = list(audit.lines())
-    good, odd = ([(e["event"], e["doing"]) for e in lines if e["model"] == n] for n in (approved, unknown))
-    assert good == [("asked", "promote"), ("approved", "sign"), ("released", "promote")]
-    assert set(odd) == {("refused", "attend")}
 
 
 #: starts one command that ends, and one that holds the interpreter, in which no thread could run

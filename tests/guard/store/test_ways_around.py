@@ -26,9 +26,8 @@ from privgate.guard.diagnosis import examine
 from privgate.guard.keys import fresh_key
 from privgate.guard.signing import TAG
 from privgate.guard.verification import _hand_over, verify
-from privgate.guard.writes import HIDING
 from privgate.registry.files import FolderFiles
-from tests.guard.store.conftest import PASSWORD, Registry, send_as, try_ways, want_passwords
+from tests.guard.store.conftest import HIDING, PASSWORD, Registry, send_as, want_passwords
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -122,6 +121,13 @@ class Attacker:
     def tag(self, text, version=None):
         self.client.set_model_version_tag("credit", version or self.bad, TAG, text)
 
+    def rename_hidden(self):
+        version = self.registry.log("staged")
+        self.registry.release("staged", version, targets=(("staged", "Production"),))
+        self.client.transition_model_version_stage("staged", version, "Production")
+        self.client.set_model_version_tag("staged", version, HIDING, "true")
+        self.client.rename_registered_model("staged", "moved")
+
     def resign(self, **changes):
         """Sign something else about the version that is released."""
         self.registry.sign("credit", self.good, **changes)
@@ -186,7 +192,7 @@ class Attacker:
 API, UI, FILES = "/api/2.0/mlflow", "/ajax-api/2.0/mlflow", "/api/2.0/mlflow-artifacts/artifacts"
 ALIAS, STAGE, NEW = "registered-models/alias", "model-versions/transition-stage", "model-versions/create"
 STAGED = {"name": "credit", "version": "2", "stage": "Production", "archive_existing_versions": True}
-LONG, EMPTY = "x" * 1_000_000, '{"payload": "", "payloadType": "", "signatures": []}'
+EMPTY = '{"payload": "", "payloadType": "", "signatures": []}'
 ODD = (
     "credit\u200b", "cre\u0301dit", "credit@production", "[c]redit", "*", "-credit", "Kredit Pr\u00fcfung", "x" * 257,
 )  # fmt: skip
@@ -220,13 +226,6 @@ WAYS = [
     ("name of a logged model", "", lambda a: a.named(a.ids()[0], a.source(a.bad))),
     ("name with a query", "", lambda a: a.named(f"{a.ids()[0]}?x", a.source(a.bad))),
     *((f"name {n!a} of a protected one", "", lambda a, n=n: a.copied(n)) for n in ("PROD.credit", "\uff50rod.credit")),
-    # what is too long is refused before anything is done
-    ("a name of a million letters", "at most 256", lambda a: a.store.create_registered_model(LONG)),
-    ("a new name of a million letters", "at most 256", lambda a: a.store.rename_registered_model("credit", LONG)),
-    ("an alias of a million letters", "at most 256",
-     lambda a: a.store.set_registered_model_alias("credit", LONG, a.bad)),
-    ("an alias of a name of a million letters", "at most 256",
-     lambda a: a.store.delete_registered_model_alias(LONG, "any")),
     # prompts: what a subject says of itself excepts nothing
     ("a prompt's model", "there is no statement.*under 'except'", lambda a: a.prompt("greeting", version=False)),
     ("a prompt", "there is no statement", lambda a: a.prompt("greeting2")),
@@ -246,6 +245,7 @@ WAYS = [
     ("swapped names", "", Attacker.swap_names),
     ("a rename of what is released", "holds protected alias",
      lambda a: a.client.rename_registered_model("credit", "moved")),
+    ("a rename of a stage that a search hides", "is in stage Production", Attacker.rename_hidden),
     ("a file of the released one", "which is released",
      lambda a: a.rest(f"{FILES}/{a.registry.place('credit', a.good)}/weights.json", {}, "PUT")),
     ("a location by a detour", "", lambda a: a.named("raw", a.detour())),
@@ -288,14 +288,6 @@ def test_what_the_registry_sees_it_refuses(attacker):
     assert attacker.client.get_model_version_by_alias("credit", "production").version == attacker.good
     assert attacker.verify().claims.version == attacker.good
     assert attacker.answers() == []
-
-
-def test_every_way_is_refused_by_every_door(registry, name):
-    rows = try_ways(registry, name, registry.log(name))
-    assert len(rows) == 8
-    assert {outcome for row in rows for outcome in row[1:]} == {"refused", "refused (403)"}, rows
-    assert dict(registry.client.get_registered_model(name).aliases) == {}
-    assert registry.client.search_model_versions(f"name='prod.{name}'") == []
 
 
 def test_what_was_signed_is_promoted_by_alias_stage_and_copy(registry, name):
@@ -350,25 +342,11 @@ def test_only_the_operator_excepts_a_model(registry, name, site):
     client.delete_prompt_alias(prompts[0], "production")
 
 
-def test_other_writes_of_odd_names_pass_and_the_doctor_lists_them(quiet):
-    odd, long = "Kredit Pr\u00fcfung", "y" * 70_000
-    version = quiet.log(odd)
+def test_other_writes_of_odd_names_pass(quiet):
+    version = quiet.log("Kredit Pr\u00fcfung")
     for alias in ("staging", "pr0duction"):
-        quiet.client.set_registered_model_alias(odd, alias, version)
-    for other in ("PROD.credit", "pr0d.credit"):
-        quiet.client.create_registered_model(other)
-    quiet.create("pr0d.credit", quiet.client.get_model_version(odd, version).source)
-    with quiet.past() as past:  # as any server without a guard does
-        past.execute("INSERT INTO registered_models (name, creation_time, workspace) VALUES (?, 1, 'default')", (long,))
-        columns = "(name, alias, version, workspace) VALUES (?, 'production', 1, 'default')"
-        past.execute(f"INSERT INTO registered_model_aliases {columns}", (long,))
-    answers = list(examine(Guard.load(quiet.site.config), tracking_uri=quiet.address))
-    look = [x.text for x in answers if x.state == "look"]
-    rows = ((odd, "hold nothing that is"), (long[:80], "hold nothing"), ("PROD.credit", "another spelling"))
-    for name, says in rows:
-        assert [text for text in look if f"model {name!a}" in text and says in text]
-    assert [x.text[:30] for x in answers if x.state == "wrong"] == [f"models:/{'y' * 22}"]
-    assert max(len(x.text) for x in answers) < 4000
+        quiet.client.set_registered_model_alias("Kredit Pr\u00fcfung", alias, version)
+    quiet.client.create_registered_model("PROD.credit")
 
 
 def test_a_recreated_row_does_not_inherit_an_approval(registry, name):
@@ -462,10 +440,11 @@ def test_a_guarded_server_runs_no_command_for_whoever_connects_from_its_host(reg
         assert status in {404, 405}, path
 
 
-def test_a_server_that_runs_clients_code_is_not_guarded(monkeypatch):
+@pytest.mark.parametrize("variable", ["MLFLOW_SERVER_ENABLE_CUSTOM_SCORERS", "MLFLOW_ENABLE_WORKSPACES"])
+def test_a_server_that_runs_clients_code_or_has_workspaces_is_not_guarded(monkeypatch, variable):
     server.check_runs_nothing()
-    monkeypatch.setenv("MLFLOW_SERVER_ENABLE_CUSTOM_SCORERS", "true")
-    with pytest.raises(PolicyError, match="run code as this server"):
+    monkeypatch.setenv(variable, "true")
+    with pytest.raises(PolicyError, match=r"run code as this server|workspaces hold models"):
         server.check_runs_nothing()
 
 

@@ -25,31 +25,14 @@ class World:
         self.row = checks.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700, "run-1")
         self.terms = checks.Terms("prod-registry", digest("a"), "dtp-1")
         self.claims = Claims(
-            registry="prod-registry",
-            name="credit",
-            version="3",
-            source="models:/m-1",
-            storage="s3://bucket/m-1",
-            model_id="m-1",
-            run_id="run-1",
-            created=1700,
-            files=digest("f"),
-            versions=3,
+            registry="prod-registry", name="credit", version="3", source="models:/m-1", storage="s3://bucket/m-1",
+            model_id="m-1", run_id="run-1", created=1700, files=digest("f"), versions=3,
             digests={"model": digest("1"), "recipe": digest("2"), "data": digest("3")},
-            policy="dtp-1",
-            policy_digest=digest("a"),
-            report=digest("b"),
-            evidence=digest("e"),
-            outcome="passed",
-            passed=True,
-            decided=self.now - timedelta(minutes=1),
-            signed=self.now,
-            expires=self.now + timedelta(days=30),
-            targets=(("credit", "production"), ("prod.credit", "production")),
-            levels=("PRIVGATE_POLICY_DTP_1",),
-            advisory=False,
-            isolation="bubblewrap 0.8.0",
-        )
+            policy="dtp-1", policy_digest=digest("a"), report=digest("b"), evidence=digest("e"), outcome="passed",
+            passed=True, decided=self.now - timedelta(minutes=1), signed=self.now,
+            expires=self.now + timedelta(days=30), levels=("PRIVGATE_POLICY_DTP_1",), advisory=False,
+            targets=(("credit", "production"), ("prod.credit", "production")), isolation="bubblewrap 0.8.0",
+        )  # fmt: skip
 
     def envelope(self, signer=None, **changes):
         claims = dataclasses.replace(self.claims, **changes)

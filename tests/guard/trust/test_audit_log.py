@@ -1,4 +1,4 @@
-"""The audit log: every release, refusal and withdrawal one line, none of them lost, none changed unseen."""
+"""The audit log: every release, refusal and withdrawal one line, none of them lost."""
 
 import json
 import multiprocessing
@@ -9,71 +9,49 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import StatementError
-from privgate.guard import diagnosis as doctor
-from privgate.guard.audit_log import AuditLog, RefusalLimit
 from privgate.guard.transaction import BEFORE_COMMIT, permission_denied
-from privgate.guard.writes import RecordedWrites
+from privgate.guard.writes import RecordedWrites, record_event
 
 
 @pytest.fixture
 def log(tmp_path):
-    return AuditLog(tmp_path / "audit.jsonl")
+    return tmp_path / "audit.jsonl"
 
 
-def test_events_are_appended_and_linked(log):
-    assert list(log.lines()) == []
-    log.record("asked", doing="released", model="credit", version="3", target="production", by="ann@10.0.0.1")
-    log.record("refused", model="credit", why="the verdict is failed\nnot an approval" + "x" * 9000)
-    first, second = log.lines()
-    assert (first["event"], first["previous"], second["event"]) == ("asked", "", "refused")
-    assert second["previous"].startswith("sha256:")
-    assert len(log.path.read_bytes().splitlines()) == 2
-    assert len(second["why"]) == 2000
-    assert oct(log.path.stat().st_mode & 0o777) in {"0o640", "0o600"}
+def lines(log):
+    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("order", ["0X23", "023", "0213", "01123"])
-def test_a_log_that_was_changed_shows(log, order):
-    for i in range(4):
-        log.record("refused", model=f"m{i}")
-    lines = log.path.read_bytes().splitlines(keepends=True)
-    spoilt = {"X": lines[1].replace(b"m1", b"mX"), **{str(i): line for i, line in enumerate(lines)}}
-    log.path.write_bytes(b"".join(spoilt[character] for character in order))
-    with pytest.raises(StatementError, match=r"does not follow|no event"):
-        list(log.lines())
+def test_events_are_appended(log):
+    record_event(log, "asked", doing="released", model="credit", version="3", by="ann@10.0.0.1")
+    record_event(log, "refused", model="credit", why="the verdict is failed\nnot an approval" + "x" * 9000)
+    first, second = lines(log)
+    assert (first["event"], first["by"], second["event"], len(second["why"])) == (
+        "asked", "ann@10.0.0.1", "refused", 2000,
+    )  # fmt: skip
+    assert oct(log.stat().st_mode & 0o777) in {"0o640", "0o600"}
 
 
 def append(path, count):
     for i in range(count):
-        AuditLog(path).record("released", model=f"{os.getpid()}-{i}")
+        record_event(path, "released", model=f"{os.getpid()}-{i}")
 
 
 def test_processes_that_append_at_once_lose_nothing(log):
-    workers = [multiprocessing.get_context("fork").Process(target=append, args=(log.path, 50)) for _ in range(4)]
+    workers = [multiprocessing.get_context("fork").Process(target=append, args=(log, 50)) for _ in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
         assert worker.exitcode == 0
-    models = [e["model"] for e in log.lines()]
-    assert len(set(models)) == len(models) == 200
-
-
-def test_a_line_that_a_killed_process_wrote_half_of_shows_and_hurts_no_other(log):
-    log.record("released", model="a")
-    with log.path.open("ab") as half:
-        half.write(b'{"event": "rel')
-    log.record("released", model="b")
-    assert json.loads(log.path.read_bytes().splitlines()[-1])["model"] == "b"
-    with pytest.raises(StatementError, match="line 2"):
-        list(log.lines())
+    assert len({e["model"] for e in lines(log)}) == len(lines(log)) == 200
 
 
 def test_what_cannot_be_written_is_an_error(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     for path in (tmp_path, tmp_path / "absent" / "audit.jsonl", tmp_path / "link"):
         with pytest.raises(StatementError, match="cannot be written"):
-            AuditLog(path).record("refused", model="m")
+            record_event(path, "refused", model="m")
 
 
 # -- the store ------------------------------------------------------------------------------------------------------
@@ -117,32 +95,18 @@ def test_releases_refusals_and_withdrawals_are_recorded(log):
     store.refuses = "the verdict is failed"
     with pytest.raises(MlflowException, match="the verdict is failed"):
         store.set_registered_model_alias("credit", "production", "4")
-    events = [(e["event"], e.get("version"), e.get("target")) for e in log.lines()]
+    events = [(e["event"], e.get("version"), e.get("target")) for e in lines(log)]
     assert events == [
         ("asked", "3", "production"), ("released", "3", "production"),
         ("asked", None, "production"), ("withdrawn", None, "production"),
         ("asked", "3", "Production"), ("released", "3", "Production"),
         ("refused", "4", "production"),
     ]  # fmt: skip
-    assert "the verdict is failed" in list(log.lines())[-1]["why"]
-
-
-def test_who_repeats_a_refusal_fills_no_disk(log, monkeypatch):
-    store, limit = Store(log), RefusalLimit()
-    monkeypatch.setattr(Store, "privgate_refusals", limit)
-    store.refuses = "the verdict is failed"
-    for _ in range(limit.most + 5):
-        with pytest.raises(MlflowException):
-            store.set_registered_model_alias("credit", "production", "4")
-    assert len(list(log.lines())) == limit.most
-    monkeypatch.setattr(RefusalLimit, "seconds", 0.0)
-    with pytest.raises(MlflowException):
-        store.set_registered_model_alias("credit", "production", "4")
-    assert "(5 more refusals before this one were not recorded)" in list(log.lines())[-1]["why"]
+    assert "the verdict is failed" in lines(log)[-1]["why"]
 
 
 def test_what_cannot_be_recorded_is_not_released_and_without_a_log_nothing_changes(tmp_path):
-    store = Store(AuditLog(tmp_path))
+    store = Store(tmp_path)
     with pytest.raises(MlflowException, match="cannot be written"):
         store.set_registered_model_alias("credit", "production", "3")
     assert store.moved == []
@@ -151,17 +115,3 @@ def test_what_cannot_be_recorded_is_not_released_and_without_a_log_nothing_chang
     store = Store(None)
     store.set_registered_model_alias("credit", "production", "3")
     assert store.moved == [("credit", "production", "3")]
-
-
-def test_the_doctor_looks_whether_the_log_is_whole(log):
-    def look(log):
-        (answer,) = doctor._audit_log(types.SimpleNamespace(audit_log=log))
-        return answer.state, answer.text
-
-    assert look(None)[0] == look(log)[0] == "look"
-    log.record("released", model="m")
-    log.record("withdrawn", model="m")
-    assert look(log) == ("fine", "the audit log is whole: 2 events")
-    log.path.write_bytes(log.path.read_bytes().replace(b"released", b"refused"))
-    with pytest.raises(StatementError, match="line 2 does not follow"):  # which the doctor calls wrong
-        look(log)

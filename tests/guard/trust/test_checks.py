@@ -179,17 +179,6 @@ def test_a_key_signs_for_names_and_for_the_operators_patterns(world):
     assert [name for name in names if not key.refusal("verdict", name, world.now)] == ["debit", "credit"]
 
 
-def test_a_retired_key_counts_until_its_overlap_ends_and_the_new_one_after(world):
-    fresh, after = new_key(), world.now + timedelta(days=7)
-    store = world.trust.retire(world.signer.public_key.keyid, after=after)
-    store = store.add(fresh_key(fresh.public_key, days=90, models=("*",)))
-    later = after + timedelta(seconds=1)
-    assert world.check(store=store, now=after)
-    with pytest.raises(StatementError, match="counts from"):
-        world.check(store=store, now=later)
-    assert world.check(world.envelope(fresh).text(), store=store, now=later)
-
-
 def test_a_strangers_signature_does_not_count_even_under_a_trusted_id(world):
     envelope = world.envelope(new_key())
     with pytest.raises(StatementError, match="no trusted key"):

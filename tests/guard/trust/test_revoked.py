@@ -1,15 +1,14 @@
-"""A statement that was revoked counts nowhere: at the guard, at verify, at renewal."""
+"""A statement that was revoked counts nowhere: at the guard, at verify."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from click.testing import CliRunner
 
-from privgate.cli.guard import revoke
-from privgate.errors import StatementError, UsageError
-from privgate.guard.keys import TrustStore
-from privgate.guard.statement import Envelope, payload_digest
+from privgate.errors import StatementError
+from privgate.guard.keys import Revoked, TrustStore
+from privgate.guard.statement import Envelope, payload_digest, stamp
 from tests.guard.trust.conftest import digest
 
 DIGEST = digest("5")
@@ -19,7 +18,7 @@ def test_a_revoked_statement_counts_in_no_writing_and_says_why(world):
     envelope = world.envelope()
     named = payload_digest(envelope.payload)
     assert world.check(envelope.text()).passed
-    store = world.trust.revoke_statement(named, at=world.now, note="the data were withdrawn")
+    store = replace(world.trust, revoked=(Revoked(named, stamp(world.now), "the data were withdrawn"),))
     twice = Envelope(envelope.payload, envelope.signatures * 2).text()
     for text in (envelope.text(), twice, json.dumps(json.loads(envelope.text()), indent=3)):
         with pytest.raises(StatementError, match=r"verdict statement was revoked on .*: the data were withdrawn"):
@@ -32,8 +31,7 @@ def test_a_revoked_statement_counts_in_no_writing_and_says_why(world):
 
 def test_the_store_keeps_it_and_older_readers_refuse_such_a_store(world, tmp_path):
     path = tmp_path / "trust.json"
-    store = world.trust.revoke_statement(DIGEST, at=world.now, note="why")
-    assert store.revoke_statement(DIGEST, at=world.now) == store
+    store = replace(world.trust, revoked=(Revoked(DIGEST, stamp(world.now), "why"),))
     version = world.trust.revoke_version("models:/credit/33", at=world.now)
     for kept, schema in ((world.trust, "v1"), (store, "v2"), (version, "v2")):
         kept.save(path)
@@ -58,30 +56,6 @@ def test_a_store_whose_revocations_cannot_be_read_trusts_nobody(world, tmp_path,
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(StatementError, match=r"trust store|revoked|time"):
         TrustStore.load(path)
-
-
-def test_the_command_revokes_by_file_and_by_digest(world, tmp_path):
-    path, held, envelope = tmp_path / "trust.json", tmp_path / "verdict.dsse.json", world.envelope()
-    world.trust.save(path)
-    held.write_text(envelope.text())
-    for what in (str(held), DIGEST):
-        options = [what, "--trust", str(path), "--reason", "no\nmore"]
-        assert CliRunner().invoke(revoke, options, standalone_mode=False).exception is None
-    store, named = TrustStore.load(path), payload_digest(envelope.payload)
-    assert [(r.statement, r.note) for r in store.revoked] == [(named, "no more"), (DIGEST, "no more")]
-    with pytest.raises(StatementError, match="revoked"):
-        world.check(envelope.text(), store=store)
-
-
-@pytest.mark.parametrize("content", [None, b"{}", b"\xff", b"[" * 9000])
-def test_what_is_no_statement_is_not_revoked(world, tmp_path, content):
-    path, held = tmp_path / "trust.json", tmp_path / "x"
-    world.trust.save(path)
-    if content is not None:
-        held.write_bytes(content)
-    ended = CliRunner().invoke(revoke, [str(held), "--trust", str(path), "--reason", "x"], standalone_mode=False)
-    assert isinstance(ended.exception, (UsageError, StatementError))
-    assert TrustStore.load(path) == world.trust
 
 
 @pytest.mark.parametrize(

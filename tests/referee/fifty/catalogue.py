@@ -1,15 +1,13 @@
 """What a subject of the catalogue is, how one is put to the product, and how the answer counts."""
 
-import datetime as dt
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from privgate import Policy, evaluate
 from privgate.errors import PrivgateError
-from privgate.policy.explain import lint
+from privgate.policy.explain import explain
 from privgate.run.run import Budget
 from privgate.training.fleet import Fleet
 
@@ -18,50 +16,24 @@ HEAD = 'schema: privgate/policy/v1\nname: {name}\nversion: "1"\n'
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One subject, put together.
-
-    Parameters
-    ----------
-    policy : str or Path
-        Shipped name, or file; loaded when the trial is run, because refusing it is an answer too.
-    subject : callable
-        Makes the subject: to refuse it is an answer too.
-    truth : callable
-        Returns the true value of what the policy limits, by refits, reasoning or simulation; larger is worse.
-    limit : float
-        The policy's limit: a subject whose truth is above it must not be approved.
-    limits : Budget
-        What the run may cost.
-    unless : str
-        Words that take the falsehood out of an approval where lint or the verdict says them.
-    """
+    """One subject, put together; policy and subject are made when it is run: to refuse them is an answer too."""
 
     policy: str | Path
     subject: Callable[[], Any]
+    #: the true value of what the policy limits, by refits, reasoning or simulation; larger is worse
     truth: Callable[[], float]
+    #: a subject whose truth is above it must not be approved
     limit: float
     limits: Budget = field(default_factory=Budget)
+    #: words that take the falsehood out of an approval where lint or the verdict says them
     unless: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One line of the catalogue.
+    """One line of the catalogue: the kind of fault that it plants, or "honest", and why the true answer is what it is.
 
-    Parameters
-    ----------
-    name : str
-    about : str
-        The kind of fault it plants, or "honest".
-    approve : bool or None
-        Whether an approval would be right; None where that follows from what the product itself trains or serves: the
-        truth, measured anew in every run, decides.
-    because : str
-        Why the true answer is what it is.
-    make : callable
-        ``make(folder) -> Trial``.
-    needs : tuple of str
-        Libraries without which the subject does not exist.
+    ``approve`` is None where the truth follows from what the product itself trains or serves.
     """
 
     name: str
@@ -69,47 +41,25 @@ class Case:
     approve: bool | None
     because: str
     make: Callable[[Path], Trial]
+    #: libraries without which the subject does not exist
     needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a subject.
-
-    Parameters
-    ----------
-    outcome : str
-        "passed", "warned", "inconclusive", "failed"; "refused" where policy or subject was not accepted at all, "told"
-        where the approval came with the words that it needed.
-    why : str
-        The sentences behind it.
-    seconds : float
-    truth, limit : float
-    right : bool
-        Whether an approval would be right.
-    """
+    """What came of a subject: an outcome; "refused" of policy or subject; "told" with the words that it needed."""
 
     outcome: str
     why: str
-    seconds: float
     truth: float
     limit: float
+    #: whether an approval would be right
     right: bool
-
-    @property
-    def approved(self) -> bool:
-        """Whether the product lets the model go."""
-        return self.outcome in {"passed", "warned"}
 
     @property
     def false_approval(self) -> bool:
         """The one thing that may never happen."""
-        return self.approved and not self.right
-
-    @property
-    def needless_refusal(self) -> bool:
-        """An honest subject that is not let go."""
-        return self.right and not self.approved
+        return self.outcome in {"passed", "warned"} and not self.right
 
 
 CASES: dict[str, Case] = {}
@@ -164,7 +114,6 @@ def put(one: Case, folder: Path, fleet: Fleet) -> Answer:
     right = truth <= trial.limit
     if one.approve is not None and right != one.approve:
         raise AssertionError(f"{one.name}: catalogued otherwise, but the truth is {truth:g}, allowed {trial.limit:g}")
-    started = time.perf_counter()
     try:
         rules = Policy.load(trial.policy)
         verdict = evaluate(rules, trial.subject(), fleet=fleet, limits=trial.limits)
@@ -174,13 +123,12 @@ def put(one: Case, folder: Path, fleet: Fleet) -> Answer:
         said = [f.message for f in verdict.findings if _matters(f, outcome)]
     except PrivgateError as exc:
         outcome, said = "refused", [str(exc)]
-    seconds = time.perf_counter() - started
-    return Answer(outcome, " | ".join(said), seconds, truth, trial.limit, right)
+    return Answer(outcome, " | ".join(said), truth, trial.limit, right)
 
 
 def _told(words: str, rules: Policy, verdict: Any) -> bool:
-    """Whether the policy's lint or the verdict's own sentences say the words."""
-    said = [str(r) for r in lint(rules, today=dt.datetime.now(dt.UTC).date())]
+    """Whether the policy's explanation or the verdict's own sentences say the words."""
+    said = list(explain(rules))
     said += [f"{f.message} {f.meaning} {f.advice}" for f in verdict.findings]
     return any(words in text for text in said)
 
@@ -189,21 +137,3 @@ def _matters(finding: Any, outcome: str) -> bool:
     """Whether a finding explains the outcome: the rules of an approval, and what stopped any other."""
     own = not finding.rule.startswith("precondition:")
     return own if outcome in {"passed", "warned"} else str(finding.outcome) == outcome
-
-
-def table(rows: Sequence[tuple[Case, Answer]]) -> str:
-    """Return the printed table: subject, truth, verdict, seconds."""
-    lines = [f"{'subject':44} {'truth':>10} {'allowed':>8} {'may pass':>8} {'verdict':>13} {'seconds':>7}"]
-    for one, got in rows:
-        mark = "  FALSE APPROVAL" if got.false_approval else "  needless refusal" if got.needless_refusal else ""
-        may = "yes" if got.right else "no"
-        lines.append(
-            f"{one.name:44} {got.truth:10.4g} {got.limit:8.4g} {may:>8} {got.outcome:>13} {got.seconds:7.1f}{mark}"
-        )
-    must_not = sum(not a.right for _, a in rows)
-    lines.append(
-        f"{len(rows)} subjects, {must_not} must not be approved: false approvals "
-        f"{sum(a.false_approval for _, a in rows)}, needless refusals "
-        f"{sum(a.needless_refusal for _, a in rows)} of {len(rows) - must_not}"
-    )
-    return "\n".join(lines)

@@ -104,19 +104,9 @@ def leave_one_out(
     release: Callable[[Float], Float] = exact,
     asked: Ask = ask,
 ) -> Float:
-    """Return the largest change that each person makes, nats, shape (people,), by training again without the person.
+    """Return the largest change that each person makes, nats, by training again without the person.
 
-    Parameters
-    ----------
-    fit : callable
-        ``fit(X, y) -> model``.
-    X, y : records and labels
-    questions : container, optional
-        RefitRequest of every model beside the person's own records; own records only if absent.
-    people : sequence of row numbers of each person, optional
-    only : positions of the people to look at, optional
-    release : callable
-        From probabilities to what is handed out.
+    Everybody is asked at the own records, and at ``questions``; ``release`` makes of probabilities what is handed out.
     """
     n, classes = size(X), np.unique(y)
     people = [np.array([i]) for i in range(n)] if people is None else people
