@@ -1,7 +1,8 @@
 """The second control before any number about people counts: the recipe depends on its data.
 
 A recipe that returns cached weights would make every influence a false zero. So the gate trains it on changed data, and
-each change must move predictions: half of the records gone, some records relabelled, and both at once.
+each change must move predictions: half of the records gone, some relabelled, and both at once. A library's estimator
+holds no cache, so that some records relabelled are enough.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Attach verdicts to model versions as files, metrics, tags and a description, read them back, and set aliases."""
+"""Attach verdicts to model versions as files, metrics and tags, read them back, and set aliases."""
 
 import json
 import math
