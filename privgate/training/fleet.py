@@ -248,6 +248,11 @@ class Fleet:
             said = pool.compute(self._ship(subject), function, *given)
         return function(*given) if said is None else said
 
+    def close_model(self) -> None:
+        """Free the memory of the stored model, which is opened anew where it is asked again."""
+        if isinstance(self._pool, SandboxPool):
+            self._pool.close_model()
+
     @property
     def pool(self) -> Pool:
         """The worker processes, started when first needed."""

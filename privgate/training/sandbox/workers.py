@@ -372,6 +372,11 @@ class SandboxPool:
         call = read, worker.examined, payload, self._limits, by, *given
         return self._ask_model(payload, *call, most=wire.MOST_JSON, seconds=seconds)
 
+    def close_model(self) -> None:
+        """End the worker that holds a stored model, and with it its memory."""
+        for lane in [lane for lane in self._free if lane.opens]:
+            self._drop(lane)
+
     def compute(self, payload: Payload, function: Callable[..., Any], *given: Any) -> Any:
         """Return the JSON value that a function of ours makes, in a worker that has met nobody's code, nor will."""
         libraries = function.__module__, "sklearn.ensemble"
