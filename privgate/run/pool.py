@@ -255,7 +255,7 @@ def _draw_trials(run: Run, most: int) -> AttackPool:
 #: at least this share of the shadow models must have been trained, or nothing is said
 LEAST_TRAINED = 0.5
 #: numbers that all shadow models together answer beside records, 8 bytes each
-MOST_ANSWERS = 2**26
+MOST_ANSWERS = 2**25
 
 
 def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
