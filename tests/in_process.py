@@ -22,6 +22,7 @@ class InProcess(Fleet):
 
     def __init__(self, fail=()):
         self.isolate, self.cluster, self.signable, self.network, self.recalled = "none", None, False, False, 0
+        self._pool = None
         self.report = print
         self.calls, self.asked, self.fail = 0, [], set(fail)
         self.ledger, self._contexts, self._trained_on, self.jobs = Ledger("none"), {}, {}, 1

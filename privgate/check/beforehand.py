@@ -100,7 +100,7 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     subject, data, recipe = run.subject, run.subject.data, run.subject.recipe.payload
     controls = [*subject.detail.get("preconditions", ()), *check_data(data)]
     compute = partial(run.fleet.compute, subject)
-    controls += _check_candidates(data, compute)
+    controls += _check_candidates(data, compute, wanted=Need.CANDIDATES in run.needs)
     controls += [check_people(policy, subject), *policy.check_data(data, compute)]
     if why := subject.recipe.unclear_task(data.y):
         controls.append(Precondition("task", "inconclusive", f"{why}: {tasks.QUESTION}"))
@@ -119,11 +119,18 @@ def _check_subject(run: Run, policy: Policy) -> list[Precondition]:
     return controls
 
 
-def _check_candidates(data: TrainingData, compute: Compute = compute_here) -> list[Precondition]:
+def _check_candidates(
+    data: TrainingData, compute: Compute = compute_here, *, wanted: bool = True
+) -> list[Precondition]:
+    """Return whether candidates are new, and of the members' population: a forest says that if a rule wants it."""
     if data.candidates is None or not len(data.candidates[1]):
         return strangers.check_candidates(data)
     people = pool.built(data, compute)
-    return strangers.check_candidates(data, people.shift, people.copies)
+    if wanted:
+        return strangers.check_candidates(data, people.shift, people.copies)
+    text = "no rule is about candidates, so that their population was not looked at"
+    copies = strangers.check_candidates(data, None, people.copies)[0]
+    return [copies, Precondition("same_population", "passed", text, {"auc": None})]
 
 
 def check_people(policy: Policy, subject: Subject) -> Precondition:
@@ -170,6 +177,8 @@ def check(run: Run, policy: Policy, tell: Callable[[str], None]) -> tuple[Run, l
     if not stop_attacks(run, stopped):
         run, more = control_training(run)
         controls, stopped = [*controls, *more], [*stopped, *stopping(more)]
+    if not run.attacked:  # nothing asks the model once more
+        run.fleet.close_model()
     (near, far), ways = run.registered_apart, served.get_ways_apart(controls)
     return replace(run, registered_apart=(near + ways, far + ways)), controls, stopped
 

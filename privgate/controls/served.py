@@ -300,7 +300,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {"about a few": lambda X: X, "as an arra
 
 def ask_served(opened: Any, X: Any, way: str) -> Float:
     """Return the served model's answers about n records in a worker: a value for each label, or one number each."""
-    (answer,) = opened.stored.serve([X if way == WHOLE else WAYS[way](X)])
+    (answer,) = opened.stored.serve([X if way == WHOLE else WAYS[way](X)], again=way == WHOLE)
     if opened.recipe.task == "regression":
         return _read_numbers(answer, length(X))
     return _read_label_values(answer, opened.classes, length(X))

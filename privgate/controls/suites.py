@@ -36,7 +36,7 @@ DRAFT = "privgate_draft"
 #: what Great Expectations imports for tables in databases
 _UNUSED = frozenset({"sqlalchemy", "psycopg2", "boto3", "botocore"})
 #: values of a table that a worker is sent at most
-MOST_SENT = 4_000_000
+MOST_SENT = 16_000_000
 _JUDGED: "WeakKeyDictionary[Data, dict[str, Any]]" = WeakKeyDictionary()
 #: columns that privgate adds where a suite names them: the record's id, or its number; how many people have its label;
 #: and whether it lies outside the declared domain (0 or 1)

@@ -3,7 +3,8 @@
 import contextlib
 import io
 import pickle
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,8 +16,8 @@ from privgate.file.contents import OPAQUE, STORAGES, Contents, decode_letters, i
 Inner = Callable[[bytes, str], None]
 #: what only describes numbers, or copies bytes
 _PLAIN = {"numpy.dtype": np.dtype, "builtins.bytearray": bytearray}
-#: how tables write what is a number: truth, and a decimal comma
-_PRINTED = {"^True$": "1", "^False$": "0", r"^(-?\d+),(\d+(?:[eE]-?\d+)?)$": r"\1.\2"}
+#: how tables write a number with a decimal comma
+_COMMA = re.compile(r"(-?\d+),(\d+(?:[eE]-?\d+)?)")
 
 
 class StandIn:
@@ -125,8 +126,6 @@ def read_pickle(data: bytes, name: str, into: Contents, inner: Inner) -> None:
 
 def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed: bool = True) -> None:
     """Add the arrays and texts of objects in their order; ``printed``: their numbers were printed, as in JSON."""
-    import pandas as pd
-
     seen, todo = set[int](), [(root, name)]
     numbers, strings = dict[str, list[float]](), list[str]()
     while todo:
@@ -151,7 +150,8 @@ def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed:
             into.lists.append((where, len(thing)))
             todo += [(v, where) for v in thing[::-1]]
         elif isinstance(thing, list) and len(thing) > 1 and all(map(_is_row, thing)):
-            add_table(pd.DataFrame.from_records(thing), where, into, text=printed)
+            names = dict.fromkeys(key for row in thing for key in row)
+            add_table([[row.get(key) for row in thing] for key in names], where, into, text=printed)
             todo += [(v, where) for v in thing[::-1]]
         elif (array := _read_numbers(thing)) is not None:
             into.add_array(array, where, text=printed)
@@ -167,26 +167,33 @@ def _is_row(thing: Any) -> bool:
     return isinstance(thing, dict) and not any(isinstance(v, dict | list | tuple | StandIn) for v in thing.values())
 
 
-def add_table(frame: Any, where: str, into: Contents, *, text: bool) -> None:
+def add_table(columns: Iterable[list[Any]], where: str, into: Contents, *, text: bool) -> None:
     """Add a table's columns of numbers, also those written as texts, and the texts of each row as one passage."""
-    import pandas as pd
-
     numbers, texts = list[NDArray[Any]](), list[Any]()
-    for column in (frame.iloc[:, j] for j in range(frame.shape[1])):
-        if column.map(lambda v: isinstance(v, list | np.ndarray)).all():  # a row in each
+    for column in columns:
+        if all(isinstance(v, list | np.ndarray) for v in column):  # a row in each
             with contextlib.suppress(ValueError, TypeError):
-                numbers += list(np.array(column.tolist(), dtype=np.float64).T)
+                numbers += list(np.array(column, dtype=np.float64).T)
             continue
-        printed = column.map(lambda v: float(v) if isinstance(v, bool | float) else str(v))
-        values = pd.to_numeric(printed.replace(_PRINTED, regex=True), errors="coerce")
-        if values.notna().any():
-            numbers.append(values.to_numpy(np.float64, na_value=np.nan))
-        if values.isna().any():
-            texts.append(column.map(str))
-    if numbers and len(frame) > 1:
+        values = np.array([_read_printed(v) for v in column])
+        if not np.isnan(values).all():
+            numbers.append(values)
+        if np.isnan(values).any():
+            texts.append(map(str, column))
+    if numbers and len(numbers[0]) > 1:
         into.add_array(np.column_stack(numbers), where, text=text)
     for row in zip(*texts, strict=True):
         into.passages += [" ".join(row), ""]
+
+
+def _read_printed(value: Any) -> float:
+    """Return the number that a value of a table is, or writes; NaN for anything else."""
+    if isinstance(value, str):
+        value = {"True": 1, "False": 0}.get(value, _COMMA.sub(r"\1.\2", value))
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
 
 
 def _note_number(thing: Any, where: str, numbers: dict[str, list[float]], into: Contents) -> None:

@@ -67,7 +67,8 @@ def _read_part(data: bytes, name: str, into: Contents, depth: int) -> None:
     elif data[:4] == b"PAR1":
         import pandas as pd
 
-        add_table(pd.read_parquet(io.BytesIO(data)).reset_index(), name, into, text=False)
+        frame = pd.read_parquet(io.BytesIO(data)).reset_index()
+        add_table((frame.iloc[:, j].tolist() for j in range(frame.shape[1])), name, into, text=False)
     elif _is_text(data):
         _read_text(data, name, into, depth)
     elif len(data) > OPAQUE:
@@ -167,4 +168,4 @@ def _read_table(rows: list[str], where: str, into: Contents) -> None:
     separator = next((mark for mark in ";\t|," if mark in rows[-1]), r"\s+")  # a comma last: it may be a decimal one
     with contextlib.suppress(ValueError):  # pandas' errors of a text that is no table
         frame = pd.read_csv(io.StringIO("\n".join(rows)), sep=separator, header=None, on_bad_lines="skip", dtype=str)
-        add_table(frame, where, into, text=True)
+        add_table((frame[j].tolist() for j in frame), where, into, text=True)

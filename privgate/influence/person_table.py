@@ -175,7 +175,9 @@ def contradicted(run: Run) -> Noted:
     """Return the finding that members' answers contradict the measured influence, if they do; see ``check_answers``."""
     answers = _list_answers(run)
     text, detail = ("", {}) if answers is None else run.fleet.compute(run.subject, strangers.check_answers, *answers)
-    return Noted((Precondition("answers", "inconclusive", text, detail),)) if text else Noted()
+    if not text or pools.built(run.subject.data).refusal:
+        return Noted()  # nothing about candidates counts, and whoever asks about them is told
+    return Noted((Precondition("answers", "inconclusive", text, detail),))
 
 
 def _list_answers(run: Run) -> tuple[Float, Float, Float, Float] | None:
@@ -187,9 +189,9 @@ def _list_answers(run: Run) -> tuple[Float, Float, Float, Float] | None:
     if subject.data.candidates is None or run.averaged or left_out.count_missing(run):
         return None
     try:
-        trial = pools.build_pool(subject.data).alone
+        trial = pools.built(subject.data).alone
     except MeasurementError:
-        return None  # nothing about candidates counts, and whoever asks about them is told
+        return None
     n, members = subject.data.n, subject.data.units.first
     everybody = refit.train_on_all(subject, refits.seeds[:1], run.fleet)[0]
     right = _measure_right(run, everybody, np.arange(len(trial)))

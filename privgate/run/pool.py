@@ -1,7 +1,8 @@
 """The pool of an attack, and shadow models on balanced random subsets of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -57,10 +58,15 @@ class AttackPool:
     copies: float = 0.0
     #: whether equal records of members were dropped, and those of candidates were not; few of them count as copies
     deduplicated: bool = False
-    #: how far candidates are from members; None where there are too few people
-    shift: Shift | None = None
+    #: how far candidates are from members, computed where it is wanted; None where there are too few people
+    find_shift: Callable[[], Shift | None] = lambda: None
     #: how many of either side at most, and of how many members and candidates, trials were drawn; None where of none
     fit: tuple[int, int, int] | None = None
+
+    @property
+    def shift(self) -> Shift | None:
+        """How far candidates are from members; None where there are too few people."""
+        return self.find_shift()
 
     @property
     def others(self) -> Bool:
@@ -167,7 +173,7 @@ def _build(data: TrainingData, compute: Compute) -> AttackPool:
     own = held.merged.doubles * (held.deduplicated and held.merged.deduplicated)
     copies, doubles = (min(1.0, k / len(np.unique(data.candidate_people))) for k in (copies + own, own))
     rows = np.arange(size) < n, eligible, eligible, owner, labels
-    shift = strangers.find_shift(data, eligible, compute)
+    shift = cache(partial(strangers.find_shift, data, eligible, compute))
     return AttackPool(*rows, removed, holders, copies, doubles >= MOST_COPIES, shift)
 
 
@@ -249,7 +255,7 @@ def _draw_trials(run: Run, most: int) -> AttackPool:
 #: at least this share of the shadow models must have been trained, or nothing is said
 LEAST_TRAINED = 0.5
 #: numbers that all shadow models together answer beside records, 8 bytes each
-MOST_ANSWERS = 2**26
+MOST_ANSWERS = 2**25
 
 
 def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:

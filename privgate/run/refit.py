@@ -220,7 +220,7 @@ def train_on_subsets(
     if len(each) != count:
         raise ValueError(f"{len(seeds)} seeds for {count} subsets")
     fits = [
-        Fit(seed, questions, members=np.flatnonzero(mask).astype(np.int64), repeat=_repeat(seed, i))
+        Fit(seed, questions, members=np.flatnonzero(mask).astype(np.int32), repeat=_repeat(seed, i))
         for i, (mask, seed) in enumerate(zip(masks, each, strict=True))
     ]
     log_p, reason = np.full((count, len(questions), subject.width), np.nan), dict[int, str]()

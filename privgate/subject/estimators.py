@@ -22,6 +22,16 @@ _READ = {
     "sklearn.naive_bayes:BernoulliNB": (_COUNTS := {"alpha", "class_prior", "fit_prior", "force_alpha"}) | {"binarize"},
     "sklearn.naive_bayes:CategoricalNB": _COUNTS | {"min_categories"},
 }
+#: classifiers of which no theorem reads anything, whatever their parameters
+_UNREAD = {
+    "sklearn.ensemble._forest:ExtraTreesClassifier",
+    "sklearn.ensemble._forest:RandomForestClassifier",
+    "sklearn.ensemble._gb:GradientBoostingClassifier",
+    "sklearn.ensemble._hist_gradient_boosting.gradient_boosting:HistGradientBoostingClassifier",
+    "sklearn.neighbors._classification:KNeighborsClassifier",
+    "sklearn.neural_network._multilayer_perceptron:MLPClassifier",
+    "sklearn.tree._classes:DecisionTreeClassifier",
+}
 
 
 class _Read(SimpleNamespace):
@@ -29,14 +39,17 @@ class _Read(SimpleNamespace):
 
     _estimator_type, predict_proba = "classifier", None
 
+    def set_params(self, **params: Any) -> None:
+        vars(self).update(params)
+
     def get_params(self, **_: bool) -> dict[str, Any]:
         return {**vars(self)}
 
 
 def find_classes(spec: Mapping[str, Any], resolve: Resolve) -> dict[str, Any]:
-    """Return the classes that a recorded estimator names; one of ``_READ`` that states all is not imported."""
+    """Return the classes that a recorded estimator names; one that theorems only read is not imported."""
     ref, named = spec["class"], references(spec)
-    if named == [ref] and _READ.get(ref) == spec["params"].keys():
+    if named == [ref] and (ref in _UNREAD or _READ.get(ref) == spec["params"].keys()):
         home, _, name = ref.partition(":")
         return {ref: type(name, (_Read,), {"__module__": home})}
     return {ref: resolve(ref) for ref in named}

@@ -26,8 +26,8 @@ class Fit:
     queries: Index
     #: train on all *training* rows but these; exactly one of ``left_out`` and ``members`` is given
     left_out: Index | None = None
-    #: train on exactly these pool rows, in this order
-    members: Index | None = None
+    #: train on exactly these pool rows, in this order; dozens of such lists wait together, so that they may be short
+    members: Index | NDArray[np.int32] | None = None
     #: labels replaced before training, for the control that the recipe depends on its data
     relabel: tuple[tuple[int, int], ...] = ()
     #: distinguishes deliberate repetitions of the same call (determinism control, noise floor)

@@ -27,7 +27,7 @@ from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
 from privgate.training.pools import Batch, Pool
-from privgate.training.sandbox.workers import SandboxPool, find_plain_server
+from privgate.training.sandbox.workers import SandboxPool, compute_apart, find_plain_server
 from privgate.training.task_limits import TaskLimits
 from privgate.training.worker import WorkerSettings
 
@@ -243,10 +243,17 @@ class Fleet:
 
     def compute(self, subject: Subject, function: Callable[..., Any], *given: Any) -> Any:
         """Return the JSON value that a function of ours makes, if one can, in a worker that has met nobody's code."""
-        pool, said = self.pool, None
-        if isinstance(pool, SandboxPool):
-            said = pool.compute(self._ship(subject), function, *given)
+        if isinstance(self.pool, SandboxPool):
+            said = self.pool.compute(self._ship(subject), function, *given)
+        else:  # beside a cluster's gate
+            settings = WorkerSettings(memory=self.limits.memory)
+            said = compute_apart(find_plain_server(), settings, self.limits.seconds, function, *given)
         return function(*given) if said is None else said
+
+    def close_model(self) -> None:
+        """Free the memory of the stored model, which is opened anew where it is asked again."""
+        if isinstance(self._pool, SandboxPool):
+            self._pool.close_model()
 
     @property
     def pool(self) -> Pool:

@@ -177,7 +177,7 @@ class Opened:
     def __init__(self, payload: Payload) -> None:
         if payload.owner == (platform.node(), os.getpid()):
             raise UsageError("the cluster's workers are threads of this process; training runs in processes of its own")
-        self.root = Path(payload.folder)
+        self.root, self.model_name = Path(payload.folder), payload.model
         self.folder: Any = None
         index = json.loads((self.root / "payload.json").read_text(encoding="utf-8"))
         self.n, self.domain = int(index["n"]), index["domain"]

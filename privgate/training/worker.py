@@ -158,6 +158,7 @@ def _open(payload: Payload, limits: TaskLimits, clock: Clock) -> tuple[Opened, R
     """Return an opened payload and its training sets; imports of large libraries are no part of any training."""
     with clock.call(max(limits.seconds, LOADING_SECONDS)):
         if payload.digest not in _OPENED:
+            known = next((vars(o) for o, _ in _OPENED.values() if o.model_name == payload.model), {})
             _OPENED.clear()  # one subject at a time: data may be large
             gc.collect()
             unpacked = None
@@ -166,6 +167,8 @@ def _open(payload: Payload, limits: TaskLimits, clock: Clock) -> tuple[Opened, R
                 payload = payload.unpack(Path(unpacked.name))
             opened = Opened(payload)
             opened.folder = unpacked  # deleted with it
+            if unpacked is None and payload.model:  # other questions to the same model, which may take long to open
+                vars(opened).update({k: v for k, v in known.items() if k in {"stored", "model"}})
             trusted = opened.recipe.is_estimator and opened.recipe.library_estimator is not None
             _OPENED[payload.digest] = (opened, Rows(opened.X, opened.y, opened.n, opened.classes, trusted=trusted))
     return _OPENED[payload.digest]

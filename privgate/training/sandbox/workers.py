@@ -217,6 +217,14 @@ def find_plain_server() -> Server:
         return _plain[0]
 
 
+def compute_apart(
+    server: Server, settings: worker.WorkerSettings | None, seconds: float, function: Callable[..., Any], *given: Any
+) -> Any:
+    """Return the JSON value that a function of ours makes in a new worker of a server; None where it could not."""
+    libraries = function.__module__, "sklearn.ensemble"
+    return server.start_worker(settings, libraries, guest=False).ask_last(function, *given, seconds=seconds)
+
+
 def _keep(said: Any, log: Path) -> None:
     """Write the beginning of what a worker prints to a file, and let the rest go; it must never wait for a reader."""
     out, room = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), _MOST_LOGGED
@@ -372,11 +380,15 @@ class SandboxPool:
         call = read, worker.examined, payload, self._limits, by, *given
         return self._ask_model(payload, *call, most=wire.MOST_JSON, seconds=seconds)
 
+    def close_model(self) -> None:
+        """End the worker that holds a stored model, and with it its memory."""
+        for lane in [lane for lane in self._free if lane.opens]:
+            self._drop(lane)
+
     def compute(self, payload: Payload, function: Callable[..., Any], *given: Any) -> Any:
         """Return the JSON value that a function of ours makes, in a worker that has met nobody's code, nor will."""
-        libraries = function.__module__, "sklearn.ensemble"
-        worker = self._find_server(payload, opens=False).start_worker(self._settings, libraries, guest=False)
-        return worker.ask_last(function, *given, seconds=self._limits.seconds)
+        server = self._find_server(payload, opens=False)
+        return compute_apart(server, self._settings, self._limits.seconds, function, *given)
 
     def close(self) -> None:
         """End all workers."""
