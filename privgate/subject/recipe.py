@@ -24,6 +24,7 @@ GONE = {
     "KeyedForest": "a forest of scikit-learn, judged by share-1 or release-1 or trained in privgate.models.Sharded",
     "FrozenEncoder": "a table of what the public encoder makes of the records as X",
     "Floored": "the model itself, judged by share-1 or release-1 or trained in privgate.models.Sharded",
+    "RandomTrees": "a forest of scikit-learn, trained in privgate.models.Sharded",
     "KeyedDropout": "torch.nn.Dropout in a training function of your own",
     "TorchTraining": "a training function of your own, as in examples/recipes/torch_loop.py",
 }

@@ -144,7 +144,7 @@ def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ..
     """
     neighbors, held = estimator_of(subject, "SmoothedNeighbors"), np.diff(subject.data.units.bounds)[units]
     alpha, most = float(neighbors.alpha), int(neighbors.n_neighbors)
-    case = make_design(held, design="shares", alpha=alpha, most=most, off=own_error(subject, alpha, 1))
+    case = make_design(held, design="shares", alpha=alpha, most=most, off=own_error(subject, alpha))
     order = "neighbors are ordered by distance and, where equal, by their own features and label"
     return case, (f"any query is allowed; {order}",)
 
