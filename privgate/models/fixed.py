@@ -41,10 +41,6 @@ class Fixed(Settings):
             self.feature_names_in_ = np.array(names, dtype=object)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Float:
-        """Return what ``fit`` and then ``transform`` do."""
-        return self.fit(X, y).transform(X)
-
     def transform(self, X: Any) -> Float:
         """Return numbers between 0 and 1; ``ValueError``: other columns than those of ``fit``, or values missing."""
         names, values = split_columns(X)
@@ -53,16 +49,6 @@ class Fixed(Settings):
             raise ValueError(f"the columns are {names}, not those of fit, {[c.name for c in self.columns_]}")
         encoded = [self._encode(column, v) for column, v in zip(self.columns_, values, strict=True)]
         return np.column_stack(encoded) if encoded else np.zeros((len(X), 0))
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return one name for each column of ``transform``."""
-        names = [c.name for c in self.columns_] if input_features is None else list(input_features)
-        pairs = zip(names, self.columns_, strict=True)
-        return np.array([f"{name}{suffix}" for name, c in pairs for suffix in self._list_suffixes(c)], object)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether ``fit`` was called."""
-        return hasattr(self, "columns_")
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn from 1.6 asks of an estimator before it pipes it."""
@@ -80,9 +66,6 @@ class Fixed(Settings):
 
     @abstractmethod
     def _encode(self, column: Column, values: NDArray[Any]) -> Float: ...
-
-    @abstractmethod
-    def _list_suffixes(self, column: Column) -> list[str]: ...
 
 
 @dataclass(eq=False, repr=False)
@@ -114,9 +97,6 @@ class FixedScaler(Fixed):
         inside = np.clip(np.where(gone, low, x), low, high)
         scaled = (inside - low) / (high - low) if high > low else np.zeros(len(x))
         return np.column_stack([scaled, gone]) if column.missing else scaled[:, None]
-
-    def _list_suffixes(self, column: Column) -> list[str]:
-        return ["", "_missing"] if column.missing else [""]
 
 
 @dataclass(eq=False, repr=False)
@@ -150,6 +130,3 @@ class FixedOneHot(Fixed):
         if self.unknown == "error" and (codes == -1).any():
             raise ValueError(f"column {column.name!r} holds a value that is not declared")
         return np.asarray(codes[:, None] == np.arange(len(place) + column.missing), dtype=np.float64)
-
-    def _list_suffixes(self, column: Column) -> list[str]:
-        return [f"_{v}" for v in column.values or ()] + (["_missing"] if column.missing else [])

@@ -6,7 +6,7 @@ import hashlib
 import math
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -215,21 +215,12 @@ class Sharded(Classifier):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train every member on its shard and the public records; one that cannot be trained answers nothing."""
-        return self.refit(X, y, {})
-
-    def refit(self, X: Any, y: Any, kept: Mapping[int, Any]) -> Self:
-        """Train every member but those ``kept``, by number: trained by another such model on the very same records.
-
-        Nothing of ``X``, what is left when somebody has left, is looked at for them.
-        """
         self._check()
         self._labels(y)
         shard = self.shard_of(X)
         features, labels = self._features(X), np.asarray(y)
-        self.members_ = []
-        for m in range(int(self.shards)):
-            rows = np.flatnonzero(shard == m)
-            self.members_.append(kept[m] if m in kept else self._train_member(m, take(features, rows), labels[rows]))
+        rows = [np.flatnonzero(shard == m) for m in range(int(self.shards))]
+        self.members_ = [self._train_member(m, take(features, own), labels[own]) for m, own in enumerate(rows)]
         return self
 
     def _check(self) -> None:
