@@ -57,7 +57,7 @@ class Records:
     def from_container(cls, X: Any) -> "Records":
         """Return the records of a container."""
         if isinstance(X, list):
-            return cls(np.zeros((len(X), 0)), [[v if isinstance(v, str) else " ".join(map(str, v)) for v in X]])
+            return cls(np.zeros((len(X), 0)), [list(map(str, X))])
         if hasattr(X, "tocsr"):
             return cls(_read_first_values(X.tocsr()), [])
         if hasattr(X, "select_dtypes"):

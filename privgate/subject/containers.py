@@ -11,6 +11,9 @@ from privgate import digest
 from privgate.arrays import Index
 from privgate.errors import SubjectError
 
+#: what holds several values
+_NESTED = (list, tuple, set, frozenset, dict, np.ndarray)
+
 
 def is_pandas(X: Any) -> bool:
     """Whether this is a DataFrame or a Series."""
@@ -192,18 +195,9 @@ def cell(value: Any) -> Any:
     if pandas is not None and value is pandas.NA:
         return ["NA"]
     kind = type(value).__name__
-    if not _holds_array(value):
-        return [kind, str(value)]
-    if isinstance(value, list | tuple | dict):  # the text of an array leaves its middle out
-        return [kind, [[cell(k), cell(value[k])] for k in value] if isinstance(value, dict) else [*map(cell, value)]]
-    held = value if is_pandas(value) or is_sparse(value) else np.asarray(value)
-    return [kind, str(value) if held.shape == () else content_digest(held)]
-
-
-def _holds_array(value: Any) -> bool:
-    if isinstance(value, list | tuple | dict):
-        return any(_holds_array(v) for v in (value.values() if isinstance(value, dict) else value))
-    return getattr(value, "shape", ()) != ()
+    if isinstance(value, _NESTED) or getattr(value, "shape", ()) != ():  # the text of an array leaves its middle out
+        raise SubjectError(f"a record holds a {kind} in one place; give each value a column, or make it text")
+    return [kind, str(value)]
 
 
 def content_digest(X: Any) -> str:
@@ -245,7 +239,6 @@ def _column(column: Any) -> list[Any]:
     return [kind, [cell(v) if kind == "object" else None if v is None else str(v) for v in values]]
 
 
-_NESTED = (list, tuple, set, frozenset, dict, np.ndarray)
 #: several labels a record
 _SEVERAL = (
     "{}: several labels or numbers a record are not judged together; log one model a column, each with its own y, and "
