@@ -76,9 +76,7 @@ class AcceptedQuestions:
     def refuse(self, X: Any) -> None:
         """Raise ``QuestionRefusedError``, which names no value, unless every record is accepted."""
         if not self.holds(X).all():
-            raise QuestionRefusedError(
-                "a question lies outside of what this model is declared to accept; .accepted.stated says what that is"
-            )
+            raise QuestionRefusedError("a question lies outside of what this model is declared for (.accepted.stated)")
 
 
 def is_double(X: Any) -> bool:

@@ -121,22 +121,15 @@ def checked(X: Any) -> Any:
     odd = array and (np.ma.is_masked(X) or isinstance(X, np.matrix) or X.dtype.kind == "V")
     if odd or not (array or is_pandas(X) or isinstance(X, list | tuple)):
         what = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}{' (a matrix, masked or structured)' * odd}"
-        raise SubjectError(
-            f"X is a {what}; "
-            "pass a plain array (X.numpy()), a DataFrame (X.to_pandas()), a sparse matrix or a list of text"
-        )
+        raise SubjectError(f"X is a {what}; pass a plain array, a DataFrame, a sparse matrix or a list of text")
     if shape is not None and (shape == () or 0 in shape[1:]):
         raise SubjectError("X has no records or no columns; pass one record a row")
     return X
 
 
 def _check_columns(X: Any) -> None:
-    names = list(X.columns)
-    if (
-        not X.columns.is_unique
-        or X.columns.nlevels > 1
-        or not all(isinstance(c, str | int | np.integer) for c in names)
-    ):
+    named = X.columns.is_unique and all(isinstance(c, str | int | np.integer) for c in X.columns)
+    if not named or X.columns.nlevels > 1:
         raise SubjectError("the columns of X have names that are neither text nor numbers, or one twice; rename them")
     for name, dtype in X.dtypes.items():
         if str(dtype).startswith("Sparse["):
@@ -147,9 +140,7 @@ def align_candidates(X: Any, other: Any) -> Any:
     """Return candidates with the columns of the training records, each of the same type."""
     ours, theirs = ((is_pandas(v), is_sparse(v), hasattr(v, "shape")) for v in (X, other))
     if ours != theirs:
-        raise SubjectError(
-            f"candidates are a {type(other).__name__} and the training records a {type(X).__name__}; pass one kind"
-        )
+        raise SubjectError(f"candidates are a {type(other).__name__}, records a {type(X).__name__}; pass one kind")
     if is_frame(X):
         if odd := next((c for c in [*X.columns, *other.columns] if (c in X.columns) != (c in other.columns)), None):
             who = "candidates" if odd in X.columns else "training records"
@@ -158,9 +149,7 @@ def align_candidates(X: Any, other: Any) -> Any:
         for name in [c for c in X.columns if X[c].dtype != other[c].dtype]:
             other = other.assign(**{name: cast_like(other[name], X[name], f"column {name!r}")})
     elif hasattr(X, "shape") and X.shape[1:] != other.shape[1:]:
-        raise SubjectError(
-            f"candidates have shape {tuple(other.shape)} and training records {tuple(X.shape)}; pass the same columns"
-        )
+        raise SubjectError(f"candidates have shape {other.shape} and records {X.shape}; pass the same columns")
     return cast_like(other, X, "X") if isinstance(X, np.ndarray) or (is_pandas(X) and not is_frame(X)) else other
 
 

@@ -299,9 +299,7 @@ class TrainingData:
             frame = files.read(str(self.source["uri"]), str(self.source["format"]), dict(self.source["options"]))
             if column in frame.columns:
                 return frame[column]
-        raise SubjectError(
-            f"the data have no column {column!r}; name one that they have, or log with TrainingData(groups=…)"
-        )
+        raise SubjectError(f"the data have no column {column!r}; name another, or log with TrainingData(groups=…)")
 
     @classmethod
     def from_loader(cls, reference: str, **options: Any) -> Self:

@@ -185,9 +185,6 @@ class Domain:
             raise ValueError("domain: give a Domain, the ends of each column as [(0, 1), …], or {'age': (0, 120), …}")
         return cls(box=tuple(stated))
 
-    #: the name of 0.1
-    of = read
-
     @classmethod
     def infer(cls, X: NDArray[Any]) -> Self:
         """Guess a domain of numbers (n, d): categories for small non-negative integers, otherwise the box of ranges."""

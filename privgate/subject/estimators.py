@@ -88,9 +88,7 @@ def reference(thing: Any) -> str:
     for part in name.split("."):
         held = getattr(held, part, None)
     if held is not thing:
-        raise SubjectError(
-            f"{home}:{name} is not {thing!r}; a recipe needs functions and classes that their own names find again"
-        )
+        raise SubjectError(f"{home}:{name} is not {thing!r}; a recipe needs what its own name can find again")
     return f"{sources.main_module() if home == '__main__' else home}:{name}"
 
 
@@ -122,9 +120,8 @@ def encode(value: Any) -> Any:
         return {"!": "estimator", "class": reference(type(value)), "params": {k: encode(v) for k, v in params.items()}}
     if isinstance(value, type | np.ufunc) or hasattr(value, "__qualname__"):
         return {"!": "import", "value": reference(value)}
-    raise SubjectError(
-        f"parameter of type {type(value).__name__} cannot be recorded; use numbers, text, lists or estimators"
-    )
+    kind = type(value).__name__
+    raise SubjectError(f"parameter of type {kind} cannot be recorded; use numbers, text, lists or estimators")
 
 
 #: what holds other values -> its tagged form; the first that fits

@@ -56,8 +56,6 @@ class Recipe:
     predict : callable, optional
         ``predict(model, X)``, for retrained models and the registered model alike: probabilities of shape (n, K) in the
         order of the sorted labels, or a regressor's numbers of shape (n,). ``predict_proba`` or ``predict`` if absent.
-    sources : sequence of str or Path
-        Further source files that the function needs, beside those found by following its imports.
     dp : Claim, optional
         The differential-privacy claim.
     network : bool
@@ -74,7 +72,6 @@ class Recipe:
     params: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     predict: Any = None
-    sources: tuple[str | Path, ...] = ()
     dp: Claim | None = None
     network: bool = False
     task: str | None = None
@@ -90,9 +87,7 @@ class Recipe:
         object.__setattr__(self, "training", training)
         object.__setattr__(self, "params", params)
         if not (callable(training) or self.is_estimator):
-            raise SubjectError(
-                f"a recipe needs a function fit(X, y, *, seed, **params) or an estimator, not {type(training).__name__}"
-            )
+            raise SubjectError(f"{sources.FORM}, not {type(training).__name__}")
         self._check_origins()
         whole: Any = self.seed  # people give text, or half a number
         if whole is not None and not (isinstance(whole, int | np.integer) and 0 <= whole < 2**32):
@@ -107,14 +102,12 @@ class Recipe:
         elif unknown := set(params) - set(training.get_params() if params else ()):
             raise SubjectError(f"{type(training).__name__} has no parameter {min(unknown)!r}")
         if any(getattr(function, "__module__", None) == "__main__" for function in self.functions):
-            sources.collect(self._references(), extra=self.sources)  # refused before anything is trained or logged
+            sources.collect(self._references())  # refused before anything is trained or logged
 
     def _check_origins(self) -> None:
         for name, value in self.params.items():
             if estimators.is_fitted(value):
-                raise SubjectError(
-                    f"parameter {name!r} is fitted already, and what it learned is not stored; fit it inside"
-                )
+                raise SubjectError(f"parameter {name!r} is fitted, and what it learned is not stored; fit it inside")
         for name, words in self.public.items():
             if not str(words).strip():
                 raise SubjectError(f"public[{name!r}] must say in words where the parameter comes from")
@@ -175,7 +168,7 @@ class Recipe:
         if self.root is not None:
             held = (p for p in sorted(self.root.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
             return {p.relative_to(self.root).as_posix(): p.read_bytes() for p in held}
-        return sources.collect(self._references(), extra=self.sources)
+        return sources.collect(self._references())
 
     def _references(self) -> list[str]:
         values = [self.payload.get("estimator"), *self.payload["params"].values()]
@@ -196,9 +189,7 @@ class Recipe:
     def read(cls, payload: Mapping[str, Any], root: Path | None) -> Self:
         """Return a recipe from its JSON form and the folder of its source snapshot; nothing of it is imported here."""
         if payload.get("schema") != "privgate/recipe/v1":
-            raise SubjectError(
-                f"recipe.json has schema {payload.get('schema')!r}; this privgate reads privgate/recipe/v1"
-            )
+            raise SubjectError(f"recipe.json has schema {payload.get('schema')!r}, and not privgate/recipe/v1")
         if payload.get("made_by"):
             raise SubjectError("the recipe says made_by, which went with 0.1.0; make it in the training function")
         dp = payload["dp"]

@@ -37,9 +37,7 @@ def save(X: Any, stem: Path) -> str:
         path = stem.with_suffix(".json")
         path.write_text(json.dumps(list(X)), encoding="utf-8")
     else:
-        raise SubjectError(
-            f"a list of records must hold text, and record {other} does not; pass an array or a DataFrame"
-        )
+        raise SubjectError(f"a list of records holds text, and record {other} does not; pass an array or a DataFrame")
     return path.name
 
 
@@ -124,9 +122,7 @@ def _cells_of(column: Any, name: Any) -> tuple[Any, Any]:
     for row, (kind, *_) in enumerate(cells):
         if kind not in _KINDS:
             what = f"column {name!r} holds a {type(column.iloc[row]).__name__} among objects (record {row})"
-            raise SubjectError(
-                f"{what}, which needs pickle; give the column a type of its own (pandas.to_datetime, astype)"
-            )
+            raise SubjectError(f"{what}, which needs pickle; give the column a type (pandas.to_datetime, astype)")
     texts = [rest[0] if rest else None for _, *rest in cells]
     kinds = [_KINDS.index(kind) for kind, *_ in cells]
     try:
@@ -158,9 +154,7 @@ def _load_frame(path: Path) -> Any:
         else:  # Parquet has no seconds, and gives them back as milliseconds
             held[at] = plain[at].astype(dtype) if dtype.startswith("datetime64[s") else plain[at]
         if str(held[at].dtype) != dtype:
-            raise SubjectError(
-                f"column {name!r} was stored as {dtype} and is read as {held[at].dtype}; make it {held[at].dtype}"
-            )
+            raise SubjectError(f"column {name!r} was stored as {dtype} and is read as {held[at].dtype}; make it that")
     X = pd.DataFrame(held, index=pd.RangeIndex(note["rows"]))
     if "array" in note:
         values = X.to_numpy(dtype=object)
@@ -201,9 +195,7 @@ def format_of(uri: str, stated: str | None = None) -> str:
     path = Path(urlparse(uri).path or uri)
     form = stated or _ENDINGS.get(path.suffix.lower(), "")
     if form not in _OPTIONS or (path / "_delta_log").is_dir():
-        raise SubjectError(
-            f"{uri!r} is neither CSV nor Parquet; give format=, or a loader: TrainingData.from_loader('module:fn')"
-        )
+        raise SubjectError(f"{uri!r} is neither CSV nor Parquet; give file_format=, or use TrainingData.from_loader")
     return form
 
 
