@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 from privgate.arrays import Float
 from privgate.models.classifier import Settings
 from privgate.subject.accepted_questions import is_missing
-from privgate.subject.domain import Column, list_columns, split_columns
+from privgate.subject.domain import Column, Domain
+
+
+def _split(X: Any) -> tuple[list[str | int], list[NDArray[Any]]]:
+    """Return names and values of the columns of a frame, or of an array by position."""
+    if hasattr(X, "columns"):
+        plain = [isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in X.dtypes]
+        columns = (X.iloc[:, k] for k in range(X.shape[1]))
+        return list(X.columns), [np.asarray(c if p else c.astype(object)) for c, p in zip(columns, plain, strict=True)]
+    array = np.atleast_2d(np.asarray(X.toarray() if hasattr(X, "tocsr") else X))
+    return list(range(array.shape[1])), list(array.T)
 
 
 class Fixed(Settings):
@@ -26,7 +36,7 @@ class Fixed(Settings):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find each column of ``X`` in the domain; ``ValueError``: it is not declared, or as something else."""
         del y
-        columns, (names, _), framed = list_columns(self.domain), split_columns(X[:0]), hasattr(X, "columns")
+        columns, (names, _), framed = Domain.read(self.domain).list_columns(), _split(X[:0]), hasattr(X, "columns")
         if not framed and len(columns) != len(names):
             raise ValueError(f"X is an array of {len(names)} columns, the domain declares {len(columns)}; pass a frame")
         declared: dict[Any, Column] = {c.name: c for c in columns} if framed else dict(enumerate(columns))
@@ -43,7 +53,7 @@ class Fixed(Settings):
 
     def transform(self, X: Any) -> Float:
         """Return numbers between 0 and 1; ``ValueError``: other columns than those of ``fit``, or values missing."""
-        names, values = split_columns(X)
+        names, values = _split(X)
         renamed = hasattr(self, "feature_names_in_") and hasattr(X, "columns") and names != [*self.feature_names_in_]
         if len(names) != self.n_features_in_ or renamed:
             raise ValueError(f"the columns are {names}, not those of fit, {[c.name for c in self.columns_]}")

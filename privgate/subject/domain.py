@@ -5,7 +5,7 @@ or inferred from it, and then marked as inferred in every report.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import Any, Self
@@ -65,38 +65,6 @@ def _as_tuple(value: Any) -> Any:
     if isinstance(value, Mapping):
         return Column(**{name: _as_tuple(value[name]) for name in ("name", "ends", "values", "missing")})
     return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
-
-
-def list_columns(stated: Any) -> tuple[Column, ...]:
-    """Return the columns of a domain, a mapping from name to short form, or columns; else ``ValueError``."""
-    if isinstance(stated, Mapping):
-        return tuple(Column.from_short(name, form) for name, form in stated.items())
-    if isinstance(stated, Domain):
-        if stated.columns is not None:
-            return stated.columns
-        if stated.box is not None:
-            return tuple(Column(k, ends) for k, ends in enumerate(stated.box))
-        if stated.categories is not None:
-            return tuple(Column(k, values=tuple(range(count))) for k, count in enumerate(stated.categories))
-    columns = tuple(stated) if isinstance(stated, Iterable) and not isinstance(stated, str) else ()
-    if columns and all(isinstance(c, Column) for c in columns):
-        return columns
-    raise ValueError(f"domain: no column is declared; a mapping from each column's name is needed: {_HINT}")
-
-
-def split_columns(X: Any) -> tuple[list[str | int], list[NDArray[Any]]]:
-    """Return names and values of the columns of a frame, or of a two-dimensional array by position."""
-    if hasattr(X, "iloc") and hasattr(X, "columns"):
-        return list(X.columns), [_read_values(X.iloc[:, k]) for k in range(X.shape[1])]
-    array = np.asarray(X.toarray() if hasattr(X, "tocsr") else X)
-    if array.ndim != 2:
-        raise ValueError(f"a table with one record a row is needed, not an array of {array.ndim} dimensions")
-    return list(range(array.shape[1])), list(array.T)
-
-
-def _read_values(series: Any) -> NDArray[Any]:
-    plain = isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf"
-    return np.asarray(series) if plain else np.asarray(series.astype(object), dtype=object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +148,7 @@ class Domain:
         if isinstance(stated, Domain):
             return stated
         if isinstance(stated, Mapping):
-            return cls(columns=list_columns(stated))
+            return cls(columns=tuple(Column.from_short(name, form) for name, form in stated.items()))
         if hasattr(stated, "shape") or not stated or not all(isinstance(v, tuple) and len(v) == 2 for v in stated):
             raise ValueError("domain: give a Domain, the ends of each column as [(0, 1), …], or {'age': (0, 120), …}")
         return cls(box=tuple(stated))
@@ -198,6 +166,14 @@ class Domain:
     def is_table(self) -> bool:
         """Whether it speaks about tables of numbers: a query can then be made up without knowing the first steps."""
         return self.categories is not None or self.box is not None
+
+    def list_columns(self) -> tuple[Column, ...]:
+        """Return the declared columns; of tables of numbers, by position."""
+        if self.columns is not None:
+            return self.columns
+        if self.box is not None:
+            return tuple(Column(k, ends) for k, ends in enumerate(self.box))
+        return tuple(Column(k, values=tuple(range(count))) for k, count in enumerate(self.categories or ()))
 
     def misfit(self, X: Any) -> str:
         """Return how what is declared differs from the columns of the data; empty where it is about the same ones."""

@@ -75,7 +75,7 @@ def test_what_lies_outside_the_declaration_is_that_end_or_zeros():
         (FixedOneHot(DOMAIN), ["age"], "belongs to FixedScaler"),
         (FixedScaler({"age": (0, 1)}), ["age", "pay"], "'pay' is not in the declared domain"),
         (FixedScaler({"age": 3}), ["age"], "give \\(low, high\\)"),
-        (FixedScaler([]), ["age"], "no column is declared"),
+        (FixedScaler([]), ["age"], "give a Domain"),
         (FixedOneHot({"work": ["a", "a"]}), ["work"], "twice"),
         (FixedOneHot(DOMAIN, unknown="drop"), ["work"], "unknown must be"),
         (FixedScaler({"pay": (0, 9)}), ["pay"], "missing values; declare them"),
