@@ -19,16 +19,11 @@ _DEEPEST, _MOST = 64, 200_000
 
 def of_bytes(*parts: bytes | memoryview) -> str:
     """Return the digest of byte strings; lengths are hashed too, so that no two splits collide."""
-    return "sha256:" + raw(*parts).hex()
-
-
-def raw(*parts: bytes | memoryview) -> bytes:
-    """Return the 32 bytes of ``of_bytes``."""
     h = hashlib.sha256()
     for part in parts:
         h.update(len(part).to_bytes(8, "big"))
         h.update(part)
-    return h.digest()
+    return f"sha256:{h.hexdigest()}"
 
 
 def canonical_json(value: Any) -> bytes:

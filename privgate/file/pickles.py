@@ -137,7 +137,6 @@ def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed:
             _note_number(thing, where, numbers, into)
             continue
         if isinstance(thing, str):
-            into.texts.add(thing)
             strings.append(thing)
             continue
         if id(thing) in seen:

@@ -142,9 +142,9 @@ def align_candidates(X: Any, other: Any) -> Any:
     if ours != theirs:
         raise SubjectError(f"candidates are a {type(other).__name__}, records a {type(X).__name__}; pass one kind")
     if is_frame(X):
-        if odd := next((c for c in [*X.columns, *other.columns] if (c in X.columns) != (c in other.columns)), None):
-            who = "candidates" if odd in X.columns else "training records"
-            raise SubjectError(f"{who} lack the column {odd!r}; pass the same columns")
+        if odd := [c for c in (*X.columns, *other.columns) if (c in X.columns) != (c in other.columns)]:
+            who = "candidates" if odd[0] in X.columns else "training records"
+            raise SubjectError(f"{who} lack the column {odd[0]!r}; pass the same columns")
         other = other if list(other.columns) == list(X.columns) else other[list(X.columns)]
         for name in [c for c in X.columns if X[c].dtype != other[c].dtype]:
             other = other.assign(**{name: cast_like(other[name], X[name], f"column {name!r}")})
@@ -228,33 +228,24 @@ def _column(column: Any) -> list[Any]:
     return [kind, [cell(v) if kind == "object" else None if v is None else str(v) for v in values]]
 
 
-#: several labels a record
-_SEVERAL = (
-    "{}: several labels or numbers a record are not judged together; log one model a column, each with its own y, and "
-    "check each"
-)
-
-
 def plain(values: Any, what: str) -> NDArray[Any]:
     """Return an array without objects; refuse what is missing, and text among numbers: as text 1 and "1" are one."""
     try:
         array = np.asarray(values)
-    except ValueError as exc:  # lists of unequal length
-        raise SubjectError(_SEVERAL.format(f"{what} holds lists")) from exc
+    except ValueError:  # lists of unequal length
+        array = np.zeros((0, 2))
     if array.dtype.kind in "US" and isinstance(values, list | tuple):  # NumPy has made text of all, None and NaN too
         array = np.array([*values, None], dtype=object)[:-1]
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.ndim > 1:
-        raise SubjectError(_SEVERAL.format(f"{what} has {array.shape[1]} columns"))
-    if array.dtype == object and any(isinstance(v, _NESTED) for v in array.ravel().tolist()):
-        raise SubjectError(_SEVERAL.format(f"{what} holds lists or sets"))
+    objects = array.ravel().tolist() if array.dtype == object else ()
+    if array.ndim > 1 or any(isinstance(v, _NESTED) for v in objects):
+        said = "several labels or numbers a record are not judged together; log one model a column, each with its own y"
+        raise SubjectError(f"{what}: {said}, and check each")
     if array.dtype == object and array.ndim:
         return _of_objects(array, what)
-    if array.dtype.kind == "f" and what != "y":
-        _refuse_missing(np.isnan(array), what)
-    if array.dtype.kind in "Mm":
-        _refuse_missing(np.isnat(array), what)
+    if array.dtype.kind in "Mm" or (array.dtype.kind == "f" and what != "y"):
+        _refuse_missing(np.isnat(array) if array.dtype.kind in "Mm" else np.isnan(array), what)
     return array
 
 
