@@ -101,8 +101,9 @@ class Records:
                 rest = [k for k in some if not held[k].any() and (not number or may_be_scaled(arrays[k]))]
                 if not rest or (number and self.late):
                     break
-                ulps = PRINTED if text else CARRIED * min(number, 1)
-                written = _Written(self.table, ordered, partial(_write, form=form, dtype=dtype), _step(dtype) * ulps)
+                last = float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
+                near = last * (PRINTED if text else CARRIED * min(number, 1))
+                written = _Written(self.table, ordered, partial(_write, form=form, dtype=dtype), near)
                 for k in rest:
                     held[k] |= not (number and self.late) and written.find_in(arrays[k])
         return held
@@ -168,10 +169,6 @@ def _list_forms(table: Float, *, text: bool) -> Iterator[tuple[Float, Float, int
             (none, spread),
         ):
             yield middle, np.where(size > 0, size, 1), 99
-
-
-def _step(dtype: Any) -> float:
-    return float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
 
 
 @np.errstate(all="ignore")

@@ -246,10 +246,6 @@ class Sharded(Classifier):
         hashes = (int.from_bytes(self._hash(own), "big") for own in names(X, self.ids))
         return np.fromiter((h % int(self.shards) for h in hashes), dtype=np.int64)
 
-    def names_of(self, X: Any) -> list[bytes]:
-        """Return what names the person of each record: the column ``ids``, or the record's own features."""
-        return list(names(X, self.ids))
-
     def published(self, X: Any, y: Any) -> NDArray[np.bool_]:
         """Return which records, features and label, are among the public ones too, shape (n,): every member has them.
 

@@ -31,8 +31,15 @@ def save(X: Any, stem: Path) -> str:
 
         path = stem.with_suffix(".npz")
         sp.save_npz(path, X if X.format == "csc" else X.tocsr())
+    elif hasattr(X, "shape") and X.dtype != object:
+        path = stem.with_suffix(".npy")
+        np.save(path, np.asarray(X), allow_pickle=False)
     elif hasattr(X, "shape"):
-        path = _save_array(np.asarray(X), stem)
+        if X.ndim > 2:
+            raise SubjectError("an array of objects of three axes cannot be stored without pickle; pass numbers")
+        import pandas as pd
+
+        path = _save_frame(pd.DataFrame(X, dtype=object), stem, {"array": X.ndim})
     elif (other := next((i for i, v in enumerate(X) if not isinstance(v, str)), None)) is None:
         path = stem.with_suffix(".json")
         path.write_text(json.dumps(list(X)), encoding="utf-8")
@@ -62,18 +69,6 @@ def difference(given: Any, stored: Any) -> str:
         if content_digest(given[[name]]) != content_digest(stored[[name]]):
             return f"column {name!r} holds other values, or values of another type, when it is read back"
     return "its values are others when they are read back"
-
-
-def _save_array(array: Any, stem: Path) -> Path:
-    if array.dtype != object:
-        path = stem.with_suffix(".npy")
-        np.save(path, array, allow_pickle=False)
-        return path
-    if array.ndim > 2:
-        raise SubjectError("an array of objects of three axes cannot be stored without pickle; pass numbers")
-    import pandas as pd
-
-    return _save_frame(pd.DataFrame(array, dtype=object), stem, {"array": array.ndim})
 
 
 def _save_frame(X: Any, stem: Path, note: dict[str, Any]) -> Path:
