@@ -231,7 +231,7 @@ class _Written:
                 start = start[self._code(j, numbers[start + j]) >= 0]
             for k in range(0, len(start), _WINDOWS):
                 table = numbers[start[k : k + _WINDOWS, None] + np.arange(width)]
-                held |= self._find_rows(table, [(j, j) for j in rarest], straight=True)
+                held |= self._find_rows(table, [(j, j) for j in rarest])
         for wide in (width + 1, width + 2):  # printed with other numbers beside, and before the first row
             if a.text and a.values.ndim == 1 and flat.size >= 2 * wide and not np.any(held):
                 held = self._find_in_table(flat[flat.size % wide :].reshape(-1, wide))
@@ -240,7 +240,7 @@ class _Written:
     def _find_in_table(self, table: NDArray[Any]) -> Bool:
         some = _plain(table[:: max(1, len(table) // _TRIED), : min(4 * len(self.values), 256)])
         likely = self._share(some.ravel()[np.arange(_TRIED) * 40503 % some.size]) >= 0.05
-        return self._find_rows(table, self._match_columns(some) if likely else [], straight=False)
+        return self._find_rows(table, self._match_columns(some) if likely else [])
 
     @np.errstate(over="ignore")
     def _match_columns(self, some: Float) -> list[tuple[int, int]]:
@@ -259,8 +259,8 @@ class _Written:
                 free.discard(best)
         return pairs
 
-    def _find_rows(self, table: NDArray[Any], pairs: list[tuple[int, int]], *, straight: bool) -> Bool:
-        """Return which records are rows of a table, by pairs of columns; its rows are whole ones where ``straight``."""
+    def _find_rows(self, table: NDArray[Any], pairs: list[tuple[int, int]]) -> Bool:
+        """Return which records are rows of a table, by pairs of its columns and theirs."""
         seen, columns = np.zeros(len(self.table), dtype=bool), [j for _, j in pairs]
         if len(pairs) < 2:
             return seen
@@ -271,9 +271,6 @@ class _Written:
         rows, own = theirs @ mix, [np.searchsorted(self.values[j], self.write(self.table[:, j], j)) for j in columns]
         mixed = sum(codes * m for codes, m in zip(own, mix, strict=True))
         held = np.flatnonzero(np.isin(mixed, rows))
-        if straight and len(theirs) < 8 * len(columns):  # a few numbers, again and again, are anybody's
-            alike = [len(set(r)) for r in self.table[held].tolist()]
-            held = held[np.array(alike, dtype=int) > min(2, len(columns) - 1)]
         # the records with each column moved by itself: what they meet, they meet by chance
         chance, n = 0, len(seen)
         for _ in range(_DRAWN if len(held) else 0):  # nobody who wrote the file can know by how many rows

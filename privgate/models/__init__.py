@@ -1,8 +1,7 @@
 """Models that can be certified: classifiers that one person cannot move far, and first steps that learn nothing.
 
-They follow scikit-learn's conventions (``fit``, ``predict_proba``, ``get_params``) without importing it, and are
-recipes like any other estimator. Each exists because the library's own version breaks a hypothesis of its theorem: no
-smoothing, ties that depend on who else is there.
+Each follows scikit-learn's conventions without importing it, and exists because the library's own version breaks a
+hypothesis of its theorem: no smoothing, ties that depend on who else is there.
 """
 
 from dataclasses import dataclass

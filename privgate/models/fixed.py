@@ -1,8 +1,6 @@
 """First steps of a pipeline that learn nothing: what they make of a record depends on the declared domain alone.
 
-scikit-learn's ``StandardScaler`` and ``OneHotEncoder`` read means, spreads and categories off the training data, so
-that leaving a person out changes everybody's features. With these two in their place only the last step is trained, and
-its closed form and its theorem speak about the whole pipeline.
+Only the last step is trained then, and its closed form and its theorem speak about the whole pipeline.
 """
 
 from abc import abstractmethod

@@ -49,8 +49,7 @@ def length(X: Any) -> int:
 def order_of(X: Any) -> str:
     """Return "C" or "F": the memory order of the array that a learner sees; empty where there is no choice.
 
-    Sums in another order differ in their last bit, and a learner that has not converged makes 0.6 of it
-    (``StandardScaler`` and ``SGDClassifier`` on the breast cancer data).
+    Sums in another order differ in their last bit, of which a learner that has not converged makes 0.6.
     """
     if is_frame(X):
         kinds = set(X.dtypes)

@@ -1,7 +1,6 @@
 """What the endpoint accepts: the columns that are declared before the data are seen, and the domain that they make.
 
-DTP is a supremum over questions, so it is meaningless without saying over which. A domain is declared with the data,
-or inferred from it, and then marked as inferred in every report.
+DTP is a supremum over questions: of a declared domain, or of one that was inferred, and is marked so in every report.
 """
 
 import json
