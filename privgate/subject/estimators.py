@@ -1,6 +1,5 @@
 """Estimators as JSON: class path and parameters, nested as scikit-learn nests them; no pickle."""
 
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -133,7 +132,6 @@ _CONTAINERS: tuple[tuple[Any, Callable[[Any], dict[str, Any]]], ...] = (
     (Domain, lambda v: {"!": "domain", "value": {**v.payload(), "proposed": False}}),
     (slice, lambda v: {"!": "slice", "value": [v.start, v.stop, v.step]}),
     (Mapping, lambda v: {"!": "dict", "value": [[encode(k), encode(x)] for k, x in v.items()]}),
-    (functools.partial, lambda v: {"!": "partial", "value": [encode(v.func), encode(v.args), encode(v.keywords)]}),
 )
 
 
@@ -149,10 +147,6 @@ def decode(value: Any, resolve: Resolve) -> Any:
     return make(value, resolve)
 
 
-def _make_partial(function: Any, args: Any, named: Any) -> Any:
-    return functools.partial(function, *args, **named)
-
-
 _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
     "float": lambda v, _: float(v["value"]),
     "array": lambda v, r: np.array(decode(v["value"], r), dtype=v["dtype"]),
@@ -163,7 +157,6 @@ _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
     "dtype": lambda v, _: np.dtype(v["value"]),
     "dict": lambda v, r: {decode(k, r): decode(x, r) for k, x in v["value"]},
     "import": lambda v, r: r(v["value"]),
-    "partial": lambda v, r: _make_partial(*decode(v["value"], r)),
     "estimator": lambda v, r: r(v["class"])(**{k: decode(x, r) for k, x in v["params"].items()}),
 }
 

@@ -76,54 +76,44 @@ def _save_frame(X: Any, stem: Path, note: dict[str, Any]) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    plain: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
-    categories: dict[str, Any] = {}
-    for k, (name, dtype) in enumerate(X.dtypes.items()):
-        column, at = X.iloc[:, k].reset_index(drop=True), str(k)
-        if str(dtype) == "category":
-            extra[at] = pa.array(column.cat.codes.to_numpy().astype(np.int32))
-            known, ordered = column.cat.categories, bool(column.cat.ordered)
-            if not all(isinstance(v, str | int | float | bool) for v in known.tolist()):
-                raise SubjectError(f"the categories of column {name!r} are neither text nor numbers; make text of them")
-            categories[at] = {"values": known.tolist(), "dtype": str(known.dtype), "ordered": ordered}
-        elif str(dtype) == "object":
-            extra[at], extra[f"{at}.kind"] = _cells_of(column, name)
-        else:
-            plain[at] = column
+    plain, extra, categories = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     try:
+        for k, (name, dtype) in enumerate(X.dtypes.items()):
+            column, at = X.iloc[:, k].reset_index(drop=True), str(k)
+            if str(dtype) == "category":
+                extra[at] = pa.array(column.cat.codes.to_numpy().astype(np.int32))
+                known, ordered = column.cat.categories, bool(column.cat.ordered)
+                if not all(isinstance(v, str | int | float | bool) for v in known.tolist()):
+                    raise SubjectError(f"column {name!r} has categories of neither text nor numbers; make text of them")
+                categories[at] = {"values": known.tolist(), "dtype": str(known.dtype), "ordered": ordered}
+            elif str(dtype) == "object":
+                texts, kinds = _cells_of(column, name)
+                extra[at], extra[f"{at}.kind"] = pa.array(texts, pa.large_string()), pa.array(kinds, pa.int8())
+            else:
+                plain[at] = column
         table = pa.Table.from_pandas(pd.DataFrame(plain), preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError) as exc:
-        raise SubjectError(f"the frame cannot be stored: {str(exc).partition(chr(10))[0][:200]}") from exc
-    metadata = table.schema.metadata or {}
-    table = pa.table({**{at: table[at] for at in plain}, **extra})
-    note = note | {
+    except (pa.ArrowException, TypeError, ValueError) as exc:  # what is no Unicode, too; text of records is not told
+        raise SubjectError(f"the frame cannot be stored as Parquet: its types are {[*map(str, X.dtypes)]}") from exc
+    note |= {
         "columns": [c if isinstance(c, str) else int(c) for c in X.columns],
         "dtypes": [str(d) for d in X.dtypes],
         "categories": categories,
         "rows": len(X),
         "order": order_of(X),
     }
+    metadata = {**(table.schema.metadata or {}), _KEY: json.dumps(note)}
     path = stem.with_suffix(".parquet")
-    pq.write_table(table.replace_schema_metadata({**metadata, _KEY: json.dumps(note)}), path)
+    pq.write_table(pa.table({**{at: table[at] for at in plain}, **extra}).replace_schema_metadata(metadata), path)
     return path
 
 
-def _cells_of(column: Any, name: Any) -> tuple[Any, Any]:
+def _cells_of(column: Any, name: Any) -> tuple[list[Any], list[int]]:
     """Return text and kind of each object of a column."""
-    import pyarrow as pa
-
     cells = [["text", c] if isinstance(c, str) else c or ["none"] for c in map(cell, column.tolist())]
-    for row, (kind, *_) in enumerate(cells):
-        if kind not in _KINDS:
-            what = f"column {name!r} holds a {type(column.iloc[row]).__name__} among objects (record {row})"
-            raise SubjectError(f"{what}, which needs pickle; give the column a type (pandas.to_datetime, astype)")
-    texts = [rest[0] if rest else None for _, *rest in cells]
-    kinds = [_KINDS.index(kind) for kind, *_ in cells]
-    try:
-        return pa.array(texts, pa.large_string()), pa.array(kinds, pa.int8())
-    except (pa.ArrowException, UnicodeError) as exc:
-        raise SubjectError(f"column {name!r} holds text that is no Unicode; encode it") from exc
+    if (odd := next((row for row, (kind, *_) in enumerate(cells) if kind not in _KINDS), None)) is not None:
+        what = f"column {name!r} holds a {type(column.iloc[odd]).__name__} among objects (record {odd})"
+        raise SubjectError(f"{what}, which needs pickle; give the column a type (pandas.to_datetime, astype)")
+    return [rest[0] if rest else None for _, *rest in cells], [_KINDS.index(kind) for kind, *_ in cells]
 
 
 def _load_frame(path: Path) -> Any:
