@@ -15,14 +15,7 @@ from privgate.models.classifier import Classifier
 from privgate.models.fixed import FixedOneHot, FixedScaler
 from privgate.models.sharded import Sharded
 
-__all__ = [
-    "BallLogistic",
-    "ContingencyTable",
-    "FixedOneHot",
-    "FixedScaler",
-    "Sharded",
-    "SmoothedNeighbors",
-]
+__all__ = ["BallLogistic", "ContingencyTable", "FixedOneHot", "FixedScaler", "Sharded", "SmoothedNeighbors"]
 
 
 @dataclass(eq=False, repr=False)

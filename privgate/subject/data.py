@@ -103,13 +103,16 @@ class TrainingData:
     def __post_init__(self) -> None:
         _set(self, "X", containers.checked(self.X))
         n = length(self.X)
-        _set(self, "y", _read_targets(self.y, n))
-        for name in ("ids", "groups"):
-            if (value := getattr(self, name)) is not None:
+        if n < 2:
+            raise SubjectError(f"training data has {n} records; leaving one out needs at least 2")
+        for name in ("y", "ids", "groups"):
+            if (value := getattr(self, name)) is not None or name == "y":
                 array = containers.plain(value, name)
                 if array.shape != (n,):
-                    raise SubjectError(f"{name} has shape {array.shape} but there are {n} records")
+                    raise SubjectError(f"{name} has shape {array.shape} but there are {n} records; pass one a record")
                 _set(self, name, array)
+        if self.y.dtype.kind == "f" and not np.isfinite(self.y).all():
+            raise SubjectError("y holds NaN or infinity; remove or fill those records")
         if self.domain is not None:
             try:
                 _set(self, "domain", Domain.read(self.domain))
@@ -377,18 +380,6 @@ class TrainingData:
         """Return the data of ``from_file``, read again from a recorded ``source``."""
         about = {**source["columns"], **_read_about(source), **source["options"], "candidates": source["candidates"]}
         return cls.from_file(str(source["uri"]), file_format=str(source["format"]), **about)
-
-
-def _read_targets(y: Any, n: int) -> NDArray[Any]:
-    """Return labels or targets as an array of shape (n,); refuse several a record, NaN and infinity."""
-    targets = containers.plain(y, "y")
-    if targets.ndim != 1 or len(targets) != n:
-        raise SubjectError(f"X has {n} records but y has shape {targets.shape}; pass one label a record")
-    if n < 2:
-        raise SubjectError(f"training data has {n} records; leaving one out needs at least 2")
-    if targets.dtype.kind == "f" and not np.isfinite(targets).all():
-        raise SubjectError("y holds NaN or infinity; remove or fill those records")
-    return targets
 
 
 def _read_about(index: Mapping[str, Any]) -> dict[str, Any]:

@@ -143,11 +143,7 @@ class Recipe:
         """The JSON form: ``recipe.json`` without digests of data and model."""
         if self.recorded is not None:
             return self.recorded
-        declared = {
-            "network": self.network,
-            "task": self.task,
-            "public": dict(self.public),
-        }
+        declared = {"network": self.network, "task": self.task, "public": dict(self.public)}
         common = {
             "schema": "privgate/recipe/v1",
             "seed": self.seed,
@@ -192,16 +188,9 @@ class Recipe:
             raise SubjectError(f"recipe.json has schema {payload.get('schema')!r}, and not privgate/recipe/v1")
         if payload.get("made_by"):
             raise SubjectError("the recipe says made_by, which went with 0.1.0; make it in the training function")
-        dp = payload["dp"]
-        recipe = cls(
-            None,
-            seed=payload["seed"],
-            dp=None if dp is None else Claim.from_payload(dp),
-            network=bool(payload.get("network", False)),
-            task=payload.get("task"),
-            recorded=dict(payload),
-            root=root,
-        )
+        dp = None if payload["dp"] is None else Claim.from_payload(payload["dp"])
+        about = {"seed": payload["seed"], "network": bool(payload.get("network")), "task": payload.get("task")}
+        recipe = cls(None, **about, dp=dp, recorded=dict(payload), root=root)
         named = {n.replace(":", ".") for n in re.findall(r"privgate\.[\w.]+:\w+", json.dumps(dict(payload)))}
         if why := name_removed_class(named | sources.imported({} if root is None else recipe.snapshot)):
             raise SubjectError(f"the recipe names {why}")

@@ -68,7 +68,7 @@ def test_one_changed_value_changes_the_digest(kind):
 @pytest.mark.parametrize(
     ("X", "y", "about", "words"),
     [
-        (X, Y[:-1], {}, "one label a record"),
+        (X, Y[:-1], {}, "y has shape"),
         (X[:1], Y[:1], {}, "at least 2"),
         (X, np.full(12, np.nan), {}, "NaN"),
         (X, Y, {"ids": ["a"] * 12}, "use groups"),
