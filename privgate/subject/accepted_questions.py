@@ -53,7 +53,7 @@ class AcceptedQuestions:
 
     def _hold_numbers(self, X: Any, n: int) -> Any:
         """Return which rows of numbers are accepted, None where there are none; NaN compares as not."""
-        if (table := _table(X, n)) is None:
+        if (table := read_table(X, n)) is None:
             return None
         d, good = table.shape[1], np.ones(n, dtype=bool)
         counts, box = self.stated.get("categories"), self.stated.get("box")
@@ -85,7 +85,7 @@ def is_double(X: Any) -> bool:
     return all(getattr(kind, "kind", "") != "f" or kind.itemsize == 8 for kind in kinds)
 
 
-def _table(X: Any, n: int) -> Any:
+def read_table(X: Any, n: int) -> Any:
     """Return records as numbers, shape (n, d), images flat; None where they are none."""
     try:
         table = np.asarray(X.toarray() if hasattr(X, "toarray") else X)

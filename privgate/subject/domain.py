@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.subject.accepted_questions import AcceptedQuestions, is_missing
+from privgate.subject.accepted_questions import AcceptedQuestions, is_missing, read_table
 
 _HINT = "give (low, high), (low, high, None) where values may be missing, or a list of the values"
 
@@ -124,18 +124,13 @@ class Domain:
     def _read_queries(self) -> None:
         if self.queries is None:
             return
-        try:
-            rows = [list(q) for q in self.queries]
-            text = any(isinstance(v, str | bytes) for row in rows for v in row)  # numpy reads numbers off it
-            table = np.zeros(0) if text else np.array(rows, dtype=np.float64)
-        except (TypeError, ValueError):
-            table = np.zeros(0)
-        if table.ndim != 2 or not table.size or not np.isfinite(table).all():
+        table = read_table(self.queries, len(self.queries))
+        if table is None or not table.size or not np.isfinite(table).all():
             raise ValueError("domain: queries must be a table of finite numbers, one row a question")
         object.__setattr__(self, "queries", tuple(tuple(q) for q in table.tolist()))
         if self.box is None and self.categories is None:
-            ends = zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True)
-            object.__setattr__(self, "box", tuple(ends))
+            ends = np.column_stack([table.min(axis=0), table.max(axis=0)]).tolist()
+            object.__setattr__(self, "box", tuple(map(tuple, ends)))
 
     @classmethod
     def read(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
