@@ -103,23 +103,16 @@ class Release:
     alone: bool = False
 
     def __post_init__(self) -> None:
-        plain = self.form == "probabilities" and self.noise is None
+        shaped, forms = self.form != "probabilities" or self.temperature != 1.0, get_args(Form)
+        odd, altered = self.floor == {} or isinstance(self.floor, str | list), self.form != forms[0] or self.noise
         problems = {
             f"step must lie in (0, 1), not {self.step!r}": not 0 < self.step < 1,
-            f"no form {self.form!r}; it is one of {', '.join(get_args(Form))}": self.form not in get_args(Form),
-            f"k must be a whole number of at least 1, not {self.k!r}": (
-                isinstance(self.k, bool) or self.k != int(self.k) or self.k < 1
-            ),
-            f"temperature must be finite and above 0, not {self.temperature!r}": not 0
-            < self.temperature
-            < float("inf"),
-            "noise is added to a regressor's answers, which have no form and no temperature": (
-                self.noise is not None and (self.form != "probabilities" or self.temperature != 1.0)
-            ),
-            f"floor is True, a number, or a mapping label -> number, not {self.floor!r}": (
-                isinstance(self.floor, str | list) or self.floor == {}
-            ),
-            "a floor is for probabilities that are neither rounded, listed nor noisy": self.floor and not plain,
+            f"no form {self.form!r}; it is one of {', '.join(forms)}": self.form not in forms,
+            f"k must be a whole number of at least 1, not {self.k!r}": self.k != int(self.k) or self.k < 1,
+            f"temperature must be finite and above 0, not {self.temperature!r}": not 0 < self.temperature < np.inf,
+            "noise is for a regressor's answers, which have no form or temperature": self.noise is not None and shaped,
+            f"floor is True, a number or a mapping, not {self.floor!r}": odd,
+            "a floor is for probabilities that are neither rounded, listed nor noisy": self.floor and altered,
         }
         if problem := next((text for text, holds in problems.items() if holds), ""):
             raise ValueError(f"release: {problem}")
