@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,24 +19,8 @@ from privgate.subject.claim import Claim
 from privgate.subject.estimators import is_class_of, is_number_type
 from privgate.subject.tasks import aligned, numbers
 
-#: classes that went with 0.1.0, and what to use instead
-GONE = {
-    "KeyedForest": "a forest of scikit-learn, judged by share-1 or release-1 or trained in privgate.models.Sharded",
-    "FrozenEncoder": "a table of what the public encoder makes of the records as X",
-    "Floored": "the model itself, judged by share-1 or release-1 or trained in privgate.models.Sharded",
-    "RandomTrees": "a forest of scikit-learn, trained in privgate.models.Sharded",
-    "KeyedDropout": "torch.nn.Dropout in a training function of your own",
-    "TorchTraining": "a training function of your own, as in examples/recipes/torch_loop.py",
-}
-
-
-def name_removed_class(names: Iterable[str]) -> str:
-    """Return which class of 0.1.0 is among dotted names, and what to use instead; empty where none is."""
-    for name in sorted(names):
-        last = "TorchTraining" if name.startswith("privgate.torch_recipe") else name.rpartition(".")[2]
-        if name.startswith(("privgate.models.", "privgate.torch_recipe")) and last in GONE:
-            return f"{last!r}, which went with 0.1.0, the last version that knew it: use {GONE[last]}"
-    return ""
+#: classes that went with 0.1.0
+GONE = {"KeyedForest", "FrozenEncoder", "Floored", "RandomTrees", "KeyedDropout", "TorchTraining"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,11 +174,10 @@ class Recipe:
             raise SubjectError("the recipe says made_by, which went with 0.1.0; make it in the training function")
         dp = None if payload["dp"] is None else Claim.from_payload(payload["dp"])
         about = {"seed": payload["seed"], "network": bool(payload.get("network")), "task": payload.get("task")}
-        recipe = cls(None, **about, dp=dp, recorded=dict(payload), root=root)
-        named = {n.replace(":", ".") for n in re.findall(r"privgate\.[\w.]+:\w+", json.dumps(dict(payload)))}
-        if why := name_removed_class(named | sources.imported({} if root is None else recipe.snapshot)):
-            raise SubjectError(f"the recipe names {why}")
-        return recipe
+        if gone := GONE.intersection(re.findall(r"privgate\.[\w.]+:(\w+)", json.dumps(dict(payload)))):
+            said = "which went with 0.1.0, the last version that knew it: the changelog says what to use instead"
+            raise SubjectError(f"the recipe names {min(gone)!r}, {said}")
+        return cls(None, **about, dp=dp, recorded=dict(payload), root=root)
 
     # in workers only: these run the user's code
 

@@ -124,17 +124,14 @@ def imported_names(snapshot: Mapping[str, bytes]) -> set[str]:
 
 
 def imported(snapshot: Mapping[str, bytes]) -> set[str]:
-    """Return the dotted names of everything that a snapshot imports, with what it may take of modules of privgate."""
+    """Return the dotted names of everything that a snapshot imports."""
     names: set[str] = set()
     for name, content in snapshot.items():
         if name.endswith(".py"):
             package = name.endswith("/__init__.py")
             module = name.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
             with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # a worker says so, which imports it
-                tree = ast.parse(content)
-                own = _imports(module, tree, is_package=package)
-                taken = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-                names |= own | {f"{m}.{a}" for m in own if m.startswith("privgate.") for a in taken}
+                names |= _imports(module, ast.parse(content), is_package=package)
     return names
 
 
