@@ -39,11 +39,9 @@ class AcceptedQuestions:
         """Return which records fit every declared column; None where these are not the columns that there are."""
         columns = self.stated["columns"]
         if hasattr(X, "iloc"):
-            known, names = list(X.columns), [c["name"] for c in columns]
-            by_place = not all(isinstance(name, str) for name in names)  # libraries take numbers for places
-            if any(known.count(name) != 1 for name in names) or (by_place and known != names):
+            if list(X.columns) != [c["name"] for c in columns]:
                 return None
-            held = [X[name].astype(object).tolist() for name in names]
+            held = [X.iloc[:, k].astype(object).tolist() for k in range(len(columns))]
         else:
             array = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
             if array.ndim != 2 or array.shape[1] != len(columns):
