@@ -175,18 +175,13 @@ def references(value: Any) -> list[str]:
     return [] if isinstance(inner, str) else [r for v in inner for r in references(v)]
 
 
-def _nodes(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        yield value
-        value = [*value.values()]
-    for inner in value if isinstance(value, list) else ():
-        yield from _nodes(inner)
-
-
 def names_files(value: Any) -> bool:
     """Whether fitting what ``decode`` makes reads or writes files that its parameters name."""
-    given = [node.get("params") for node in _nodes(value) if node.get("!") == "estimator"]
-    params = [p for p in given if isinstance(p, dict)]
+    todo: list[Any] = [value]
+    for part in todo:
+        todo += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
+    nodes = (part.get("params") for part in todo if isinstance(part, Mapping) and part.get("!") == "estimator")
+    params = [p for p in nodes if isinstance(p, Mapping)]
     return any(p.get("memory") is not None or p.get("input", "content") != "content" for p in params)
 
 

@@ -1,6 +1,5 @@
 """Our own classifiers: they behave as scikit-learn's would, where those exist, and travel as recipes."""
 
-import itertools
 import json
 
 import numpy as np
@@ -73,21 +72,3 @@ def test_no_neighbors_and_unknown_parameters_are_refused(use, said):
 def test_an_empty_cell_answers_uniformly():
     unsmoothed = ContingencyTable(alpha=0.0).fit([[0], [0]], [0, 1])
     np.testing.assert_allclose(unsmoothed.predict_proba([[7]]), [[0.5, 0.5]])
-
-
-def test_votes_of_neighbors_keep_the_bound_for_every_small_data_set():
-    """docs/mathematics.md, section 12.3: fewer records than neighbors, everybody removed, classes declared."""
-    worst, asked = {}, [[0.0], [9.0]]
-    for n, k, alpha in itertools.product((1, 2, 3, 4), (1, 2, 3, 5), (0.1, 0.582, 3.0)):
-        for y in itertools.product(range(2), repeat=n):
-            X, labels = np.arange(n, dtype=float)[:, None], np.array(y)
-            make = SmoothedNeighbors(n_neighbors=k, alpha=alpha, classes=[0, 1, 2])
-            whole = clone(make).fit(X, labels).predict_proba(asked)
-            for g in range(1, n + 1):
-                for gone in itertools.combinations(range(n), g):
-                    keep = np.setdiff1d(np.arange(n), gone)
-                    left = clone(make).fit(X[keep].reshape(-1, 1), labels[keep]).predict_proba(asked)
-                    change, bound = np.abs(np.log(whole / left)).max(), np.log1p(min(g, k) / alpha)
-                    assert change <= bound + 1e-12
-                    worst[g] = max(worst.get(g, 0.0), change / bound)
-    assert worst[1] == pytest.approx(1.0)
