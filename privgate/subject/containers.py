@@ -1,6 +1,5 @@
 """Containers of records: rows of them, one after another, and their digests; memory order is kept, always."""
 
-import sys
 from contextlib import suppress
 from typing import Any
 
@@ -179,10 +178,8 @@ def cell(value: Any) -> Any:
         return ["int", str(int(value))]
     if isinstance(value, float | np.floating):
         return ["nan"] if value != value else ["float", float(value).hex()]  # noqa: PLR0124  the definition of NaN
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and value is pandas.NA:
+    if (kind := type(value).__name__) == "NAType":
         return ["NA"]
-    kind = type(value).__name__
     if isinstance(value, _NESTED) or getattr(value, "shape", ()) != ():  # the text of an array leaves its middle out
         raise SubjectError(f"a record holds a {kind} in one place; give each value a column, or make it text")
     return [kind, str(value)]
@@ -191,7 +188,8 @@ def cell(value: Any) -> Any:
 def content_digest(X: Any) -> str:
     """Return the digest of all values of a container, dtypes, categories and column names included."""
     if is_frame(X):
-        return digest.of_list(_write_column(c if isinstance(c, str) else int(c), X[c]) for c in X.columns)
+        named = ((c if isinstance(c, str) else int(c), X[c]) for c in X.columns)
+        return digest.of_list(digest.canonical_json([name, *_column(column)]) for name, column in named)
     if is_pandas(X):
         return digest.of_json(["series", *_column(X)])
     if is_sparse(X):
@@ -205,23 +203,14 @@ def content_digest(X: Any) -> str:
         return digest.of_json([list(X.shape), [cell(v) for v in X.ravel().tolist()]])
     if hasattr(X, "shape"):
         return digest.of_array(np.asarray(X))
-    return digest.of_json([v if isinstance(v, str) else cell(v) for v in X])
-
-
-def _write_column(name: str | int, column: Any) -> bytes:
-    """Return a column's name and content as canonical JSON."""
-    if not isinstance(column.dtype, np.dtype) or column.dtype.kind not in "biuf" or not len(column):
-        return digest.canonical_json([name, *_column(column)])
-    head = digest.canonical_json([name, str(column.dtype)])
-    return head[:-1] + b',["' + '","'.join(map(str, column.tolist())).encode() + b'"]]'  # numbers need no escapes
+    return digest.of_json([cell(v) for v in X])
 
 
 def _column(column: Any) -> list[Any]:
-    kind = str(column.dtype)
-    values = column.tolist()
+    kind, values = str(column.dtype), column.tolist()
     if kind == "category":
-        held = column.cat.categories
-        return [kind, bool(column.cat.ordered), [cell(v) for v in held.tolist()], column.cat.codes.tolist()]
+        held = [cell(v) for v in column.cat.categories.tolist()]
+        return [kind, bool(column.cat.ordered), held, column.cat.codes.tolist()]
     if kind in {"str", "string"}:  # nothing is null there, whatever this pandas calls it
         return [kind, [v if isinstance(v, str) else None for v in values]]
     return [kind, [cell(v) if kind == "object" else None if v is None else str(v) for v in values]]
