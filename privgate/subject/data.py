@@ -258,18 +258,15 @@ class TrainingData:
         both = stack(take(self.X, rows[order[:inside]]), take(self.candidates[0], rows[order[inside:]] - self.n))
         return take(both, np.argsort(order, kind="stable"))
 
-    def classes(self) -> NDArray[Any]:
-        """Return the sorted distinct labels."""
-        return self._classes
-
     @cached_property
-    def _classes(self) -> NDArray[Any]:
+    def classes(self) -> NDArray[Any]:
+        """The sorted distinct labels."""
         return np.unique(self.y)
 
     @cached_property
     def label_codes(self) -> Index:
         """Position of each record's label in ``classes``, int64 array of shape (n,)."""
-        return np.asarray(np.searchsorted(self._classes, self.y), dtype=np.int64)
+        return np.asarray(np.searchsorted(self.classes, self.y), dtype=np.int64)
 
     def save(self, folder: Path) -> dict[str, str]:
         """Write the data below ``folder`` without pickle; return ``file name -> sha256``."""
