@@ -85,7 +85,7 @@ class Recipe:
             sources.check_training(training, params)
         elif unknown := set(params) - set(training.get_params() if params else ()):
             raise SubjectError(f"{type(training).__name__} has no parameter {min(unknown)!r}")
-        if any(getattr(function, "__module__", None) == "__main__" for function in self.functions):
+        if any(getattr(function, "__module__", None) == "__main__" for function in (training, self.predict)):
             sources.collect(self._references())  # refused before anything is trained or logged
 
     def _check_origins(self) -> None:
@@ -183,13 +183,6 @@ class Recipe:
 
     def _resolve(self, ref: str) -> Any:
         return sources.resolve(ref, self.root)
-
-    @property
-    def functions(self) -> list[Any]:
-        """What training and answering run: functions, classes, or an estimator."""
-        if self.recorded is None:
-            return [self.training, self.predict]
-        return [self.estimator, *map(self._resolve, self._named)]
 
     @property
     def estimator(self) -> Any:
