@@ -82,10 +82,7 @@ def serve(
     outputs.folder(work, "--work")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     server = Server(connect(tracking_uri), config, known, work.resolve(), options, sign_command, check_seconds)
-    try:
-        health = ThreadingHTTPServer((host, port), make_health(server, every))
-    except OSError as exc:
-        raise UsageError(f"nothing can listen at {host}:{port}: {exc.strerror}; name another --port") from exc
+    health = ThreadingHTTPServer((host, port), make_health(server, every))
     threading.Thread(target=health.serve_forever, daemon=True).start()
     look_again(server, every)
 
