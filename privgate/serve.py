@@ -4,19 +4,22 @@ A version asks by the tag ``privgate.request``, policy or policy and alias. The 
 removed when it is answered, and a restart begins again with what is still asked for.
 """
 
+import base64
 import contextlib
+import hashlib
+import hmac
 import logging
 import os
 import runpy
 import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen, TimeoutExpired
-from typing import Any, NoReturn
+from typing import Any
 
 from privgate.errors import ExitCode, PrivgateError, RegistryError, UsageError
 from privgate.guard.config import Guard
@@ -28,12 +31,12 @@ from privgate.registry.files import path_part
 logger = logging.getLogger(__name__)
 
 TAG, PROBLEM_TAG = "privgate.request", "privgate.problem"
-#: seconds that the registry may take for one look
-PATIENCE = 300.0
+#: seconds that a webhook's delivery may be old or ahead; bytes of it; seconds that the registry may take for one look
+WINDOW, LARGEST_BODY, PATIENCE = 300, 1 << 20, 300.0
 #: seconds until what failed is tried again, doubled each time
 FIRST_WAIT, LONGEST_WAIT = 30.0, 3600.0
 #: what this process knows and untrusted training code must not find in its environment
-SECRETS = ("PRIVGATE_SIGNING_KEY",)
+SECRETS = ("PRIVGATE_SIGNING_KEY", "PRIVGATE_WEBHOOK_SECRET")
 _ANSWERS = {ExitCode.PASSED, ExitCode.UNSIGNED, ExitCode.FAILED, ExitCode.INCONCLUSIVE}
 
 
@@ -56,8 +59,6 @@ class Server:
     seconds: float = 86400.0
     #: when something was last begun or done, by the clock that never goes back
     moved_on: float = field(default_factory=time.monotonic)
-    #: why the last look failed; empty if it did not
-    problem: str = ""
     #: (name, version, request) that failed -> (not before, wait)
     later: dict[tuple[str, str, str], tuple[float, float]] = field(default_factory=dict)
 
@@ -171,40 +172,73 @@ def run_as_child() -> None:
     runpy.run_module("privgate", run_name="__main__", alter_sys=True)
 
 
-def look_again(server: Server, every: float) -> NoReturn:
-    """Look again and again, at most every so many seconds; an error is logged and never ends it."""
-    while True:
-        due = every
-        try:
-            due, server.problem = server.look(), ""
-        except PrivgateError as exc:
-            server.problem = str(exc)
-            logger.warning("%s; trying again", exc)
-        except Exception as exc:  # the loop is what must survive: the next look starts from the registry
-            server.problem = type(exc).__name__
-            logger.exception("a bug in privgate; trying again")
-        time.sleep(min(every, max(due, 1.0)))
+def refuse_delivery(secret: bytes, headers: Mapping[str, str], body: bytes, now: float | None = None) -> str:
+    """Return why a webhook's delivery is not MLflow's own of these minutes; empty if it is. It only wakes."""
+    delivery, stamp = (headers.get(f"x-mlflow-{name}", "") for name in ("delivery-id", "timestamp"))
+    if not delivery or not stamp.isascii() or not stamp.isdigit() or len(stamp) > 12:
+        return "no delivery id or timestamp"
+    signed = hmac.new(secret, f"{delivery}.{stamp}.".encode() + body, hashlib.sha256).digest()
+    stated = headers.get("x-mlflow-signature", "").encode(errors="replace")
+    if not hmac.compare_digest(b"v1," + base64.b64encode(signed), stated):
+        return "the signature is not valid"
+    late = abs((time.time() if now is None else now) - int(stamp)) > WINDOW
+    return "the timestamp is too old or ahead" if late else ""
 
 
-def make_health(server: Server, every: float) -> type[BaseHTTPRequestHandler]:
-    """Return what answers GET /health, and nothing else."""
+class Loop(threading.Thread):
+    """Looks again and again, woken or at most every so many seconds; an error is logged and never ends it."""
 
-    class Health(BaseHTTPRequestHandler):
-        timeout = 5
+    def __init__(self, look: Callable[[], float], every: float) -> None:
+        super().__init__(name="looking", daemon=True)
+        self.look, self.every, self.woken, self.problem = look, every, threading.Event(), ""
 
-        def do_GET(self) -> None:
-            late = time.monotonic() - server.moved_on > server.seconds + every + PATIENCE
-            # the sentence of a problem may name addresses: it goes to the log, not to whoever asks
-            wrong = "the queue does not move" if late else "looking failed; see the log" if server.problem else ""
-            known = self.path == "/health"
-            self.send_response((503 if wrong else 200) if known else 404)
-            self.end_headers()
-            self.wfile.write(f"{wrong or 'ok'}\n".encode() if known else b"")
+    def run(self) -> None:
+        """Look until the process ends."""
+        while True:
+            self.woken.clear()
+            due = self.every
+            try:
+                due, self.problem = self.look(), ""
+            except PrivgateError as exc:
+                self.problem = str(exc)
+                logger.warning("%s; trying again", exc)
+            except Exception as exc:  # the loop is what must survive: the next look starts from the registry
+                self.problem = type(exc).__name__
+                logger.exception("a bug in privgate; trying again")
+            self.woken.wait(min(self.every, max(due, 1.0)))
 
-        def log_message(self, *_: Any) -> None:
-            """Say nothing: whoever asks every second would fill the log."""
 
-    return Health
+def make_application(server: Server, loop: Loop, secret: bytes | None) -> Any:
+    """Return the ASGI application; without a secret nobody wakes the loop, and the webhook answers 404."""
+    from fastapi import FastAPI, Request, Response
+
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/health")
+    def health() -> Response:
+        if not loop.is_alive():
+            return Response("the loop ended\n", 503)
+        if time.monotonic() - server.moved_on > server.seconds + loop.every + PATIENCE:
+            return Response("the queue does not move\n", 503)
+        # the sentence of a problem may name addresses: it goes to the log, not to whoever asks
+        return Response("looking failed; see the log\n", 503) if loop.problem else Response("ok\n")
+
+    @app.post("/webhook")
+    async def webhook(request: Request) -> Response:
+        if secret is None:
+            return Response("no webhook\n", 404)
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > LARGEST_BODY:
+                return Response("too large\n", 413)
+        if why := refuse_delivery(secret, request.headers, body):
+            logger.warning("a webhook delivery was refused: %s", why)
+            return Response("refused\n", 403)
+        loop.woken.set()
+        return Response("woken\n", 202)
+
+    return app
 
 
 if __name__ == "__main__":

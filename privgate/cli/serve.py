@@ -1,10 +1,7 @@
 """``privgate guard serve``: checks that registered models ask for, without anybody waiting."""
 
 import logging
-import threading
-from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
@@ -32,6 +29,7 @@ _OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", 
     is_flag=True,
     help="Run training code of others as this user, who can read what this user can. Only for debugging.",
 )
+@click.option("--webhook-secret-file", type=click.Path(path_type=Path), help="The secret the webhook was made with.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535))
 @click.option("--every", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
@@ -51,24 +49,27 @@ def serve(
     work: Path,
     sign_command: str | None,
     without_isolation: bool,
+    webhook_secret_file: Path | None,
     host: str,
     port: int,
     every: float,
     check_seconds: float,
     tracking_uri: str | None,
     options: tuple[str, ...],
-) -> NoReturn:
+) -> int:
     """Check versions that ask for it by tag privgate.request=POLICY[,ALIAS].
 
     With ALIAS it runs privgate promote, else privgate check; OPTIONS after -- go to either, such as --budget 30m.
     Without --sign-command, who signs an approval asks again. All state is in the registry: kill it at any time,
-    and start it again. GET /health says whether it moves.
+    and start it again. GET /health; POST /webhook, made with the secret, only wakes it.
     """
+    import uvicorn
+
     from privgate.cli.check import check
     from privgate.guard.config import Guard
     from privgate.policy import Policy
     from privgate.registry.client import connect
-    from privgate.serve import Server, look_again, make_health
+    from privgate.serve import Loop, Server, make_application
 
     names = {option.split("=")[0] for option in options}
     if own := sorted(_OWN & names):
@@ -79,12 +80,16 @@ def serve(
     check.make_context("check", ["models:/name/1", *options])  # a mistake is said now, not in the log of every check
     Guard.load(config)  # refuse a wrong configuration now, not in a log
     known = {Policy.load(p).name: p for p in policies}
+    secret = None if webhook_secret_file is None else _read_secret(webhook_secret_file)
     outputs.folder(work, "--work")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     server = Server(connect(tracking_uri), config, known, work.resolve(), options, sign_command, check_seconds)
-    health = ThreadingHTTPServer((host, port), make_health(server, every))
-    threading.Thread(target=health.serve_forever, daemon=True).start()
-    look_again(server, every)
+    loop = Loop(server.look, every)
+    loop.start()
+    # an open connection must not keep the process from ending
+    app = make_application(server, loop, secret)
+    uvicorn.run(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=5)
+    return 0
 
 
 def _isolation(names: set[str], *, without_isolation: bool) -> str:
@@ -100,3 +105,12 @@ def _isolation(names: set[str], *, without_isolation: bool) -> str:
     if why := isolation.missing():
         raise UsageError(f"{why}; serve runs training code of others, so mend that, or say --without-isolation")
     return isolation.OFFLINE  # the author of the recipe must not choose
+
+
+def _read_secret(path: Path) -> bytes:
+    from privgate.guard.keys import private_bytes
+
+    secret = private_bytes(path, "webhook secret").strip()
+    if len(secret) < 16:
+        raise UsageError(f"the webhook secret in {path} is shorter than 16 characters")
+    return secret

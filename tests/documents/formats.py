@@ -1,6 +1,9 @@
 """Every file format that privgate reads, with an honest example, how it is read, and how it is mutated."""
 
+import base64
 import dataclasses
+import hashlib
+import hmac
 import json
 import random
 from collections.abc import Callable
@@ -11,6 +14,7 @@ from privgate import digest
 from privgate import report as rendering
 from privgate.cli.report import read as report_file
 from privgate.controls import suites
+from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
 from privgate.guard import checks, signing, statement
 from privgate.guard import keys as truststore
@@ -20,6 +24,7 @@ from privgate.guard.statement import Claims, Envelope
 from privgate.policy import Policy
 from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
+from privgate.serve import refuse_delivery
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.training.ledger import Ledger
@@ -262,6 +267,7 @@ def formats(folder):
         Format("MLmodel", MLMODEL.encode(), stored),
         Format("ledger", (folder / "ledger" / "subject" / "answer").read_bytes(), remembering),
         *_shown(world),
+        *_asked_for(),
     ]  # fmt: skip
 
 
@@ -283,6 +289,23 @@ def _shown(world):
     reports = [(f"report, to show: {k}", shown, told[k]) for k in ("private", "attacked")]
     reports += [("report, to compare", comparing, told["certified"])]
     return [Format(name, json.dumps(tree).encode(), given(show), tree, slow=True) for name, show, tree in reports]
+
+
+def _asked_for():
+    """Return what anybody may send to ``serve``."""
+
+    def delivered(content):
+        """Judge a delivery of which headers and body are somebody's; without the secret none counts."""
+        head, _, body = content.partition(b"\n\n")
+        said = {k.lower(): v for k, _, v in (line.partition(": ") for line in head.decode("latin-1").split("\n"))}
+        refusal = refuse_delivery(b"a secret", said, body, now=1.8e9)
+        if refusal:
+            raise StatementError(refusal)
+        return (said["x-mlflow-delivery-id"], said["x-mlflow-timestamp"], body) != ("d1", "1800000000", b"{}")
+
+    sign = base64.b64encode(hmac.new(b"a secret", b"d1.1800000000.{}", hashlib.sha256).digest()).decode()
+    delivery = f"x-mlflow-delivery-id: d1\nx-mlflow-timestamp: 1800000000\nx-mlflow-signature: v1,{sign}\n\n{{}}"
+    return [Format("webhook", delivery.encode(), delivered)]
 
 
 def _pass_of_a_failure(world, payload):

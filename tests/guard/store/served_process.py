@@ -12,6 +12,8 @@ import pytest
 
 from privgate.training.sandbox import bubblewrap
 
+SECRET = b"a secret of this test alone"
+
 
 class Served:
     """A running ``privgate guard serve``."""
@@ -19,9 +21,10 @@ class Served:
     def __init__(self, process, address, log):
         self.process, self.address, self.log = process, address, log
 
-    def get(self, path):
+    def get(self, path, body=None, headers=()):
+        request = urllib.request.Request(self.address + path, data=body, headers=dict(headers))
         try:
-            with urllib.request.urlopen(self.address + path, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=20) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as exc:
             return exc.code, exc.read().decode()
@@ -34,6 +37,9 @@ def serving(registry, folder, *options):
     key = folder / "key.pem"
     key.write_bytes(registry.site.signer.private_bytes)
     key.chmod(0o600)
+    secret = folder / "secret"
+    secret.write_bytes(SECRET)
+    secret.chmod(0o600)
     port = registry.free_port()
     config, where = str(registry.site.config), registry.address
     signer = (
@@ -43,7 +49,7 @@ def serving(registry, folder, *options):
     )
     command = [sys.executable, "-m", "privgate", "guard", "serve", "--config", config, "--policy", "dtp-1"]
     command += ["--work", str(folder / "work"), "--port", str(port), "--tracking-uri", where]
-    command += ["--sign-command", signer]
+    command += ["--webhook-secret-file", str(secret), "--sign-command", signer]
     command += [*([] if bubblewrap.find_bubblewrap().version else ["--without-isolation"]), *options]
     environment = {**os.environ, "PRIVGATE_SIGNING_KEY": "must not be passed on", "OMP_NUM_THREADS": "1"}
     log = (folder / f"serve-{port}.log").open("wb")

@@ -4,18 +4,19 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
+from mlflow.entities.webhook import WebhookAction, WebhookEntity, WebhookEvent
+from mlflow.webhooks.delivery import _generate_hmac_signature
 
 from privgate import serve
 from privgate.errors import RegistryError
 from privgate.policy import Policy
-from privgate.serve import PROBLEM_TAG, TAG, Server
-from tests.guard.store.served_process import Served, serving, until
+from privgate.serve import PROBLEM_TAG, TAG, Loop, Server
+from tests.guard.store.served_process import SECRET, serving, until
 
 
 @pytest.fixture
@@ -25,10 +26,38 @@ def registry(quiet, free_port):
     return quiet
 
 
+def headers(delivery, stamp, body, secret=SECRET):
+    """Sign as MLflow does, by its own function."""
+    signature = _generate_hmac_signature(secret.decode(), delivery, str(stamp), body.decode())
+    values = {"delivery-id": delivery, "timestamp": str(stamp), "signature": signature}
+    return {f"x-mlflow-{name}": value for name, value in values.items()}
+
+
+NOW, BODY = 1_800_000_000, b'{"entity": "model_version_tag"}'
+GOOD = headers("d1", NOW, BODY)
+
+
+@pytest.mark.parametrize(
+    ("given", "body", "moment", "why"),
+    [
+        (GOOD, BODY, NOW, ""),
+        (GOOD, BODY + b" ", NOW, "the signature is not valid"),
+        ({**GOOD, "x-mlflow-delivery-id": "d2"}, BODY, NOW, "the signature is not valid"),
+        ({**GOOD, "x-mlflow-timestamp": str(NOW + 1)}, BODY, NOW, "the signature is not valid"),
+        (headers("d1", NOW, BODY, b"another"), BODY, NOW, "the signature is not valid"),
+        ({k: v for k, v in GOOD.items() if "signature" not in k}, BODY, NOW, "the signature is not valid"),
+        ({}, BODY, NOW, "no delivery id or timestamp"),
+        (GOOD, BODY, NOW + serve.WINDOW + 1, "the timestamp is too old or ahead"),
+        (GOOD, BODY, NOW - serve.WINDOW - 1, "the timestamp is too old or ahead"),
+    ],
+)
+def test_only_fresh_signed_deliveries_count(given, body, moment, why):
+    assert serve.refuse_delivery(SECRET, given, body, moment) == why
+
+
 def test_a_loop_comes_back_when_something_is_due():
     looks = []
-    served = SimpleNamespace(look=lambda: looks.append(time.monotonic()) or 0.0)
-    threading.Thread(target=serve.look_again, args=(served, 600.0), daemon=True).start()
+    Loop(lambda: looks.append(time.monotonic()) or 0.0, every=600.0).start()
     until(lambda: len(looks) >= 2, seconds=100)
 
 
@@ -128,18 +157,18 @@ def test_a_command_past_its_clock_is_ended_and_not_approved(tmp_path, monkeypatc
 
 
 def test_health_notices_a_queue_that_does_not_move(tmp_path, monkeypatch):
-    own = Known(tmp_path, monkeypatch)
+    own, stuck = Known(tmp_path, monkeypatch), threading.Event()
     own.seconds = 10.0
-    with ThreadingHTTPServer(("127.0.0.1", 0), serve.make_health(own, 30.0)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        ask = Served(None, f"http://127.0.0.1:{server.server_port}", None).get
-        assert ask("/health") == (200, "ok\n")
-        assert ask("/other")[0] == 404
-        own.problem = "postgresql://somebody:word@host is down"
-        assert ask("/health") == (503, "looking failed; see the log\n")
-        own.moved_on -= 10.0 + 30.0 + 301.0  # nothing was begun or done since
-        assert ask("/health") == (503, "the queue does not move\n")
-        server.shutdown()
+    loop = Loop(lambda: stuck.wait(600), every=30.0)
+    loop.start()
+    routes = serve.make_application(own, loop, None).routes
+    ask = next(route.endpoint for route in routes if getattr(route, "path", "") == "/health")
+    assert ask().status_code == 200
+    own.moved_on -= 10.0 + 30.0 + 301.0  # nothing was begun or done since
+    assert (ask().status_code, ask().body) == (503, b"the queue does not move\n")
+    own.moved_on = time.monotonic()
+    assert ask().status_code == 200
+    stuck.set()
 
 
 def gone(pid):
@@ -181,6 +210,21 @@ def test_what_asks_is_checked_signed_and_moved_and_a_strange_wish_is_not(registr
         problem = "this server checks by dtp-1"
         until(lambda: problem in tags(registry, unknown, strange).get("privgate.problem", ""), served)
         until(lambda: served.get("/health") == (200, "ok\n"), served)
+
+        # a webhook wakes it, long before its time; a forged one does not
+        ask(approved, "1", TAG, "dtp-1,production")  # has a statement: no second check
+        body = b"{}"
+        assert served.get("/webhook", body, headers("f", int(time.time()), body, b"forged"))[0] == 403
+        assert TAG in tags(registry, approved)
+        assert served.get("/webhook", body, headers("d", int(time.time()), body))[0] == 202
+        until(lambda: TAG not in tags(registry, approved), served)
+
+        # and so does MLflow itself: it sends and signs this one
+        event = WebhookEvent(WebhookEntity.MODEL_VERSION_TAG, WebhookAction.SET)
+        hook = registry.client.create_webhook("wake", served.address + "/webhook", [event], secret=SECRET.decode())
+        ask(approved, "1", TAG, "dtp-1,production")
+        until(lambda: TAG not in tags(registry, approved), served)
+        registry.client.delete_webhook(hook.webhook_id)
 
 
 #: starts one command that ends, and one that holds the interpreter, in which no thread could run
