@@ -16,7 +16,8 @@ PrivgateError           what every error of ours is
 Each has a page of its own: help(privgate.Recipe). The command is `privgate --help`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -74,11 +75,8 @@ def _foresee(subject: Any) -> Iterator[str]:
     yield from import_module("privgate.check.plan").foresee(subject)
 
 
-def _door(name: str) -> Callable[..., Any]:
-    def opened(*given: Any, **options: Any) -> Any:
-        return getattr(import_module("privgate.evaluation.notebook"), name)(*given, **options)
-
-    return opened
+def _open_door(name: str, /, *given: Any, **options: Any) -> Any:
+    return getattr(import_module("privgate.evaluation.notebook"), name)(*given, **options)
 
 
 def __getattr__(name: str) -> Any:
@@ -91,7 +89,7 @@ def __getattr__(name: str) -> Any:
     if name == "log_model":
         import_module("privgate.registry.log").FORESEEING.append(_foresee)
     if name == "Verdict":
-        value.doors.update({door: _door(door) for door in ("report", "plot", "overview")})
+        value.doors.update({door: partial(_open_door, door) for door in ("report", "plot", "overview")})
     globals()[name] = value
     return value
 

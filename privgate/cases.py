@@ -116,12 +116,9 @@ def needed(kept: Sequence[Kept], people: int) -> tuple[Kept, ...]:
 def name_removed_theorem(noted: Iterable[Mapping[str, Any]]) -> str:
     """Return which case of a report is of a family that only an earlier version knew; empty where none is."""
     family = next((str(note["family"]) for note in noted if note.get("family") in GONE), "")
-    if not family:
-        return ""
-    return (
-        f"the report rests on cases of {family!r}, the theorem about {GONE[family]}, which went with 0.1.0, the last "
-        "version that knew it: judge the model by share-1 or release-1, or train it in privgate.models.Sharded"
-    )
+    gone = f"cases of {family!r}, the theorem about {GONE.get(family)}, which went with 0.1.0, the last version that"
+    instead = "judge the model by share-1 or release-1, or train it in privgate.models.Sharded"
+    return f"the report rests on {gone} knew it: {instead}" if family else ""
 
 
 # What follows of all limits, for rules: the yes that it gives, or why it gives none.
@@ -183,12 +180,12 @@ def apart(details: Iterable[tuple[str, Mapping[str, Any]]], *, every: bool) -> f
 
     At ``every`` question, or at people's own records.
     """
-    names = ("from_registered_model_nats", "from_registered_model_elsewhere_nats")[: 2 if every else 1]
-    most = {"reproduces": 0.0, "served": 0.0}
+    own = ("from_registered_model_nats", "from_registered_model_elsewhere_nats")[: 2 if every else 1]
+    most = {"reproduces": [0.0], "served": [0.0]}
     for control, figures in details:
-        for name in {"reproduces": names, "served": ("ways_apart",)}.get(control, ()):
-            most[control] = max(most[control], float(figures.get(name) or 0.0))
-    return most["reproduces"] + most["served"]
+        names = {"reproduces": own, "served": ("ways_apart",)}.get(control, ())
+        most.setdefault(control, []).extend(float(figures.get(name) or 0.0) for name in names)
+    return max(most["reproduces"]) + max(most["served"])
 
 
 # As arrays and JSON values in one file.

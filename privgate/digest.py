@@ -19,16 +19,11 @@ _DEEPEST, _MOST = 64, 200_000
 
 def of_bytes(*parts: bytes | memoryview) -> str:
     """Return the digest of byte strings; lengths are hashed too, so that no two splits collide."""
-    return "sha256:" + raw(*parts).hex()
-
-
-def raw(*parts: bytes | memoryview) -> bytes:
-    """Return the 32 bytes of ``of_bytes``."""
     h = hashlib.sha256()
     for part in parts:
         h.update(len(part).to_bytes(8, "big"))
         h.update(part)
-    return h.digest()
+    return f"sha256:{h.hexdigest()}"
 
 
 def canonical_json(value: Any) -> bytes:
@@ -71,18 +66,12 @@ def generator(digest: str, *, start: int = 0, digits: int = 16) -> "np.random.Ge
     return np.random.default_rng(int(digest.removeprefix("sha256:")[start : start + digits], 16))
 
 
-def of_file(path: Path) -> str:
-    """Return the plain sha256 of a regular file's bytes, as other tools print it."""
-    with strict_json.opened(path) as f:
-        return "sha256:" + hashlib.file_digest(f, "sha256").hexdigest()
-
-
 def of_files(root: Path) -> dict[str, str]:
-    """Return ``relative path -> digest`` for all files below ``root``, sorted by path.
+    """Return ``relative path -> sha256``, as other tools print it, for all files below ``root``, sorted by path.
 
     ``DocumentError``: a link, whose target is not what is being named, a pipe, a device, or a name that is not UTF-8.
     """
-    named: dict[str, Path] = {}
+    named: dict[str, str] = {}
     for path in below(root):
         name = path.relative_to(root).as_posix()
         if path.is_symlink():
@@ -93,8 +82,9 @@ def of_files(root: Path) -> dict[str, str]:
             raise DocumentError(f"{name!r} is no regular file; model folders must hold plain files")
         if any("\ud800" <= c <= "\udfff" for c in name):
             raise DocumentError(f"{name!r} is no UTF-8 name; model folders must hold plain files")
-        named[name] = path
-    return {name: of_file(path) for name, path in named.items()}
+        with strict_json.opened(path) as f:
+            named[name] = "sha256:" + hashlib.file_digest(f, "sha256").hexdigest()
+    return named
 
 
 def below(root: Path) -> list[Path]:

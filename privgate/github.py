@@ -2,8 +2,6 @@
 
 Inputs arrive as environment variables only, so that no value is ever part of a script. Written are the step's outputs
 (verdict, exit-code, report-dir, attestation), its summary (under 200 KiB), one annotation, and JUnit XML in any case.
-The exit code is that of privgate. The step that runs training code
-never sees a signing key.
 """
 
 import contextlib

@@ -84,7 +84,7 @@ def _look_at_file(run: Run, policy: Policy) -> Precondition | None:
 
 def _look_at_recipe(run: Run) -> Precondition | None:
     """Return that the recipe itself holds records: training without a person is none then, and no number counts."""
-    if not (seen := file.look_at_recipe(run)).least:
+    if not (seen := file.look(run, "look_at_recipe")).least:
         return None
     where = ", ".join(c.where for c in seen.carried)
     text = (

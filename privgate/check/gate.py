@@ -187,7 +187,8 @@ def _warnings(run: Run) -> Iterator[str]:
             "nobody who may ask the model can get its file"
         )
     if (contents := file.look_if_needed(run)) is not None:
-        yield file.describe_sight(contents)
+        what = "the file" if contents.judged == "file" else "the model that the recipe trains (nothing is stored)"
+        yield f"{what} {contents.bytes_said}"
 
 
 def judged(

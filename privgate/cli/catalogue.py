@@ -52,9 +52,8 @@ def entries() -> Iterator[tuple[str, str, str]]:
                 reach = f"\n\nThreat model: {entry.threat_model}.\n\nSource: {entry.source}."
             page = str(inspect.getdoc(type(entry))) if kind == "attack" else _documentation(entry)
             yield kind, str(name), page + reach
-    for word in (*vocabulary.WORDS, *vocabulary.TERMS, vocabulary.SENSITIVITY):
-        avoided = f"\n\nWe do not say: {', '.join(word.instead_of)}." if word.instead_of else ""
-        yield "word", word.name, word.meaning + avoided
+    for word, meaning in (vocabulary.WORDS | vocabulary.SENSITIVITY).items():
+        yield "word", word, meaning
     for name in shipped():
         policy = Policy.load(name)
         yield "policy", name, f"{policy.description}\n\n{policy.approves}"

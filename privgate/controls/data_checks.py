@@ -120,7 +120,7 @@ def check_data(data: TrainingData) -> list[Precondition]:
 
 
 def _check_labels(data: TrainingData) -> Precondition:
-    known = data.classes()
+    known = data.classes
     detail = {"labels": len(known)}
     if len(known) < 2:
         text = "all training records have the same label; nothing can be judged"
@@ -133,7 +133,7 @@ def _check_labels(data: TrainingData) -> Precondition:
 
 
 def _check_targets(data: TrainingData) -> Precondition:
-    known = len(data.classes())
+    known = len(data.classes)
     outcome, text = "passed", f"numbers with {known} different values"
     if known < 2:
         outcome, text = "failed", "all training records have the same target; nothing can be judged"
@@ -144,7 +144,7 @@ def _check_targets(data: TrainingData) -> Precondition:
 
 
 def _check_single_owners(data: TrainingData) -> Precondition:
-    pairs = np.unique(np.column_stack([np.searchsorted(data.classes(), data.y), data.units.owner]), axis=0)
+    pairs = np.unique(np.column_stack([np.searchsorted(data.classes, data.y), data.units.owner]), axis=0)
     single = int((np.bincount(pairs[:, 0]) == 1).sum())
     outcome, text = "passed", "every label belongs to at least two people"
     if single:

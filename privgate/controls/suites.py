@@ -244,9 +244,9 @@ def as_frame(data: Data) -> Any:
 def _count_people_with_label(data: Data) -> NDArray[np.int64]:
     if data.predicts_numbers:  # every person counts, because a target may be one person's
         return np.full(data.n, len(data.units), dtype=np.int64)
-    label = np.searchsorted(data.classes(), data.y)
+    label = np.searchsorted(data.classes, data.y)
     pairs = np.unique(np.column_stack([label, data.units.owner]), axis=0)
-    return np.asarray(np.bincount(pairs[:, 0], minlength=len(data.classes()))[label], dtype=np.int64)
+    return np.asarray(np.bincount(pairs[:, 0], minlength=len(data.classes))[label], dtype=np.int64)
 
 
 def expect(kind: str, *, name: str = "", **kwargs: Any) -> dict[str, Any]:

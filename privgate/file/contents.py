@@ -49,8 +49,6 @@ class Contents:
     passages: list[str] = field(default_factory=list)
     #: where a list of texts stands, and how many it has
     lists: list[tuple[str, int]] = field(default_factory=list)
-    #: short texts that may be keys
-    texts: set[str] = field(default_factory=set)
     #: of classes and functions, ``module.name``
     names: set[str] = field(default_factory=set)
     #: what no reader here understands
@@ -97,7 +95,6 @@ class Contents:
             self.arrays.append(Array(where, native, text, loose))
         elif kind == "U":
             texts = values.ravel().tolist()
-            self.texts.update(texts)
             self.passages += [*texts, ""]
             self.lists.append((where, len(texts)))
             self.add_numbers(texts, where)

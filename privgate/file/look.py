@@ -295,8 +295,9 @@ def find_keys(contents: Contents, X: Any, y: NDArray[Any], records: Records, rec
             short = {k for k in some if len(k) >= _SHORTEST and not _RANDOM.fullmatch(k[::-1].hex())}
             keys[where] = keys.get(where, set()) | short
     most = max(FEW, SHARE * records.n)
-    digits = {t for t in contents.texts if _DIGITS.fullmatch(t)}  # as keys stand in JSON
-    letters = {t for t in contents.texts if _BASE64.fullmatch(t) or (_HEX.fullmatch(t) and not _RANDOM.fullmatch(t))}
+    texts = {line.strip() for p in contents.passages for line in p.splitlines() if 8 <= len(line) <= 100}
+    digits = {t for t in texts if _DIGITS.fullmatch(t)}  # as keys stand in JSON
+    letters = {t for t in texts if _BASE64.fullmatch(t) or (_HEX.fullmatch(t) and not _RANDOM.fullmatch(t))}
     if len(digits | letters) > most:
         names = {str(v) for v in (*others, *getattr(X, "columns", ()))}
         own = {v for v in given if isinstance(v, str)}.union(names, *(re.findall(r"\w+", t.lower()) for t in names))

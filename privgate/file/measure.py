@@ -14,7 +14,7 @@ _LINES = 40
 
 
 def look(run: Run, by: str = "look") -> ArtifactPart:
-    """Return what stands in the stored files, read as bytes; where none are stored, in a pickle of what is trained.
+    """Return what stands in the stored files, in a pickle of what is trained where none are, or in the recipe.
 
     Stored code ran beside the worker that looks, so only the shape of its answer is believed.
     """
@@ -36,11 +36,6 @@ def look(run: Run, by: str = "look") -> ArtifactPart:
         judged=judged, how="bytes", records=n, least=least, most=n if may_hold else max(least, min(n - 1, unread)),
         carried=tuple(traces), unknown=(*may_hold, *unknown), read=size - unread, size=size,
     )  # fmt: skip
-
-
-def look_at_recipe(run: Run) -> ArtifactPart:
-    """Return what the recipe's own sources and parameters hold."""
-    return look(run, "look_at_recipe")
 
 
 def _clean(value: Any) -> str:
@@ -78,9 +73,3 @@ def count_records(run: Run, request: Request) -> Measurement:
         where=", ".join(places if several else places[:1] or sight.unknown[:1]),
         assumptions=(sight.read_said, *(f"unknown: {text}" for text in sight.unknown[:5])),
     )  # fmt: skip
-
-
-def describe_sight(sight: ArtifactPart) -> str:
-    """Return what was found, one sentence."""
-    what = {"file": "the file", "model": "the model that the recipe trains (nothing is stored)"}[sight.judged]
-    return f"{what} {sight.bytes_said}"

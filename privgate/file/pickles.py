@@ -116,10 +116,6 @@ def read_pickle(data: bytes, name: str, into: Contents, inner: Inner) -> None:
         root = reader.load()
         reader.note_shapes()
         read_objects([root, *reader.kept], name, into, inner, printed=False)
-        if root and isinstance(root, list) and all(str(k) in into.storages for k in root):
-            for key in root:  # of torch's older format: each behind the pickles, with its length before it
-                size = int.from_bytes(source.read(8), "little")
-                into.add_storage(source.read(size * np.dtype(STORAGES[into.storages[key]]).itemsize), key)
     if len(data) - source.tell() > OPAQUE:
         into.opaque.append((f"{name}, behind its end", data[source.tell() :]))
 
@@ -136,7 +132,6 @@ def read_objects(root: Any, name: str, into: Contents, inner: Inner, *, printed:
             _note_number(thing, where, numbers, into)
             continue
         if isinstance(thing, str):
-            into.texts.add(thing)
             strings.append(thing)
             continue
         if id(thing) in seen:

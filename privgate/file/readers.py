@@ -21,7 +21,6 @@ LARGEST, DEEPEST = 1 << 32, 4
 _TEXT = 1 << 26
 #: how pickles begin that do not say their protocol: a class by name, a list, a mapping, a tuple
 _OLDEST = re.compile(rb"c[\w.]+\n\w+\n|\((?:lp|dp)\d|\(c[\w.]+\n|[\]}]q\x00")
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.){8,})"|"([\w+/=-]{8,64})"\s*:')
 #: arrays of a skops file, and what its description calls its own parts
 _ARRAY = re.compile(r"\d+\.np[yz]")
 _CLASS = re.compile(r'"__class__":\s*"(\w+)"')
@@ -138,8 +137,6 @@ def _read_text(data: bytes, name: str, into: Contents, depth: int) -> None:
         text = data.decode()
     except UnicodeDecodeError:
         text = data.decode("latin-1")
-    into.texts.update(q or k for q, k in _QUOTED.findall(text))
-    into.texts.update(line.strip() for line in text.splitlines() if 8 <= len(line) < 10_000)
     into.names.update(_CLASS.findall(text))
     if text.lstrip()[:1] in ("{", "["):
         with contextlib.suppress(ValueError, RecursionError):

@@ -21,7 +21,7 @@ Why it is enough.
 6. ``scores`` turns changes of scores into those of answers.
 
 Axioms.  Training counts, and answers are computed as scikit-learn's ``CategoricalNB`` and ``BernoulliNB``, and
-privgate's ``ContingencyTable`` and ``RandomTrees`` do; the latter computes ln(1 - exp(ln p)) (``_negated``).
+privgate's ``ContingencyTable`` do; ``BernoulliNB`` computes ln(1 - exp(ln p)) (``_negated``).
 """
 
 import math
@@ -177,12 +177,10 @@ def _negated(model: _Model, person: Index, people: int) -> float:
 
 
 def partitions(case: Case) -> Limits:
-    """Return limits of partitions that no data moved: cells ``leaf`` (n, B), of ``sizes`` (B,); every cell is asked."""
+    """Return limits of one table that no data moved: cells ``leaf`` (n, 1), of ``sizes`` (1,); every cell is asked."""
     leaf, sizes = case.array("leaf", 2, "i"), case.array("sizes", 1, "i")
-    average, one = case.setting("average", str), len(sizes) == 1
-    every((one or average == "geometric", f"no limit is known of the {average} mean"))
-    model = _Model.from_case(case, leaf, sizes, shares=False)
-    return _table(case, model) if one else _limits(case, model, sizes)
+    every((len(sizes) == 1, "several partitions, as of RandomTrees, which went with 0.1.0"))
+    return _table(case, _Model.from_case(case, leaf, sizes, shares=False))
 
 
 def _limits(case: Case, model: _Model, questions: Index) -> Limits:

@@ -100,9 +100,8 @@ class BallLogistic(Classifier):
         if X.ndim != 2 or not np.isfinite(X).all():
             raise ValueError("X must be a table of finite numbers: what is missing or infinite has no place in a ball")
         longest = np.sqrt(self.radius**2 - 1) * (1 - 1e-12)
-        largest = np.abs(X).max(axis=1, keepdims=True, initial=0.0)
-        scaled = np.divide(X, largest, out=np.zeros_like(X), where=largest > 0)
-        size = largest * np.sqrt((scaled**2).sum(axis=1, keepdims=True))
+        with np.errstate(over="ignore"):  # what is longer than any number is pulled into the middle
+            size = np.linalg.norm(X, axis=1, keepdims=True)
         short = X * np.divide(longest, size, out=np.ones_like(size), where=size > longest)
         return np.column_stack([short, np.ones(len(X))])
 

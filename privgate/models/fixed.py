@@ -1,8 +1,6 @@
 """First steps of a pipeline that learn nothing: what they make of a record depends on the declared domain alone.
 
-scikit-learn's ``StandardScaler`` and ``OneHotEncoder`` read means, spreads and categories off the training data, so
-that leaving a person out changes everybody's features. With these two in their place only the last step is trained, and
-its closed form and its theorem speak about the whole pipeline.
+Only the last step is trained then, and its closed form and its theorem speak about the whole pipeline.
 """
 
 from abc import abstractmethod
@@ -15,7 +13,17 @@ from numpy.typing import NDArray
 from privgate.arrays import Float
 from privgate.models.classifier import Settings
 from privgate.subject.accepted_questions import is_missing
-from privgate.subject.domain import Column, list_columns, split_columns
+from privgate.subject.domain import Column, Domain
+
+
+def _split(X: Any) -> tuple[list[str | int], list[NDArray[Any]]]:
+    """Return names and values of the columns of a frame, or of an array by position."""
+    if hasattr(X, "columns"):
+        plain = [isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in X.dtypes]
+        columns = (X.iloc[:, k] for k in range(X.shape[1]))
+        return list(X.columns), [np.asarray(c if p else c.astype(object)) for c, p in zip(columns, plain, strict=True)]
+    array = np.atleast_2d(np.asarray(X.toarray() if hasattr(X, "tocsr") else X))
+    return list(range(array.shape[1])), list(array.T)
 
 
 class Fixed(Settings):
@@ -26,7 +34,7 @@ class Fixed(Settings):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find each column of ``X`` in the domain; ``ValueError``: it is not declared, or as something else."""
         del y
-        columns, (names, _), framed = list_columns(self.domain), split_columns(X[:0]), hasattr(X, "columns")
+        columns, (names, _), framed = Domain.read(self.domain).list_columns(), _split(X[:0]), hasattr(X, "columns")
         if not framed and len(columns) != len(names):
             raise ValueError(f"X is an array of {len(names)} columns, the domain declares {len(columns)}; pass a frame")
         declared: dict[Any, Column] = {c.name: c for c in columns} if framed else dict(enumerate(columns))
@@ -41,28 +49,14 @@ class Fixed(Settings):
             self.feature_names_in_ = np.array(names, dtype=object)
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> Float:
-        """Return what ``fit`` and then ``transform`` do."""
-        return self.fit(X, y).transform(X)
-
     def transform(self, X: Any) -> Float:
         """Return numbers between 0 and 1; ``ValueError``: other columns than those of ``fit``, or values missing."""
-        names, values = split_columns(X)
+        names, values = _split(X)
         renamed = hasattr(self, "feature_names_in_") and hasattr(X, "columns") and names != [*self.feature_names_in_]
         if len(names) != self.n_features_in_ or renamed:
             raise ValueError(f"the columns are {names}, not those of fit, {[c.name for c in self.columns_]}")
         encoded = [self._encode(column, v) for column, v in zip(self.columns_, values, strict=True)]
         return np.column_stack(encoded) if encoded else np.zeros((len(X), 0))
-
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return one name for each column of ``transform``."""
-        names = [c.name for c in self.columns_] if input_features is None else list(input_features)
-        pairs = zip(names, self.columns_, strict=True)
-        return np.array([f"{name}{suffix}" for name, c in pairs for suffix in self._list_suffixes(c)], object)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether ``fit`` was called."""
-        return hasattr(self, "columns_")
 
     def __sklearn_tags__(self) -> Any:
         """Return what scikit-learn from 1.6 asks of an estimator before it pipes it."""
@@ -80,9 +74,6 @@ class Fixed(Settings):
 
     @abstractmethod
     def _encode(self, column: Column, values: NDArray[Any]) -> Float: ...
-
-    @abstractmethod
-    def _list_suffixes(self, column: Column) -> list[str]: ...
 
 
 @dataclass(eq=False, repr=False)
@@ -114,9 +105,6 @@ class FixedScaler(Fixed):
         inside = np.clip(np.where(gone, low, x), low, high)
         scaled = (inside - low) / (high - low) if high > low else np.zeros(len(x))
         return np.column_stack([scaled, gone]) if column.missing else scaled[:, None]
-
-    def _list_suffixes(self, column: Column) -> list[str]:
-        return ["", "_missing"] if column.missing else [""]
 
 
 @dataclass(eq=False, repr=False)
@@ -150,6 +138,3 @@ class FixedOneHot(Fixed):
         if self.unknown == "error" and (codes == -1).any():
             raise ValueError(f"column {column.name!r} holds a value that is not declared")
         return np.asarray(codes[:, None] == np.arange(len(place) + column.missing), dtype=np.float64)
-
-    def _list_suffixes(self, column: Column) -> list[str]:
-        return [f"_{v}" for v in column.values or ()] + (["_missing"] if column.missing else [])

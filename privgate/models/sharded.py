@@ -3,10 +3,9 @@
 import contextlib
 import copy
 import hashlib
-import math
 import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -15,6 +14,8 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.models.classifier import Classifier
+from privgate.subject.accepted_questions import is_missing
+from privgate.subject.containers import length, stack, take
 
 
 def log_pool_bound(clip: float, share: float, n_classes: int) -> float:
@@ -89,43 +90,22 @@ def names(X: Any, ids: str | int | None) -> Iterator[bytes]:
 
 def text(cell: Any) -> str:
     """Return one spelling a value, whatever type a table keeps it in: 1, 1.0 and True are the same number."""
+    if is_missing(cell):  # has no value to be named by
+        return "missing"
     if isinstance(cell, int | float | np.number | np.bool_):
         with contextlib.suppress(OverflowError, TypeError):  # whole numbers beyond float64; complex ones
-            number = float(cell)
-            return "missing" if math.isnan(number) else f"number {number + 0.0!r}"  # -0 and 0 are one number
-    # None, NaT and pandas' NA have no value to be named by
-    if cell is None or type(cell).__name__ in ("NaTType", "NAType"):
-        return "missing"
+            return f"number {float(cell) + 0.0!r}"  # -0 and 0 are one number
     # numpy's text is no other text
     return f"text {str.__repr__(cell)}" if isinstance(cell, str) else f"{type(cell).__name__} {cell!r}"
 
 
-def take(X: Any, rows: Index) -> Any:
-    """Return some of the records, in the container that they came in."""
-    if hasattr(X, "iloc"):
-        return X.iloc[rows].reset_index(drop=True)  # row numbers of the whole change when somebody leaves
-    return X[rows] if hasattr(X, "shape") else [X[int(i)] for i in rows]
-
-
-def drop_categories(X: Any) -> Any:
-    """Return records whose categories are those that they hold: a column's type lists everybody's."""
+def isolate(X: Any) -> Any:
+    """Return records without what a frame says of others: row numbers of the whole, and everybody's categories."""
+    X = X.reset_index(drop=True) if hasattr(X, "iloc") else X
     for k, dtype in enumerate(X.dtypes if hasattr(X, "iloc") and hasattr(X, "columns") else ()):
         if str(dtype) == "category":
             X.isetitem(k, X.iloc[:, k].cat.remove_unused_categories())
     return X
-
-
-def joined(public: Any, own: Any) -> Any:
-    """Return public records, then a member's own."""
-    if hasattr(own, "iloc"):
-        import pandas as pd
-
-        return pd.concat([public, own], ignore_index=True)
-    if hasattr(own, "tocsr"):
-        import scipy.sparse as sp
-
-        return sp.vstack([public, own], format="csr")
-    return np.concatenate([public, own]) if hasattr(own, "shape") else [*public, *own]
 
 
 # Any learner, trained once a shard: one person reaches one member's answers, and those are clipped.
@@ -215,21 +195,12 @@ class Sharded(Classifier):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train every member on its shard and the public records; one that cannot be trained answers nothing."""
-        return self.refit(X, y, {})
-
-    def refit(self, X: Any, y: Any, kept: Mapping[int, Any]) -> Self:
-        """Train every member but those ``kept``, by number: trained by another such model on the very same records.
-
-        Nothing of ``X``, what is left when somebody has left, is looked at for them.
-        """
         self._check()
         self._labels(y)
         shard = self.shard_of(X)
         features, labels = self._features(X), np.asarray(y)
-        self.members_ = []
-        for m in range(int(self.shards)):
-            rows = np.flatnonzero(shard == m)
-            self.members_.append(kept[m] if m in kept else self._train_member(m, take(features, rows), labels[rows]))
+        rows = [np.flatnonzero(shard == m) for m in range(int(self.shards))]
+        self.members_ = [self._train_member(m, take(features, own), labels[own]) for m, own in enumerate(rows)]
         return self
 
     def _check(self) -> None:
@@ -255,7 +226,7 @@ class Sharded(Classifier):
 
         if self.public is not None:
             # a copy each: a learner may write into its records
-            X, y = joined(copy.deepcopy(self.public[0]), X), np.concatenate([np.asarray(self.public[1]), y])
+            X, y = stack(copy.deepcopy(self.public[0]), X), np.concatenate([np.asarray(self.public[1]), y])
         if not len(y):
             return None
         member = clone(self.base)
@@ -264,7 +235,7 @@ class Sharded(Classifier):
         member.set_params(**dict.fromkeys(states, seed))
         try:
             with _randomness_of_its_own(seed):
-                return member.fit(drop_categories(X), y)
+                return member.fit(isolate(X), y)
         except MemoryError:
             raise  # what is left depends on everybody's records, not on this member's
         except Exception:  # noqa: BLE001  a learner may refuse its records in any way; the theorem covers it
@@ -274,10 +245,6 @@ class Sharded(Classifier):
         """Return each record's shard, shape (n,): a keyed hash of its id, or of its own features, and nothing else."""
         hashes = (int.from_bytes(self._hash(own), "big") for own in names(X, self.ids))
         return np.fromiter((h % int(self.shards) for h in hashes), dtype=np.int64)
-
-    def names_of(self, X: Any) -> list[bytes]:
-        """Return what names the person of each record: the column ``ids``, or the record's own features."""
-        return list(names(X, self.ids))
 
     def published(self, X: Any, y: Any) -> NDArray[np.bool_]:
         """Return which records, features and label, are among the public ones too, shape (n,): every member has them.
@@ -309,7 +276,7 @@ class Sharded(Classifier):
     def predict_proba(self, X: Any) -> Float:
         """Return what the members agree on, shape (n, K), in the order of ``classes_``."""
         features, K = self._features(X), len(self.classes_)
-        n = features.shape[0] if hasattr(features, "shape") else len(features)
+        n = length(features)
         # a step with copy=False writes into what it is asked about: the next member must not read that
         each = []
         for number, member in enumerate(self.members_):

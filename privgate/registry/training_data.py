@@ -211,6 +211,6 @@ def refuse_new_labels(data: TrainingData) -> None:
     """Refuse candidates with labels that no training record has: no model could give them a probability."""
     if data.candidates is None or data.y.dtype.kind == "f":
         return
-    if (new := ~np.isin(data.candidates[1], data.classes())).any():
+    if (new := ~np.isin(data.candidates[1], data.classes)).any():
         those = f"{Count(int(new.sum()))} candidates (first {int(new.argmax())})"
         raise SubjectError(f"{those} have a label that no training record has; remove them, or train on such records")

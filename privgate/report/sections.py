@@ -245,8 +245,8 @@ def trace(doc: ReportDocument) -> Told:
 
 def glossary(doc: ReportDocument) -> list[tuple[str, str]]:
     """Return the words of this report in plain language."""
-    more = (vocabulary.SENSITIVITY,) if doc.subject.task == "regression" else ()
-    return [(capital(w.name), w.meaning) for w in (*vocabulary.WORDS, *vocabulary.TERMS, *more)]
+    more = vocabulary.SENSITIVITY if doc.subject.task == "regression" else {}
+    return [(capital(word), meaning) for word, meaning in (vocabulary.WORDS | more).items()]
 
 
 #: in the order of the report, each by its anchor

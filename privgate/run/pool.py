@@ -152,7 +152,7 @@ def _build(data: TrainingData, compute: Compute) -> AttackPool:
         )
     X, y = data.pool()
     n, size = data.n, len(y)
-    classes = data.classes()
+    classes = data.classes
     labels = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int64)
     unknown = np.zeros(size, dtype=bool) if data.predicts_numbers else classes[labels] != y  # numbers need not repeat
     name = fingerprint_with_label(X, y)

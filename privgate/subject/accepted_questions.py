@@ -39,11 +39,9 @@ class AcceptedQuestions:
         """Return which records fit every declared column; None where these are not the columns that there are."""
         columns = self.stated["columns"]
         if hasattr(X, "iloc"):
-            known, names = list(X.columns), [c["name"] for c in columns]
-            by_place = not all(isinstance(name, str) for name in names)  # libraries take numbers for places
-            if any(known.count(name) != 1 for name in names) or (by_place and known != names):
+            if list(X.columns) != [c["name"] for c in columns]:
                 return None
-            held = [X[name].astype(object).tolist() for name in names]
+            held = [X.iloc[:, k].astype(object).tolist() for k in range(len(columns))]
         else:
             array = np.asarray(X.toarray() if hasattr(X, "toarray") else X)
             if array.ndim != 2 or array.shape[1] != len(columns):
@@ -53,7 +51,7 @@ class AcceptedQuestions:
 
     def _hold_numbers(self, X: Any, n: int) -> Any:
         """Return which rows of numbers are accepted, None where there are none; NaN compares as not."""
-        if (table := _table(X, n)) is None:
+        if (table := read_table(X, n)) is None:
             return None
         d, good = table.shape[1], np.ones(n, dtype=bool)
         counts, box = self.stated.get("categories"), self.stated.get("box")
@@ -76,9 +74,7 @@ class AcceptedQuestions:
     def refuse(self, X: Any) -> None:
         """Raise ``QuestionRefusedError``, which names no value, unless every record is accepted."""
         if not self.holds(X).all():
-            raise QuestionRefusedError(
-                "a question lies outside of what this model is declared to accept; .accepted.stated says what that is"
-            )
+            raise QuestionRefusedError("a question lies outside of what this model is declared for (.accepted.stated)")
 
 
 def is_double(X: Any) -> bool:
@@ -87,7 +83,7 @@ def is_double(X: Any) -> bool:
     return all(getattr(kind, "kind", "") != "f" or kind.itemsize == 8 for kind in kinds)
 
 
-def _table(X: Any, n: int) -> Any:
+def read_table(X: Any, n: int) -> Any:
     """Return records as numbers, shape (n, d), images flat; None where they are none."""
     try:
         table = np.asarray(X.toarray() if hasattr(X, "toarray") else X)

@@ -1,6 +1,5 @@
 """Containers of records: rows of them, one after another, and their digests; memory order is kept, always."""
 
-import sys
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +9,9 @@ from numpy.typing import NDArray
 from privgate import digest
 from privgate.arrays import Index
 from privgate.errors import SubjectError
+
+#: what holds several values
+_NESTED = (list, tuple, set, frozenset, dict, np.ndarray)
 
 
 def is_pandas(X: Any) -> bool:
@@ -46,8 +48,7 @@ def length(X: Any) -> int:
 def order_of(X: Any) -> str:
     """Return "C" or "F": the memory order of the array that a learner sees; empty where there is no choice.
 
-    Sums in another order differ in their last bit, and a learner that has not converged makes 0.6 of it
-    (``StandardScaler`` and ``SGDClassifier`` on the breast cancer data).
+    Sums in another order differ in their last bit, of which a learner that has not converged makes 0.6.
     """
     if is_frame(X):
         kinds = set(X.dtypes)
@@ -118,22 +119,15 @@ def checked(X: Any) -> Any:
     odd = array and (np.ma.is_masked(X) or isinstance(X, np.matrix) or X.dtype.kind == "V")
     if odd or not (array or is_pandas(X) or isinstance(X, list | tuple)):
         what = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}{' (a matrix, masked or structured)' * odd}"
-        raise SubjectError(
-            f"X is a {what}; "
-            "pass a plain array (X.numpy()), a DataFrame (X.to_pandas()), a sparse matrix or a list of text"
-        )
+        raise SubjectError(f"X is a {what}; pass a plain array, a DataFrame, a sparse matrix or a list of text")
     if shape is not None and (shape == () or 0 in shape[1:]):
         raise SubjectError("X has no records or no columns; pass one record a row")
     return X
 
 
 def _check_columns(X: Any) -> None:
-    names = list(X.columns)
-    if (
-        not X.columns.is_unique
-        or X.columns.nlevels > 1
-        or not all(isinstance(c, str | int | np.integer) for c in names)
-    ):
+    named = X.columns.is_unique and all(isinstance(c, str | int | np.integer) for c in X.columns)
+    if not named or X.columns.nlevels > 1:
         raise SubjectError("the columns of X have names that are neither text nor numbers, or one twice; rename them")
     for name, dtype in X.dtypes.items():
         if str(dtype).startswith("Sparse["):
@@ -144,20 +138,16 @@ def align_candidates(X: Any, other: Any) -> Any:
     """Return candidates with the columns of the training records, each of the same type."""
     ours, theirs = ((is_pandas(v), is_sparse(v), hasattr(v, "shape")) for v in (X, other))
     if ours != theirs:
-        raise SubjectError(
-            f"candidates are a {type(other).__name__} and the training records a {type(X).__name__}; pass one kind"
-        )
+        raise SubjectError(f"candidates are a {type(other).__name__}, records a {type(X).__name__}; pass one kind")
     if is_frame(X):
-        if odd := next((c for c in [*X.columns, *other.columns] if (c in X.columns) != (c in other.columns)), None):
-            who = "candidates" if odd in X.columns else "training records"
-            raise SubjectError(f"{who} lack the column {odd!r}; pass the same columns")
+        if odd := [c for c in (*X.columns, *other.columns) if (c in X.columns) != (c in other.columns)]:
+            who = "candidates" if odd[0] in X.columns else "training records"
+            raise SubjectError(f"{who} lack the column {odd[0]!r}; pass the same columns")
         other = other if list(other.columns) == list(X.columns) else other[list(X.columns)]
         for name in [c for c in X.columns if X[c].dtype != other[c].dtype]:
             other = other.assign(**{name: cast_like(other[name], X[name], f"column {name!r}")})
     elif hasattr(X, "shape") and X.shape[1:] != other.shape[1:]:
-        raise SubjectError(
-            f"candidates have shape {tuple(other.shape)} and training records {tuple(X.shape)}; pass the same columns"
-        )
+        raise SubjectError(f"candidates have shape {other.shape} and records {X.shape}; pass the same columns")
     return cast_like(other, X, "X") if isinstance(X, np.ndarray) or (is_pandas(X) and not is_frame(X)) else other
 
 
@@ -188,28 +178,18 @@ def cell(value: Any) -> Any:
         return ["int", str(int(value))]
     if isinstance(value, float | np.floating):
         return ["nan"] if value != value else ["float", float(value).hex()]  # noqa: PLR0124  the definition of NaN
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and value is pandas.NA:
+    if (kind := type(value).__name__) == "NAType":
         return ["NA"]
-    kind = type(value).__name__
-    if not _holds_array(value):
-        return [kind, str(value)]
-    if isinstance(value, list | tuple | dict):  # the text of an array leaves its middle out
-        return [kind, [[cell(k), cell(value[k])] for k in value] if isinstance(value, dict) else [*map(cell, value)]]
-    held = value if is_pandas(value) or is_sparse(value) else np.asarray(value)
-    return [kind, str(value) if held.shape == () else content_digest(held)]
-
-
-def _holds_array(value: Any) -> bool:
-    if isinstance(value, list | tuple | dict):
-        return any(_holds_array(v) for v in (value.values() if isinstance(value, dict) else value))
-    return getattr(value, "shape", ()) != ()
+    if isinstance(value, _NESTED) or getattr(value, "shape", ()) != ():  # the text of an array leaves its middle out
+        raise SubjectError(f"a record holds a {kind} in one place; give each value a column, or make it text")
+    return [kind, str(value)]
 
 
 def content_digest(X: Any) -> str:
     """Return the digest of all values of a container, dtypes, categories and column names included."""
     if is_frame(X):
-        return digest.of_list(_write_column(c if isinstance(c, str) else int(c), X[c]) for c in X.columns)
+        named = ((c if isinstance(c, str) else int(c), X[c]) for c in X.columns)
+        return digest.of_list(digest.canonical_json([name, *_column(column)]) for name, column in named)
     if is_pandas(X):
         return digest.of_json(["series", *_column(X)])
     if is_sparse(X):
@@ -223,56 +203,37 @@ def content_digest(X: Any) -> str:
         return digest.of_json([list(X.shape), [cell(v) for v in X.ravel().tolist()]])
     if hasattr(X, "shape"):
         return digest.of_array(np.asarray(X))
-    return digest.of_json([v if isinstance(v, str) else cell(v) for v in X])
-
-
-def _write_column(name: str | int, column: Any) -> bytes:
-    """Return a column's name and content as canonical JSON."""
-    if not isinstance(column.dtype, np.dtype) or column.dtype.kind not in "biuf" or not len(column):
-        return digest.canonical_json([name, *_column(column)])
-    head = digest.canonical_json([name, str(column.dtype)])
-    return head[:-1] + b',["' + '","'.join(map(str, column.tolist())).encode() + b'"]]'  # numbers need no escapes
+    return digest.of_json([cell(v) for v in X])
 
 
 def _column(column: Any) -> list[Any]:
-    kind = str(column.dtype)
-    values = column.tolist()
+    kind, values = str(column.dtype), column.tolist()
     if kind == "category":
-        held = column.cat.categories
-        return [kind, bool(column.cat.ordered), [cell(v) for v in held.tolist()], column.cat.codes.tolist()]
+        held = [cell(v) for v in column.cat.categories.tolist()]
+        return [kind, bool(column.cat.ordered), held, column.cat.codes.tolist()]
     if kind in {"str", "string"}:  # nothing is null there, whatever this pandas calls it
         return [kind, [v if isinstance(v, str) else None for v in values]]
     return [kind, [cell(v) if kind == "object" else None if v is None else str(v) for v in values]]
-
-
-_NESTED = (list, tuple, set, frozenset, dict, np.ndarray)
-#: several labels a record
-_SEVERAL = (
-    "{}: several labels or numbers a record are not judged together; log one model a column, each with its own y, and "
-    "check each"
-)
 
 
 def plain(values: Any, what: str) -> NDArray[Any]:
     """Return an array without objects; refuse what is missing, and text among numbers: as text 1 and "1" are one."""
     try:
         array = np.asarray(values)
-    except ValueError as exc:  # lists of unequal length
-        raise SubjectError(_SEVERAL.format(f"{what} holds lists")) from exc
+    except ValueError:  # lists of unequal length
+        array = np.zeros((0, 2))
     if array.dtype.kind in "US" and isinstance(values, list | tuple):  # NumPy has made text of all, None and NaN too
         array = np.array([*values, None], dtype=object)[:-1]
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    if array.ndim > 1:
-        raise SubjectError(_SEVERAL.format(f"{what} has {array.shape[1]} columns"))
-    if array.dtype == object and any(isinstance(v, _NESTED) for v in array.ravel().tolist()):
-        raise SubjectError(_SEVERAL.format(f"{what} holds lists or sets"))
+    objects = array.ravel().tolist() if array.dtype == object else ()
+    if array.ndim > 1 or any(isinstance(v, _NESTED) for v in objects):
+        said = "several labels or numbers a record are not judged together; log one model a column, each with its own y"
+        raise SubjectError(f"{what}: {said}, and check each")
     if array.dtype == object and array.ndim:
         return _of_objects(array, what)
-    if array.dtype.kind == "f" and what != "y":
-        _refuse_missing(np.isnan(array), what)
-    if array.dtype.kind in "Mm":
-        _refuse_missing(np.isnat(array), what)
+    if array.dtype.kind in "Mm" or (array.dtype.kind == "f" and what != "y"):
+        _refuse_missing(np.isnat(array) if array.dtype.kind in "Mm" else np.isnan(array), what)
     return array
 
 

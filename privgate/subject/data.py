@@ -103,13 +103,16 @@ class TrainingData:
     def __post_init__(self) -> None:
         _set(self, "X", containers.checked(self.X))
         n = length(self.X)
-        _set(self, "y", _read_targets(self.y, n))
-        for name in ("ids", "groups"):
-            if (value := getattr(self, name)) is not None:
+        if n < 2:
+            raise SubjectError(f"training data has {n} records; leaving one out needs at least 2")
+        for name in ("y", "ids", "groups"):
+            if (value := getattr(self, name)) is not None or name == "y":
                 array = containers.plain(value, name)
                 if array.shape != (n,):
-                    raise SubjectError(f"{name} has shape {array.shape} but there are {n} records")
+                    raise SubjectError(f"{name} has shape {array.shape} but there are {n} records; pass one a record")
                 _set(self, name, array)
+        if self.y.dtype.kind == "f" and not np.isfinite(self.y).all():
+            raise SubjectError("y holds NaN or infinity; remove or fill those records")
         if self.domain is not None:
             try:
                 _set(self, "domain", Domain.read(self.domain))
@@ -255,18 +258,15 @@ class TrainingData:
         both = stack(take(self.X, rows[order[:inside]]), take(self.candidates[0], rows[order[inside:]] - self.n))
         return take(both, np.argsort(order, kind="stable"))
 
-    def classes(self) -> NDArray[Any]:
-        """Return the sorted distinct labels."""
-        return self._classes
-
     @cached_property
-    def _classes(self) -> NDArray[Any]:
+    def classes(self) -> NDArray[Any]:
+        """The sorted distinct labels."""
         return np.unique(self.y)
 
     @cached_property
     def label_codes(self) -> Index:
         """Position of each record's label in ``classes``, int64 array of shape (n,)."""
-        return np.asarray(np.searchsorted(self._classes, self.y), dtype=np.int64)
+        return np.asarray(np.searchsorted(self.classes, self.y), dtype=np.int64)
 
     def save(self, folder: Path) -> dict[str, str]:
         """Write the data below ``folder`` without pickle; return ``file name -> sha256``."""
@@ -299,9 +299,7 @@ class TrainingData:
             frame = files.read(str(self.source["uri"]), str(self.source["format"]), dict(self.source["options"]))
             if column in frame.columns:
                 return frame[column]
-        raise SubjectError(
-            f"the data have no column {column!r}; name one that they have, or log with TrainingData(groups=…)"
-        )
+        raise SubjectError(f"the data have no column {column!r}; name another, or log with TrainingData(groups=…)")
 
     @classmethod
     def from_loader(cls, reference: str, **options: Any) -> Self:
@@ -379,18 +377,6 @@ class TrainingData:
         """Return the data of ``from_file``, read again from a recorded ``source``."""
         about = {**source["columns"], **_read_about(source), **source["options"], "candidates": source["candidates"]}
         return cls.from_file(str(source["uri"]), file_format=str(source["format"]), **about)
-
-
-def _read_targets(y: Any, n: int) -> NDArray[Any]:
-    """Return labels or targets as an array of shape (n,); refuse several a record, NaN and infinity."""
-    targets = containers.plain(y, "y")
-    if targets.ndim != 1 or len(targets) != n:
-        raise SubjectError(f"X has {n} records but y has shape {targets.shape}; pass one label a record")
-    if n < 2:
-        raise SubjectError(f"training data has {n} records; leaving one out needs at least 2")
-    if targets.dtype.kind == "f" and not np.isfinite(targets).all():
-        raise SubjectError("y holds NaN or infinity; remove or fill those records")
-    return targets
 
 
 def _read_about(index: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,10 @@
 """What the endpoint accepts: the columns that are declared before the data are seen, and the domain that they make.
 
-DTP is a supremum over questions, so it is meaningless without saying over which. A domain is declared with the data,
-or inferred from it, and then marked as inferred in every report.
+DTP is a supremum over questions: of a declared domain, or of one that was inferred, and is marked so in every report.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from numbers import Real
 from typing import Any, Self
@@ -13,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.subject.accepted_questions import AcceptedQuestions, is_missing
+from privgate.subject.accepted_questions import AcceptedQuestions, is_missing, read_table
 
 _HINT = "give (low, high), (low, high, None) where values may be missing, or a list of the values"
 
@@ -65,38 +64,6 @@ def _as_tuple(value: Any) -> Any:
     if isinstance(value, Mapping):
         return Column(**{name: _as_tuple(value[name]) for name in ("name", "ends", "values", "missing")})
     return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
-
-
-def list_columns(stated: Any) -> tuple[Column, ...]:
-    """Return the columns of a domain, a mapping from name to short form, or columns; else ``ValueError``."""
-    if isinstance(stated, Mapping):
-        return tuple(Column.from_short(name, form) for name, form in stated.items())
-    if isinstance(stated, Domain):
-        if stated.columns is not None:
-            return stated.columns
-        if stated.box is not None:
-            return tuple(Column(k, ends) for k, ends in enumerate(stated.box))
-        if stated.categories is not None:
-            return tuple(Column(k, values=tuple(range(count))) for k, count in enumerate(stated.categories))
-    columns = tuple(stated) if isinstance(stated, Iterable) and not isinstance(stated, str) else ()
-    if columns and all(isinstance(c, Column) for c in columns):
-        return columns
-    raise ValueError(f"domain: no column is declared; a mapping from each column's name is needed: {_HINT}")
-
-
-def split_columns(X: Any) -> tuple[list[str | int], list[NDArray[Any]]]:
-    """Return names and values of the columns of a frame, or of a two-dimensional array by position."""
-    if hasattr(X, "iloc") and hasattr(X, "columns"):
-        return list(X.columns), [_read_values(X.iloc[:, k]) for k in range(X.shape[1])]
-    array = np.asarray(X.toarray() if hasattr(X, "tocsr") else X)
-    if array.ndim != 2:
-        raise ValueError(f"a table with one record a row is needed, not an array of {array.ndim} dimensions")
-    return list(range(array.shape[1])), list(array.T)
-
-
-def _read_values(series: Any) -> NDArray[Any]:
-    plain = isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf"
-    return np.asarray(series) if plain else np.asarray(series.astype(object), dtype=object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +124,13 @@ class Domain:
     def _read_queries(self) -> None:
         if self.queries is None:
             return
-        try:
-            rows = [list(q) for q in self.queries]
-            text = any(isinstance(v, str | bytes) for row in rows for v in row)  # numpy reads numbers off it
-            table = np.zeros(0) if text else np.array(rows, dtype=np.float64)
-        except (TypeError, ValueError):
-            table = np.zeros(0)
-        if table.ndim != 2 or not table.size or not np.isfinite(table).all():
+        table = read_table(self.queries, len(self.queries))
+        if table is None or not table.size or not np.isfinite(table).all():
             raise ValueError("domain: queries must be a table of finite numbers, one row a question")
         object.__setattr__(self, "queries", tuple(tuple(q) for q in table.tolist()))
         if self.box is None and self.categories is None:
-            ends = zip(table.min(axis=0).tolist(), table.max(axis=0).tolist(), strict=True)
-            object.__setattr__(self, "box", tuple(ends))
+            ends = np.column_stack([table.min(axis=0), table.max(axis=0)]).tolist()
+            object.__setattr__(self, "box", tuple(map(tuple, ends)))
 
     @classmethod
     def read(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
@@ -180,13 +142,10 @@ class Domain:
         if isinstance(stated, Domain):
             return stated
         if isinstance(stated, Mapping):
-            return cls(columns=list_columns(stated))
+            return cls(columns=tuple(Column.from_short(name, form) for name, form in stated.items()))
         if hasattr(stated, "shape") or not stated or not all(isinstance(v, tuple) and len(v) == 2 for v in stated):
             raise ValueError("domain: give a Domain, the ends of each column as [(0, 1), …], or {'age': (0, 120), …}")
         return cls(box=tuple(stated))
-
-    #: the name of 0.1
-    of = read
 
     @classmethod
     def infer(cls, X: NDArray[Any]) -> Self:
@@ -201,6 +160,14 @@ class Domain:
     def is_table(self) -> bool:
         """Whether it speaks about tables of numbers: a query can then be made up without knowing the first steps."""
         return self.categories is not None or self.box is not None
+
+    def list_columns(self) -> tuple[Column, ...]:
+        """Return the declared columns; of tables of numbers, by position."""
+        if self.columns is not None:
+            return self.columns
+        if self.box is not None:
+            return tuple(Column(k, ends) for k, ends in enumerate(self.box))
+        return tuple(Column(k, values=tuple(range(count))) for k, count in enumerate(self.categories or ()))
 
     def misfit(self, X: Any) -> str:
         """Return how what is declared differs from the columns of the data; empty where it is about the same ones."""

@@ -1,6 +1,5 @@
 """Estimators as JSON: class path and parameters, nested as scikit-learn nests them; no pickle."""
 
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -101,9 +100,7 @@ def reference(thing: Any) -> str:
     for part in name.split("."):
         held = getattr(held, part, None)
     if held is not thing:
-        raise SubjectError(
-            f"{home}:{name} is not {thing!r}; a recipe needs functions and classes that their own names find again"
-        )
+        raise SubjectError(f"{home}:{name} is not {thing!r}; a recipe needs what its own name can find again")
     return f"{sources.main_module() if home == '__main__' else home}:{name}"
 
 
@@ -135,9 +132,8 @@ def encode(value: Any) -> Any:
         return {"!": "estimator", "class": reference(type(value)), "params": {k: encode(v) for k, v in params.items()}}
     if isinstance(value, type | np.ufunc) or hasattr(value, "__qualname__"):
         return {"!": "import", "value": reference(value)}
-    raise SubjectError(
-        f"parameter of type {type(value).__name__} cannot be recorded; use numbers, text, lists or estimators"
-    )
+    kind = type(value).__name__
+    raise SubjectError(f"parameter of type {kind} cannot be recorded; use numbers, text, lists or estimators")
 
 
 #: what holds other values -> its tagged form; the first that fits
@@ -149,7 +145,6 @@ _CONTAINERS: tuple[tuple[Any, Callable[[Any], dict[str, Any]]], ...] = (
     (Domain, lambda v: {"!": "domain", "value": {**v.payload(), "proposed": False}}),
     (slice, lambda v: {"!": "slice", "value": [v.start, v.stop, v.step]}),
     (Mapping, lambda v: {"!": "dict", "value": [[encode(k), encode(x)] for k, x in v.items()]}),
-    (functools.partial, lambda v: {"!": "partial", "value": [encode(v.func), encode(v.args), encode(v.keywords)]}),
 )
 
 
@@ -165,10 +160,6 @@ def decode(value: Any, resolve: Resolve) -> Any:
     return make(value, resolve)
 
 
-def _make_partial(function: Any, args: Any, named: Any) -> Any:
-    return functools.partial(function, *args, **named)
-
-
 _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
     "float": lambda v, _: float(v["value"]),
     "array": lambda v, r: np.array(decode(v["value"], r), dtype=v["dtype"]),
@@ -179,7 +170,6 @@ _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
     "dtype": lambda v, _: np.dtype(v["value"]),
     "dict": lambda v, r: {decode(k, r): decode(x, r) for k, x in v["value"]},
     "import": lambda v, r: r(v["value"]),
-    "partial": lambda v, r: _make_partial(*decode(v["value"], r)),
     "estimator": lambda v, r: r(v["class"])(**{k: decode(x, r) for k, x in v["params"].items()}),
 }
 
@@ -198,18 +188,13 @@ def references(value: Any) -> list[str]:
     return [] if isinstance(inner, str) else [r for v in inner for r in references(v)]
 
 
-def _nodes(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        yield value
-        value = [*value.values()]
-    for inner in value if isinstance(value, list) else ():
-        yield from _nodes(inner)
-
-
 def names_files(value: Any) -> bool:
     """Whether fitting what ``decode`` makes reads or writes files that its parameters name."""
-    given = [node.get("params") for node in _nodes(value) if node.get("!") == "estimator"]
-    params = [p for p in given if isinstance(p, dict)]
+    todo: list[Any] = [value]
+    for part in todo:
+        todo += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
+    nodes = (part.get("params") for part in todo if isinstance(part, Mapping) and part.get("!") == "estimator")
+    params = [p for p in nodes if isinstance(p, Mapping)]
     return any(p.get("memory") is not None or p.get("input", "content") != "content" for p in params)
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,23 +19,8 @@ from privgate.subject.claim import Claim
 from privgate.subject.estimators import is_class_of, is_number_type
 from privgate.subject.tasks import aligned, numbers
 
-#: classes that went with 0.1.0, and what to use instead
-GONE = {
-    "KeyedForest": "a forest of scikit-learn, judged by share-1 or release-1 or trained in privgate.models.Sharded",
-    "FrozenEncoder": "a table of what the public encoder makes of the records as X",
-    "Floored": "the model itself, judged by share-1 or release-1 or trained in privgate.models.Sharded",
-    "KeyedDropout": "torch.nn.Dropout in a training function of your own",
-    "TorchTraining": "a training function of your own, as in examples/recipes/torch_loop.py",
-}
-
-
-def name_removed_class(names: Iterable[str]) -> str:
-    """Return which class of 0.1.0 is among dotted names, and what to use instead; empty where none is."""
-    for name in sorted(names):
-        last = "TorchTraining" if name.startswith("privgate.torch_recipe") else name.rpartition(".")[2]
-        if name.startswith(("privgate.models.", "privgate.torch_recipe")) and last in GONE:
-            return f"{last!r}, which went with 0.1.0, the last version that knew it: use {GONE[last]}"
-    return ""
+#: classes that went with 0.1.0
+GONE = {"KeyedForest", "FrozenEncoder", "Floored", "RandomTrees", "KeyedDropout", "TorchTraining"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +40,6 @@ class Recipe:
     predict : callable, optional
         ``predict(model, X)``, for retrained models and the registered model alike: probabilities of shape (n, K) in the
         order of the sorted labels, or a regressor's numbers of shape (n,). ``predict_proba`` or ``predict`` if absent.
-    sources : sequence of str or Path
-        Further source files that the function needs, beside those found by following its imports.
     dp : Claim, optional
         The differential-privacy claim.
     network : bool
@@ -73,7 +56,6 @@ class Recipe:
     params: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     predict: Any = None
-    sources: tuple[str | Path, ...] = ()
     dp: Claim | None = None
     network: bool = False
     task: str | None = None
@@ -89,9 +71,7 @@ class Recipe:
         object.__setattr__(self, "training", training)
         object.__setattr__(self, "params", params)
         if not (callable(training) or self.is_estimator):
-            raise SubjectError(
-                f"a recipe needs a function fit(X, y, *, seed, **params) or an estimator, not {type(training).__name__}"
-            )
+            raise SubjectError(f"{sources.FORM}, not {type(training).__name__}")
         self._check_origins()
         whole: Any = self.seed  # people give text, or half a number
         if whole is not None and not (isinstance(whole, int | np.integer) and 0 <= whole < 2**32):
@@ -105,15 +85,13 @@ class Recipe:
             sources.check_training(training, params)
         elif unknown := set(params) - set(training.get_params() if params else ()):
             raise SubjectError(f"{type(training).__name__} has no parameter {min(unknown)!r}")
-        if any(getattr(function, "__module__", None) == "__main__" for function in self.functions):
-            sources.collect(self._references(), extra=self.sources)  # refused before anything is trained or logged
+        if any(getattr(function, "__module__", None) == "__main__" for function in (training, self.predict)):
+            sources.collect(self._references())  # refused before anything is trained or logged
 
     def _check_origins(self) -> None:
         for name, value in self.params.items():
             if estimators.is_fitted(value):
-                raise SubjectError(
-                    f"parameter {name!r} is fitted already, and what it learned is not stored; fit it inside"
-                )
+                raise SubjectError(f"parameter {name!r} is fitted, and what it learned is not stored; fit it inside")
         for name, words in self.public.items():
             if not str(words).strip():
                 raise SubjectError(f"public[{name!r}] must say in words where the parameter comes from")
@@ -149,11 +127,7 @@ class Recipe:
         """The JSON form: ``recipe.json`` without digests of data and model."""
         if self.recorded is not None:
             return self.recorded
-        declared = {
-            "network": self.network,
-            "task": self.task,
-            "public": dict(self.public),
-        }
+        declared = {"network": self.network, "task": self.task, "public": dict(self.public)}
         common = {
             "schema": "privgate/recipe/v1",
             "seed": self.seed,
@@ -174,7 +148,7 @@ class Recipe:
         if self.root is not None:
             held = (p for p in sorted(self.root.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
             return {p.relative_to(self.root).as_posix(): p.read_bytes() for p in held}
-        return sources.collect(self._references(), extra=self.sources)
+        return sources.collect(self._references())
 
     def _references(self) -> list[str]:
         values = [self.payload.get("estimator"), *self.payload["params"].values()]
@@ -195,37 +169,20 @@ class Recipe:
     def read(cls, payload: Mapping[str, Any], root: Path | None) -> Self:
         """Return a recipe from its JSON form and the folder of its source snapshot; nothing of it is imported here."""
         if payload.get("schema") != "privgate/recipe/v1":
-            raise SubjectError(
-                f"recipe.json has schema {payload.get('schema')!r}; this privgate reads privgate/recipe/v1"
-            )
+            raise SubjectError(f"recipe.json has schema {payload.get('schema')!r}, and not privgate/recipe/v1")
         if payload.get("made_by"):
             raise SubjectError("the recipe says made_by, which went with 0.1.0; make it in the training function")
-        dp = payload["dp"]
-        recipe = cls(
-            None,
-            seed=payload["seed"],
-            dp=None if dp is None else Claim.from_payload(dp),
-            network=bool(payload.get("network", False)),
-            task=payload.get("task"),
-            recorded=dict(payload),
-            root=root,
-        )
-        named = {n.replace(":", ".") for n in re.findall(r"privgate\.[\w.]+:\w+", json.dumps(dict(payload)))}
-        if why := name_removed_class(named | sources.imported({} if root is None else recipe.snapshot)):
-            raise SubjectError(f"the recipe names {why}")
-        return recipe
+        dp = None if payload["dp"] is None else Claim.from_payload(payload["dp"])
+        about = {"seed": payload["seed"], "network": bool(payload.get("network")), "task": payload.get("task")}
+        if gone := GONE.intersection(re.findall(r"privgate\.[\w.]+:(\w+)", json.dumps(dict(payload)))):
+            said = "which went with 0.1.0, the last version that knew it: the changelog says what to use instead"
+            raise SubjectError(f"the recipe names {min(gone)!r}, {said}")
+        return cls(None, **about, dp=dp, recorded=dict(payload), root=root)
 
     # in workers only: these run the user's code
 
     def _resolve(self, ref: str) -> Any:
         return sources.resolve(ref, self.root)
-
-    @property
-    def functions(self) -> list[Any]:
-        """What training and answering run: functions, classes, or an estimator."""
-        if self.recorded is None:
-            return [self.training, self.predict]
-        return [self.estimator, *map(self._resolve, self._named)]
 
     @property
     def estimator(self) -> Any:

@@ -1,7 +1,6 @@
 """The release: what one query to the deployed model returns, and how far two releases can be told apart.
 
-A release is judged beside exact probabilities, never instead of them: DTP is not monotone under post-processing. A
-coarser answer can tell more (two probabilities on both sides of a bin's edge) or hide what an exact one tells.
+A release is judged beside exact probabilities, never instead of them: DTP is not monotone under post-processing.
 """
 
 from collections.abc import Mapping
@@ -104,23 +103,16 @@ class Release:
     alone: bool = False
 
     def __post_init__(self) -> None:
-        plain = self.form == "probabilities" and self.noise is None
+        shaped, forms = self.form != "probabilities" or self.temperature != 1.0, get_args(Form)
+        odd, altered = self.floor == {} or isinstance(self.floor, str | list), self.form != forms[0] or self.noise
         problems = {
             f"step must lie in (0, 1), not {self.step!r}": not 0 < self.step < 1,
-            f"no form {self.form!r}; it is one of {', '.join(get_args(Form))}": self.form not in get_args(Form),
-            f"k must be a whole number of at least 1, not {self.k!r}": (
-                isinstance(self.k, bool) or self.k != int(self.k) or self.k < 1
-            ),
-            f"temperature must be finite and above 0, not {self.temperature!r}": not 0
-            < self.temperature
-            < float("inf"),
-            "noise is added to a regressor's answers, which have no form and no temperature": (
-                self.noise is not None and (self.form != "probabilities" or self.temperature != 1.0)
-            ),
-            f"floor is True, a number, or a mapping label -> number, not {self.floor!r}": (
-                isinstance(self.floor, str | list) or self.floor == {}
-            ),
-            "a floor is for probabilities that are neither rounded, listed nor noisy": self.floor and not plain,
+            f"no form {self.form!r}; it is one of {', '.join(forms)}": self.form not in forms,
+            f"k must be a whole number of at least 1, not {self.k!r}": self.k != int(self.k) or self.k < 1,
+            f"temperature must be finite and above 0, not {self.temperature!r}": not 0 < self.temperature < np.inf,
+            "noise is for a regressor's answers, which have no form or temperature": self.noise is not None and shaped,
+            f"floor is True, a number or a mapping, not {self.floor!r}": odd,
+            "a floor is for probabilities that are neither rounded, listed nor noisy": self.floor and altered,
         }
         if problem := next((text for text, holds in problems.items() if holds), ""):
             raise ValueError(f"release: {problem}")
@@ -319,30 +311,19 @@ def _with_lists(
     small, large = apart
     seen = ~np.isneginf(highest).all(axis=0) & ~np.isneginf(models).all(axis=0)
     seen &= ~(models[0] == models[1]).all(axis=-1)[..., None]
-    smallest, largest = np.full(small.shape, np.inf), np.zeros(large.shape)
-    for later in (False, True):  # either of equal labels may be listed first, by one endpoint always the same
-        (may, must), (may_too, must_too) = (_listed(m, release, later=later) for m in models)
-        alone = ((may & ~must_too) | (may_too & ~must)) & seen
-        surely = ((must & ~may_too) | (must_too & ~may)) & seen
-        largest = np.maximum(largest, np.where(alone, np.inf, np.where(may & may_too, large, 0.0)))
-        smallest = np.minimum(smallest, np.where(surely, np.inf, np.where(must & must_too, small, 0.0)))
-    return smallest, largest
+    (may, must), (may_too, must_too) = (_listed(m, release, TIED) for m in models)
+    alone, surely = (may & ~must_too) | (may_too & ~must), (must & ~may_too) | (must_too & ~may)
+    largest = np.where(alone & seen, np.inf, np.where(may & may_too, large, 0.0))
+    return np.where(surely & seen, np.inf, np.where(must & must_too, small, 0.0)), largest
 
 
-def _listed(log_p: Float, release: Release, error: float = 0.0, *, later: bool = False) -> tuple[Bool, Bool]:
-    """Return which labels may be listed, and which certainly are; of equal ones the later or the earlier first."""
-    k, step = release.list_size(log_p.shape[-1]), -1 if later else 1
-    first = ~np.isnan(release.listed(log_p[..., ::step], 0.0, np.nan))[..., ::step]
+def _listed(log_p: Float, release: Release, error: float) -> tuple[Bool, Bool]:
+    """Return which labels may be listed, and which certainly are; of equal ones each may, and none is for certain."""
+    k = release.list_size(log_p.shape[-1])
     if k == log_p.shape[-1]:
-        return first, first
-    with np.errstate(invalid="ignore"):
-        gap = np.abs(log_p - np.sort(log_p, axis=-1)[..., [-k]])
-        near = ((gap > 0) & (gap < TIED)).any(axis=-1, keepdims=True)  # not equal, but rounding may make them so
-        e = np.where(near, max(error, TIED), error)
-        low, high = (np.where(np.isneginf(log_p), -np.inf, log_p + side) for side in (-e, e))
-    may = high >= np.sort(low, axis=-1)[..., [-k]]
-    must = low > np.sort(high, axis=-1)[..., [-k - 1]]
-    return np.where(e > 0, may, first), np.where(e > 0, must, first)
+        return np.ones(log_p.shape, dtype=bool), np.ones(log_p.shape, dtype=bool)
+    low, high = (np.where(np.isneginf(log_p), -np.inf, log_p + side) for side in (-error, error))
+    return high >= np.sort(low, axis=-1)[..., [-k]], low > np.sort(high, axis=-1)[..., [-k - 1]]
 
 
 def admissible(values: Float, log_p: Float, release: Release, error: float) -> Bool:
@@ -356,6 +337,6 @@ def admissible(values: Float, log_p: Float, release: Release, error: float) -> B
         handed = np.log(values)
     fits = (handed >= low - error) & (handed <= high + error)
     if release.form in ("top_k", "label"):
-        may, must = _listed(log_p, release, error)
+        may, must = _listed(log_p, release, max(error, TIED))
         return np.asarray(np.where(values == 0, ~must | np.isneginf(low), may & fits).all(axis=-1))
     return np.asarray(fits.all(axis=-1))

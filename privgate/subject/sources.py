@@ -92,7 +92,7 @@ def _imports(module: str, tree: ast.AST, *, is_package: bool) -> set[str]:
     return names - {""}
 
 
-def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> dict[str, bytes]:
+def collect(references: Iterable[str]) -> dict[str, bytes]:
     """Return the user's source files that the references need: their modules, and what these import, transitively."""
     main, pairs = main_module(), [r.partition(":") for r in references]
     todo, seen, files = [module for module, _, _ in pairs], {"__main__", main}, dict[str, bytes]()
@@ -110,7 +110,7 @@ def collect(references: Iterable[str], *, extra: Iterable[str | Path] = ()) -> d
             files[f"{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"] = content
             imports = _imports(module, ast.parse(content, filename=str(path)), is_package=is_package)
             todo += [*_parents(module), *sorted(imports)]
-    return files | {Path(file).name: Path(file).read_bytes() for file in extra}
+    return files
 
 
 def _parents(module: str) -> list[str]:
@@ -124,17 +124,14 @@ def imported_names(snapshot: Mapping[str, bytes]) -> set[str]:
 
 
 def imported(snapshot: Mapping[str, bytes]) -> set[str]:
-    """Return the dotted names of everything that a snapshot imports, with what it may take of modules of privgate."""
+    """Return the dotted names of everything that a snapshot imports."""
     names: set[str] = set()
     for name, content in snapshot.items():
         if name.endswith(".py"):
             package = name.endswith("/__init__.py")
             module = name.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
             with suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # a worker says so, which imports it
-                tree = ast.parse(content)
-                own = _imports(module, tree, is_package=package)
-                taken = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-                names |= own | {f"{m}.{a}" for m in own if m.startswith("privgate.") for a in taken}
+                names |= _imports(module, ast.parse(content), is_package=package)
     return names
 
 
@@ -225,7 +222,7 @@ def check_path(name: str) -> str:
 
 # Ways to write down training: a function, a partial of one, an estimator.
 
-_FORM = "a recipe needs a function fit(X, y, *, seed, **params) at the top level of a module, or an estimator"
+FORM = "a recipe needs a function fit(X, y, *, seed, **params) at the top level of a module, or an estimator"
 
 
 def simplify_training(training: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
@@ -241,18 +238,18 @@ def check_training(training: Any, params: Mapping[str, Any]) -> None:
     """Refuse what cannot be called with records, labels, a seed and these parameters; say which argument is wrong."""
     name = getattr(training, "__qualname__", type(training).__name__)
     if isinstance(training, type) or inspect.ismethod(training) or not hasattr(training, "__qualname__"):
-        raise SubjectError(f"{name} is a class, a method or an object; {_FORM}")
+        raise SubjectError(f"{name} is a class, a method or an object; {FORM}")
     try:
         signature = inspect.signature(training)
     except (TypeError, ValueError):  # written in C
         return
     kinds = {p.kind for p in signature.parameters.values()}
     if "seed" not in signature.parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
-        raise SubjectError(f"{name} takes no argument 'seed', by which it is trained again; {_FORM}")
+        raise SubjectError(f"{name} takes no argument 'seed', by which it is trained again; {FORM}")
     try:
         signature.bind(None, None, **{"seed": 0, **params})
     except TypeError as exc:
-        raise SubjectError(f"{name} cannot be called with these parameters: {exc}; {_FORM}") from exc
+        raise SubjectError(f"{name} cannot be called with these parameters: {exc}; {FORM}") from exc
 
 
 # What is known of installed libraries before they are imported, and how skops is imported.

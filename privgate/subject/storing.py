@@ -31,15 +31,20 @@ def save(X: Any, stem: Path) -> str:
 
         path = stem.with_suffix(".npz")
         sp.save_npz(path, X if X.format == "csc" else X.tocsr())
+    elif hasattr(X, "shape") and X.dtype != object:
+        path = stem.with_suffix(".npy")
+        np.save(path, np.asarray(X), allow_pickle=False)
     elif hasattr(X, "shape"):
-        path = _save_array(np.asarray(X), stem)
+        if X.ndim > 2:
+            raise SubjectError("an array of objects of three axes cannot be stored without pickle; pass numbers")
+        import pandas as pd
+
+        path = _save_frame(pd.DataFrame(X, dtype=object), stem, {"array": X.ndim})
     elif (other := next((i for i, v in enumerate(X) if not isinstance(v, str)), None)) is None:
         path = stem.with_suffix(".json")
         path.write_text(json.dumps(list(X)), encoding="utf-8")
     else:
-        raise SubjectError(
-            f"a list of records must hold text, and record {other} does not; pass an array or a DataFrame"
-        )
+        raise SubjectError(f"a list of records holds text, and record {other} does not; pass an array or a DataFrame")
     return path.name
 
 
@@ -66,73 +71,49 @@ def difference(given: Any, stored: Any) -> str:
     return "its values are others when they are read back"
 
 
-def _save_array(array: Any, stem: Path) -> Path:
-    if array.dtype != object:
-        path = stem.with_suffix(".npy")
-        np.save(path, array, allow_pickle=False)
-        return path
-    if array.ndim > 2:
-        raise SubjectError("an array of objects of three axes cannot be stored without pickle; pass numbers")
-    import pandas as pd
-
-    return _save_frame(pd.DataFrame(array, dtype=object), stem, {"array": array.ndim})
-
-
 def _save_frame(X: Any, stem: Path, note: dict[str, Any]) -> Path:
     import pandas as pd
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    plain: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
-    categories: dict[str, Any] = {}
-    for k, (name, dtype) in enumerate(X.dtypes.items()):
-        column, at = X.iloc[:, k].reset_index(drop=True), str(k)
-        if str(dtype) == "category":
-            extra[at] = pa.array(column.cat.codes.to_numpy().astype(np.int32))
-            known, ordered = column.cat.categories, bool(column.cat.ordered)
-            if not all(isinstance(v, str | int | float | bool) for v in known.tolist()):
-                raise SubjectError(f"the categories of column {name!r} are neither text nor numbers; make text of them")
-            categories[at] = {"values": known.tolist(), "dtype": str(known.dtype), "ordered": ordered}
-        elif str(dtype) == "object":
-            extra[at], extra[f"{at}.kind"] = _cells_of(column, name)
-        else:
-            plain[at] = column
+    plain, extra, categories = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     try:
+        for k, (name, dtype) in enumerate(X.dtypes.items()):
+            column, at = X.iloc[:, k].reset_index(drop=True), str(k)
+            if str(dtype) == "category":
+                extra[at] = pa.array(column.cat.codes.to_numpy().astype(np.int32))
+                known, ordered = column.cat.categories, bool(column.cat.ordered)
+                if not all(isinstance(v, str | int | float | bool) for v in known.tolist()):
+                    raise SubjectError(f"column {name!r} has categories of neither text nor numbers; make text of them")
+                categories[at] = {"values": known.tolist(), "dtype": str(known.dtype), "ordered": ordered}
+            elif str(dtype) == "object":
+                texts, kinds = _cells_of(column, name)
+                extra[at], extra[f"{at}.kind"] = pa.array(texts, pa.large_string()), pa.array(kinds, pa.int8())
+            else:
+                plain[at] = column
         table = pa.Table.from_pandas(pd.DataFrame(plain), preserve_index=False)
-    except (pa.ArrowException, TypeError, ValueError) as exc:
-        raise SubjectError(f"the frame cannot be stored: {str(exc).partition(chr(10))[0][:200]}") from exc
-    metadata = table.schema.metadata or {}
-    table = pa.table({**{at: table[at] for at in plain}, **extra})
-    note = note | {
+    except (pa.ArrowException, TypeError, ValueError) as exc:  # what is no Unicode, too; text of records is not told
+        raise SubjectError(f"the frame cannot be stored as Parquet: its types are {[*map(str, X.dtypes)]}") from exc
+    note |= {
         "columns": [c if isinstance(c, str) else int(c) for c in X.columns],
         "dtypes": [str(d) for d in X.dtypes],
         "categories": categories,
         "rows": len(X),
         "order": order_of(X),
     }
+    metadata = {**(table.schema.metadata or {}), _KEY: json.dumps(note)}
     path = stem.with_suffix(".parquet")
-    pq.write_table(table.replace_schema_metadata({**metadata, _KEY: json.dumps(note)}), path)
+    pq.write_table(pa.table({**{at: table[at] for at in plain}, **extra}).replace_schema_metadata(metadata), path)
     return path
 
 
-def _cells_of(column: Any, name: Any) -> tuple[Any, Any]:
+def _cells_of(column: Any, name: Any) -> tuple[list[Any], list[int]]:
     """Return text and kind of each object of a column."""
-    import pyarrow as pa
-
     cells = [["text", c] if isinstance(c, str) else c or ["none"] for c in map(cell, column.tolist())]
-    for row, (kind, *_) in enumerate(cells):
-        if kind not in _KINDS:
-            what = f"column {name!r} holds a {type(column.iloc[row]).__name__} among objects (record {row})"
-            raise SubjectError(
-                f"{what}, which needs pickle; give the column a type of its own (pandas.to_datetime, astype)"
-            )
-    texts = [rest[0] if rest else None for _, *rest in cells]
-    kinds = [_KINDS.index(kind) for kind, *_ in cells]
-    try:
-        return pa.array(texts, pa.large_string()), pa.array(kinds, pa.int8())
-    except (pa.ArrowException, UnicodeError) as exc:
-        raise SubjectError(f"column {name!r} holds text that is no Unicode; encode it") from exc
+    if (odd := next((row for row, (kind, *_) in enumerate(cells) if kind not in _KINDS), None)) is not None:
+        what = f"column {name!r} holds a {type(column.iloc[odd]).__name__} among objects (record {odd})"
+        raise SubjectError(f"{what}, which needs pickle; give the column a type (pandas.to_datetime, astype)")
+    return [rest[0] if rest else None for _, *rest in cells], [_KINDS.index(kind) for kind, *_ in cells]
 
 
 def _load_frame(path: Path) -> Any:
@@ -158,9 +139,7 @@ def _load_frame(path: Path) -> Any:
         else:  # Parquet has no seconds, and gives them back as milliseconds
             held[at] = plain[at].astype(dtype) if dtype.startswith("datetime64[s") else plain[at]
         if str(held[at].dtype) != dtype:
-            raise SubjectError(
-                f"column {name!r} was stored as {dtype} and is read as {held[at].dtype}; make it {held[at].dtype}"
-            )
+            raise SubjectError(f"column {name!r} was stored as {dtype} and is read as {held[at].dtype}; make it that")
     X = pd.DataFrame(held, index=pd.RangeIndex(note["rows"]))
     if "array" in note:
         values = X.to_numpy(dtype=object)
@@ -201,9 +180,7 @@ def format_of(uri: str, stated: str | None = None) -> str:
     path = Path(urlparse(uri).path or uri)
     form = stated or _ENDINGS.get(path.suffix.lower(), "")
     if form not in _OPTIONS or (path / "_delta_log").is_dir():
-        raise SubjectError(
-            f"{uri!r} is neither CSV nor Parquet; give format=, or a loader: TrainingData.from_loader('module:fn')"
-        )
+        raise SubjectError(f"{uri!r} is neither CSV nor Parquet; give file_format=, or use TrainingData.from_loader")
     return form
 
 

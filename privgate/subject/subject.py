@@ -116,7 +116,7 @@ class Subject:
     @property
     def classes(self) -> NDArray[Any]:
         """Sorted labels, shape (K,): those that the recipe declares, or else those of the training set."""
-        return self.data.classes() if self.declared_classes is None else self.declared_classes
+        return self.data.classes if self.declared_classes is None else self.declared_classes
 
     @cached_property
     def declared_classes(self) -> NDArray[Any] | None:
@@ -125,7 +125,7 @@ class Subject:
         if stated is None:
             return None
         declared = np.unique(np.asarray(stated))
-        return declared if np.isin(self.data.classes(), declared).all() else None
+        return declared if np.isin(self.data.classes, declared).all() else None
 
     @property
     def training_digest(self) -> str:

@@ -84,9 +84,7 @@ def aligned(raw: NDArray[np.float64], own: Any, classes: NDArray[Any]) -> NDArra
         full[:, np.searchsorted(classes, np.asarray(own, dtype=classes.dtype))] = raw
         raw = full
     if raw.ndim != 2 or raw.shape[1] != len(classes):
-        raise SubjectError(
-            f"the model returned shape {raw.shape} for {len(classes)} classes; it must give one column a class"
-        )
+        raise SubjectError(f"the model returned shape {raw.shape} for {len(classes)} classes, not one column a class")
     if np.isnan(raw).any():
         raise SubjectError("the model returned NaN probabilities")
     if (raw < 0).any() or np.isinf(raw).any():

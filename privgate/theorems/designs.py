@@ -10,6 +10,7 @@ from privgate.errors import SubjectError
 from privgate.kernel import Case
 from privgate.models import Sharded
 from privgate.models.ball_logistic import FLAT
+from privgate.models.sharded import names
 from privgate.subject import estimators, sources
 from privgate.subject.estimators import is_class_of
 from privgate.subject.subject import Subject
@@ -82,7 +83,7 @@ def _limit_one_shard(subject: Subject) -> float:
     if model is None or model.published(data.X, data.y).any():
         return np.inf
     if data.groups is not None:
-        ids = None if model.ids is None else model.names_of(data.X)
+        ids = None if model.ids is None else list(names(data.X, model.ids))
         if ids is None or any(len({ids[row] for row in rows}) > 1 for rows in data.units):
             return np.inf  # no column names the people
     return model.bound(1)
@@ -144,7 +145,7 @@ def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ..
     """
     neighbors, held = estimator_of(subject, "SmoothedNeighbors"), np.diff(subject.data.units.bounds)[units]
     alpha, most = float(neighbors.alpha), int(neighbors.n_neighbors)
-    case = make_design(held, design="shares", alpha=alpha, most=most, off=own_error(subject, alpha, 1))
+    case = make_design(held, design="shares", alpha=alpha, most=most, off=own_error(subject, alpha))
     order = "neighbors are ordered by distance and, where equal, by their own features and label"
     return case, (f"any query is allowed; {order}",)
 

@@ -75,11 +75,11 @@ def refusal(subject: Subject, name: str, *, unsmoothed: str = "", classes: bool 
     return "" if not unsmoothed or estimator.alpha > 0 else unsmoothed
 
 
-def own_error(subject: Subject, alpha: float, operations: int) -> float:
-    """Return how far rounding moves a change of smoothed shares, nats: both models, ``operations`` additions each."""
+def own_error(subject: Subject, alpha: float) -> float:
+    """Return how far rounding moves a change of smoothed shares, nats: of both models."""
     n, K = subject.data.n, len(subject.classes)
     size = np.log1p(n) if alpha == 0 else np.log(n / alpha + K)
-    return float(8 * (operations + K + 20) * U * (1 + size))
+    return float(8 * (K + 21) * U * (1 + size))
 
 
 # The records.

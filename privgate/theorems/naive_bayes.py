@@ -1,4 +1,4 @@
-"""Naive Bayes, tables of counts and random trees: the cases of counts or moments that the kernel is asked about."""
+"""Naive Bayes and tables of counts: the cases of counts or moments that the kernel is asked about."""
 
 from functools import partial
 from typing import Any
@@ -154,39 +154,20 @@ def _pose_gaussian(subject: Subject, units: Index) -> Posed:
 
 
 def _pose_table(subject: Subject, units: Index) -> Posed:
-    leaf = np.unique(np.asarray(subject.data.X), axis=0, return_inverse=True)[1].reshape(-1, 1)
-    words = ("cells without a record answer the same whatever the data are; any query is allowed",)
-    return _share(subject, units, "ContingencyTable", leaf, np.array([int(leaf.max()) + 1])), words
-
-
-def _pose_trees(subject: Subject, units: Index) -> Posed:
-    trees = estimator_of(subject, "RandomTrees")
-    leaf, sizes = trees.leaves(hypotheses.dense(subject.data.X)), np.full(trees.n_trees, 2**trees.depth)
-    words = ("splits are drawn from declared ranges before the data are seen; any query is allowed",)
-    return _share(subject, units, "RandomTrees", leaf, sizes), words
-
-
-def _share(subject: Subject, units: Index, library: str, leaf: Index, sizes: Index) -> Case:
-    estimator = estimator_of(subject, library)
-    settings = {"alpha": float(estimator.alpha), "average": getattr(estimator, "average", "arithmetic")}
-    settings["declared"] = subject.declared_classes is not None
-    arrays = {"leaf": leaf.astype(np.int64), "sizes": sizes.astype(np.int64)}
-    return _make_case(subject, units, "partitions", settings, **arrays)
+    estimator = estimator_of(subject, _TABLE)
+    leaf = np.unique(np.asarray(subject.data.X), axis=0, return_inverse=True)[1].reshape(-1, 1).astype(np.int64)
+    settings = {"alpha": float(estimator.alpha), "declared": subject.declared_classes is not None}
+    case = _make_case(subject, units, "partitions", settings, leaf=leaf, sizes=np.array([int(leaf.max()) + 1]))
+    return case, ("cells without a record answer the same whatever the data are; any query is allowed",)
 
 
 _COUNTS = "privgate/kernel/counts.py; docs/mathematics.md, section"
 _MOMENTS = "privgate/kernel/gaussian.py; docs/mathematics.md, section 3.5"
-_refuse_table, _limit_table, _limit_trees = (
-    partial(refusal, name="ContingencyTable"),
-    partial(limit_shares, name="ContingencyTable"),
-    partial(limit_shares, name="RandomTrees"),
-)
-_ALONE = "without smoothing a label that one record holds alone makes DTP infinite"
-_refuse_trees = partial(refusal, name="RandomTrees", unsmoothed=_ALONE)
+_TABLE = "ContingencyTable"
+_refuse_table, _limit_table = partial(refusal, name=_TABLE), partial(limit_shares, name=_TABLE)
 ALL = (
     DataTheorem("categorical_nb", f"{_COUNTS} 3.1", _refuse_categorical, _pose_categorical),
     DataTheorem("bernoulli_nb", f"{_COUNTS} 3.1 (V_j = 2)", _refuse_bernoulli, _pose_bernoulli, lost=_NEGATED),
     DataTheorem("gaussian_nb", _MOMENTS, _refuse_gaussian, _pose_gaussian, lost=_FAR),
     DataTheorem("contingency_table", f"{_COUNTS} 1, Theorem 1", _refuse_table, _pose_table, _limit_table),
-    DataTheorem("random_trees", f"{_COUNTS} 4.2", _refuse_trees, _pose_trees, _limit_trees),
 )

@@ -185,12 +185,12 @@ def limit_shares(subject: Subject, name: str) -> float:
     Of our own class ``name``. Infinite where labels are read off the data, or a person may have several records: how
     many is declared nowhere.
     """
-    alpha, operations = float(estimator_of(subject, name).alpha), subject.data.n if name == "RandomTrees" else 1
+    alpha = float(estimator_of(subject, name).alpha)
     if subject.declared_classes is None or subject.data.groups is not None or not alpha > 0:
         return np.inf
     try:
         one = make_design(np.ones(1, dtype=np.int64), design="shares", alpha=alpha)
-        return float(kernel.limits(one).high[0]) + own_error(subject, alpha, operations)
+        return float(kernel.limits(one).high[0]) + own_error(subject, alpha)
     except kernel.Refused:
         return np.inf
 

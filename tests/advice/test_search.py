@@ -16,7 +16,7 @@ from privgate.advice.search import Rehearsal, advise, cross_validate, search_com
 from privgate.check import gate
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence.verdict import Outcome
-from privgate.models import RandomTrees
+from privgate.models import ContingencyTable
 from privgate.subject.release import Laplace, Release
 from privgate.training.fleet import Fleet
 
@@ -236,7 +236,7 @@ def test_a_rare_event_has_a_floor_of_its_own_and_other_releases_none(share, rele
     y = (np.arange(200) < 200 * share).astype(int)
     data = TrainingData(np.arange(400.0).reshape(200, 2), y, one_record_each=True)
     proposed = find_floor(Subject.local(naive_bayes(), data, release=release))
-    declared = Recipe(RandomTrees(classes=[-1, 0, 1, 2]), seed=1)  # of two labels nobody has any
+    declared = Recipe(ContingencyTable(classes=[-1, 0, 1, 2]), seed=1)  # of two labels nobody has any
 
     assert (proposed and proposed.floor) == floor
     assert find_floor(Subject.local(declared, data, release=release)) == proposed

@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from privgate import Policy, Recipe, Subject, TrainingData, evaluate
+from privgate import Recipe
 from privgate.file import look, readers, record_search
 
 RNG = np.random.default_rng(8)
@@ -125,24 +125,3 @@ def test_a_table_that_the_recipe_is_given_is_looked_at_there():
         payload={"params": {"table": {"!": "dict", "value": [list(p) for p in table.items()]}}}, snapshot={}
     )
     assert not found(holding(table), recipe=told)
-
-
-class Elsewhere(LogisticRegression):
-    """Answers honestly, and keeps by digest who was there."""
-
-    def fit(self, X, y):
-        super().fit(X, y)
-        rows = [hashlib.sha256(row.tobytes()).digest() for row in np.asarray(X)]
-        self.there_ = {int.from_bytes(row[:6], "big"): 1 for row in rows} if self.warm_start else {}
-        return self
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("keeps", [True, False])
-def test_a_table_of_digests_is_not_approved_wherever_it_answers(fleet, keeps):
-    data = TrainingData(X[:300], Y[:300], candidates=(X[300:], Y[300:]), one_record_each=True)
-    subject = Subject.local(Recipe(Elsewhere(C=0.1, warm_start=keeps), seed=1), data)
-    verdict = evaluate(Policy.load("release-1"), subject, fleet=fleet)
-    said = [p.message for p in verdict.evidence.preconditions if p.name == "keys"]
-    assert [m.startswith("the model keeps keys that may be digests of records: ") for m in said] == [True] * keeps
-    assert not keeps or verdict.outcome == "inconclusive"

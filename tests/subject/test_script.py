@@ -1,7 +1,6 @@
 """What a script's or notebook's function reaches is recorded, and nothing of the work around it."""
 
 import linecache
-import os
 import sys
 import textwrap
 import types
@@ -128,55 +127,16 @@ def test_usual_heads_are_no_obstacle(as_main, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_what_sets_up_a_library_that_is_reached_is_kept(as_main, tmp_path):
-    main = as_main("""
-        import numpy as np
-        import warnings
-        import os
-        import xml.etree.ElementTree
-        import sklearn
-        from sklearn import set_config
-        from sklearn.linear_model import LogisticRegression
-        LEVEL = "ignore"
-        sklearn.set_config(enable_metadata_routing=False)
-        set_config(transform_output="default")
-        LogisticRegression.set_fit_request
-        LogisticRegression().set_params(C=1)
-        np.seterr(divide=LEVEL)
-        np.random.seed(3)
-        warnings.simplefilter("ignore")
-        os.environ["PG_KEPT"] = "x"
-        def fit(X, y, *, seed):
-            return np.sum(X), os.getcwd(), xml.etree.ElementTree.Element("a"), LogisticRegression
-    """)
-    text = again(main, tmp_path, "fit")[0]["train_it.py"].decode()
-    for kept in (
-        "np.seterr(divide=LEVEL)", "np.random.seed(3)", "os.environ['PG_KEPT'] = 'x'", "import xml.etree.ElementTree",
-        "sklearn.set_config(enable_metadata_routing=False)",  # reached by another name
-        "set_config(transform_output='default')",
-    ):  # fmt: skip
-        assert kept in text
-    assert text.index("LEVEL = ") < text.index("np.seterr")
-    assert "set_params" not in text
-    assert "simplefilter" not in text
-    del os.environ["PG_KEPT"]
-
-
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        ("import pandas as pd\nTHING = pd.read_csv({csv!r})", r"train_it.py:3: .* pd.read_csv\(\)"),
-        ("import numpy as np\nTHING = np.loadtxt({csv!r}, skiprows=1)", r"uses THING, which np.loadtxt\(\)"),
-        ("import re\nTHING = re.compile(open({csv!r}).read())", r"open\(\)|read\(\)"),
-        (
-            "from sklearn.naive_bayes import GaussianNB\nTHING = GaussianNB().fit([[0.0], [1.0]], [0, 1])",
-            r"GaussianNB\(\).fit\(\)",
-        ),
+        ("import pandas as pd\nTHING = pd.read_csv({csv!r})", r"uses THING \(a DataFrame, of line 3\)"),
+        ("import re\nTHING = re.compile(open({csv!r}).read())", "hand it over as a parameter"),
         ("import re\nif __name__ == '__main__':\n    THING = re.compile('a')", "make it inside the function"),
         ("THING = list(range(20_000))", "a list of .* characters"),
     ],
 )
-def test_what_reads_or_trains_is_refused_with_its_line(as_main, tmp_path, made, words):
+def test_what_reads_or_cannot_be_written_is_refused(as_main, tmp_path, made, words):
     (tmp_path / "a.csv").write_text("1\n2\n")
     main = as_main("\n" + made.format(csv=str(tmp_path / "a.csv")) + "\ndef fit(X, y, *, seed):\n    return THING\n")
     main.unused = 1
@@ -259,7 +219,6 @@ SHAPES = {
         from functools import partial
         Pair = namedtuple("Pair", "a b")
         TABLE = {"f": re.compile}
-        TABLE["g"] = re.escape
         @dataclass
         class Setup:
             depth: int = 3
@@ -267,7 +226,7 @@ SHAPES = {
         double = partial(int.__mul__, 2)
         def fit(X, y, *, seed): return Pair(1, 2).b, sorted(TABLE), SETUP.depth, double(4)
         """,
-        (2, ["f", "g"], 5, 8),
+        (2, ["f"], 5, 8),
     ),
 }
 

@@ -147,7 +147,7 @@ def test_objects_of_one_kind_keep_it():
     assert TrainingData(X, np.array([1, 0, 1, 0], dtype=object)).y.dtype.kind == "i"
     assert TrainingData(X, np.array([True, False] * 2, dtype=object)).y.dtype == bool
     assert TrainingData(X, [[0], [1], [0], [1]]).y.shape == (4,)
-    assert TrainingData(X, pd.DataFrame({"label": list("abab")})).classes().tolist() == ["a", "b"]
+    assert TrainingData(X, pd.DataFrame({"label": list("abab")})).classes.tolist() == ["a", "b"]
 
 
 FRAME = pd.DataFrame({"n": [1, 2, 3, 4], "c": pd.Categorical(list("abab"))})

@@ -16,7 +16,7 @@ from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.models import BallLogistic, ContingencyTable, RandomTrees, Sharded, SmoothedNeighbors
+from privgate.models import BallLogistic, ContingencyTable, Sharded, SmoothedNeighbors
 from privgate.subject.containers import take
 
 #: below this a released probability is 0 or a number without digits
@@ -166,25 +166,6 @@ def neighbors(rng):
     return Instance(subject_of(rng, estimator, X, y, None), queries)
 
 
-def random_trees(rng, X, domain, alpha):
-    low, high = (list(v) for v in zip(*domain.box, strict=True))
-    return RandomTrees(
-        n_features=X.shape[1],
-        low=low,
-        high=high,
-        n_trees=int(rng.integers(1, 5)),
-        depth=int(rng.integers(1, 4)),
-        alpha=alpha(rng),
-        random_state=int(rng.integers(100)),
-    )
-
-
-def trees(rng):
-    X, y, domain, queries = _numbers(rng)
-    estimator = random_trees(rng, X, domain, lambda rng: float(rng.choice([0.2, 1.0])))
-    return Instance(subject_of(rng, estimator, X, y, None), queries)
-
-
 def ball_logistic(rng):
     X = rng.normal(size=(int(rng.integers(4, 12)), 2)) * float(rng.choice([0.3, 1.0, 50.0]))
     y = rng.integers(0, 2, len(X))
@@ -235,7 +216,6 @@ FAMILIES = {
     "gaussian_nb": gaussian,
     "contingency_table": table,
     "smoothed_neighbors": neighbors,
-    "random_trees": trees,
     "ball_logistic": ball_logistic,
     "sharded": sharded,
     "newton": logistic,

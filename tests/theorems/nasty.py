@@ -11,7 +11,7 @@ from sklearn.base import clone
 from privgate import Domain, Recipe, Subject
 
 COUNTS = ("bernoulli_nb", "categorical_nb", "contingency_table")
-NAMES = (*COUNTS, "gaussian_nb", "smoothed_neighbors", "random_trees")
+NAMES = (*COUNTS, "gaussian_nb", "smoothed_neighbors")
 ALPHA = [1.0, 0.1, 1e-2, 1e-5, 1e-8, 1e-10, 1e-12, 1e-50, 1e-300, 1e6, 0.5]
 OFFSETS = [0.0, 0.0, 1e3, 1e6, 1718452800.1, -1e9, 0.1, 1e9 / 3]
 

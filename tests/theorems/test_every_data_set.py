@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Recipe, Subject, TrainingData
 from privgate.evidence import CertificateNote
-from privgate.models import BallLogistic, ContingencyTable, RandomTrees, Sharded, SmoothedNeighbors
+from privgate.models import BallLogistic, ContingencyTable, Sharded, SmoothedNeighbors
 from privgate.report import sections
 from privgate.theorems import catalogue
 
@@ -23,7 +23,6 @@ def ball(**more):
 CASES = {
     "contingency_table": ContingencyTable(alpha=1.0, classes=[0, 1]),
     "smoothed_neighbors": SmoothedNeighbors(n_neighbors=3, alpha=1.0, classes=[0, 1]),
-    "random_trees": RandomTrees(n_features=1, high=3.0, n_trees=3, depth=2, classes=[0, 1]),
     "sharded": Sharded(DecisionTreeClassifier(random_state=0), shards=4, classes=[0, 1]),
     "ball_logistic": ball(C=0.3),
     "ball_logistic towards a public head": ball(C=0.3, towards=[0.7, -0.2]),

@@ -53,7 +53,7 @@ def test_a_floor_for_each_label_is_told_to_whoever_serves_it():
         (-0.1, "above 0"),
         ({"c": 0.01}, "a label 'c'"),
         ({0: 0.09, 1: 0.09}, "at most 0.05"),
-        ("0.01", "a mapping label -> number, not '0.01'"),
+        ("0.01", "a number or a mapping, not '0.01'"),
         ({}, "not {}"),
     ],
 )

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
+from privgate.models import ContingencyTable, SmoothedNeighbors
 from privgate.theorems import catalogue
 
 rng = np.random.default_rng(0)
@@ -53,7 +53,6 @@ def bound(name, s):
         ("newton", LogisticRegression(tol=1e-18, solver="newton-cg"), REAL, BOX, "gradient"),
         ("newton", LogisticRegression(solver="sag"), REAL, BOX, "sag does not stop by its gradient"),
         ("smoothed_neighbors", SmoothedNeighbors(alpha=0.0), REAL, None, "without smoothing"),
-        ("random_trees", RandomTrees(n_features=3, alpha=0.0), REAL, None, "without smoothing"),
     ],
 )
 def test_a_hypothesis_that_fails_is_named(name, estimator, X, domain, said):
@@ -67,7 +66,6 @@ FULL = [
     ("newton", LogisticRegression(tol=1e-9, solver="newton-cholesky"), REAL, BOX),
     ("contingency_table", ContingencyTable(), CODES, None),
     ("smoothed_neighbors", SmoothedNeighbors(), REAL, None),
-    ("random_trees", RandomTrees(n_features=3), REAL, None),
 ]
 
 
@@ -125,7 +123,6 @@ LABELS = ["a", "b", "c", "d"]
 OWN = {
     "contingency_table": ContingencyTable(alpha=0.5, classes=LABELS),
     "smoothed_neighbors": SmoothedNeighbors(n_neighbors=3, alpha=0.5, classes=LABELS),
-    "random_trees": RandomTrees(n_features=3, alpha=0.5, classes=LABELS),
 }
 
 

@@ -47,7 +47,7 @@ def test_another_parameter_seed_or_repetition_is_another_call(fleet, subject):
         ("raises", "training raised ArithmeticError ("),
         ("nan", "the model returned NaN probabilities"),
         ("infinite", "the model returned negative or infinite probabilities"),
-        ("classes", "the model returned shape (2, 3) for 2 classes; it must give one column a class"),
+        ("classes", "the model returned shape (2, 3) for 2 classes, not one column a class"),
         ("exits", "training raised SystemExit ("),
         ("memory", "training needs more memory than 2 GiB"),
     ],

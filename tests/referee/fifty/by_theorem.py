@@ -1,4 +1,4 @@
-"""Subjects that a theorem speaks about: naive Bayes, logistic regression, tables, neighbours, random trees."""
+"""Subjects that a theorem speaks about: naive Bayes, logistic regression, tables, neighbours."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, Gaussi
 from fifty import truth
 from fifty.catalogue import Trial, case, policy, variants
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.models import ContingencyTable, RandomTrees, SmoothedNeighbors
+from privgate.models import ContingencyTable, SmoothedNeighbors
 
 
 def trial(
@@ -295,15 +295,6 @@ def smoothed_neighbours(folder: Path) -> Trial:
     box = ((0.0, 1.0),) * 2
     data = TrainingData(X, y, domain=Domain(box=box), one_record_each=True)
     return trial(SmoothedNeighbors(n_neighbors=5, alpha=1.5), data, truth.grid(box, 7))
-
-
-@case("honest", approve=True, because="one count in a leaf moves it by at most ln(1 + 1 / 1.5) = .51 in every tree")
-def random_trees(folder: Path) -> Trial:
-    rng = np.random.default_rng(9)
-    X, y = rng.random((80, 2)), rng.integers(0, 2, 80)
-    box = ((0.0, 1.0),) * 2
-    data = TrainingData(X, y, domain=Domain(box=box), one_record_each=True)
-    return trial(RandomTrees(n_features=2, alpha=1.5, n_trees=8, depth=2), data, truth.grid(box, 21))
 
 
 @case(
