@@ -68,23 +68,21 @@ def _refuse(theorem: Theorem, subject: Subject) -> str:
     behind, why = seen(subject), theorem.refusal(look_behind(theorem, subject))
     if theorem.needs_retrained or not behind.last:
         return why
-    if behind.problem and why.startswith(_OTHER_KIND) and f"{behind.last} " in why:
-        return behind.problem  # it is about the last step, and would speak if the first steps did not learn
-    return behind.no_image if behind.no_image and why.startswith("no domain is declared") else why
+    # it is about the last step, and would speak if the first steps did not learn
+    return behind.problem if behind.problem and why.startswith(_OTHER_KIND) and f"{behind.last} " in why else why
 
 
 def _certify(theorem: Theorem, about: Units) -> Certified:
     """Return a theorem's limits over everything that fixed first steps make of a query."""
     behind, inner = seen(about.subject), look_behind(theorem, about.subject)
     limits, domain = theorem.certify(replace(about, subject=inner)), inner.accepted
-    if theorem.needs_retrained or not (behind.last or (domain is not None and domain.blocks)):
+    if theorem.needs_retrained or not (behind.steps or (domain is not None and domain.blocks)):
         return limits
     said = list(limits.assumptions)
-    if behind.anywhere and domain is not None:
+    if behind.steps:
         anywhere = "whatever is asked, the first steps map it into fixed ranges"
-        said = [anywhere if s == OUTSIDE else s for s in said]
-    lower = np.where(np.isinf(limits.lower), np.inf, 0.0)
-    return replace(limits, lower=lower, assumptions=(*([behind.words] if behind.steps else []), *said))
+        said = [behind.words, *(anywhere if s == OUTSIDE else s for s in said)]
+    return replace(limits, lower=np.where(np.isinf(limits.lower), np.inf, 0.0), assumptions=tuple(said))
 
 
 def no_theorem(subject: Subject) -> str:
