@@ -124,12 +124,11 @@ class UnitCoverage(EvidenceModel):
 class RecheckRow(EvidenceModel):
     """One closed form compared with refits in this run."""
 
-    earlier = frozenset({"estimates"})
+    earlier = frozenset({"estimates", "notes"})
     engine: str
     checked: int = Field(description="People retrained for the comparison.")
     max_difference: Number = Field(description="Largest difference of a log-probability from a refit, nats.")
     tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
-    notes: Mapping[str, Number] = Field(default_factory=dict, description="What the engine says of the model.")
 
 
 class EngineShare(EvidenceModel):

@@ -25,7 +25,6 @@ from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
 from privgate.theorems.catalogue import CLOSED_FORMS
 from privgate.theorems.closed_form import REFIT, Retrained, Seeds, Status
-from privgate.theorems.pipelines import seen
 from privgate.theorems.theorem import Certified
 from privgate.training import budget
 from privgate.training.ledger import digest_code
@@ -225,9 +224,7 @@ def _list_compared(run: Run, plan: Plan) -> Index:
 
 def _compare(run: Run, computed: refit.Computed, refits: Retrained) -> Precondition:
     subject = riskiest.ask_about(run, refits.units[:0]).subject
-    checked = refit.compare(computed, refits, refit.train_on_all(subject, run.seeds[:1], run.fleet)[0])
-    notes = computed.engine.notes(seen(run.subject).subject) if checked.outcome == "passed" else {}
-    return replace(checked, detail={**checked.detail, "notes": notes}) if notes else checked
+    return refit.compare(computed, refits, refit.train_on_all(subject, run.seeds[:1], run.fleet)[0])
 
 
 def _refit_looks(run: Run, looks: Sequence[Index], people: int) -> tuple[Retrained, int, str]:

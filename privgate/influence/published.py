@@ -125,6 +125,5 @@ def list_rechecks(run: Run) -> tuple[RecheckRow, ...]:
         checked=detail["units_checked"],
         max_difference=detail["worst_difference"],
         tolerance=detail["tolerance"],
-        notes=detail.get("notes", {}),
     )
     return (row,)

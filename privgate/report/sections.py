@@ -172,8 +172,6 @@ def methods(doc: ReportDocument) -> Told:
         "drawn": drawn if doc.evidence.influence and seeds and seeds.dependent else None,
         **_engines(influence.engines),
         "recheck": [(_spaced(r.engine), r.checked, r.max_difference, r.tolerance) for r in influence.recheck],
-        "minima": [{k: r.notes.get(k) for k in ("distance", "allowed", "gradient")} for r in influence.recheck
-                   if "distance" in r.notes],
         "theorems": [(_spaced(c.name), "; ".join(prose(a, 200) for a in c.assumptions), c.source)
                      for c in certificates if c.applies],
         "guarantees": [describe_guarantee(c) for c in certificates if c.guarantee == "every data set"],

@@ -145,7 +145,7 @@ class RefitRequest:
 
     ``seeds`` are paired; training without randomness is answered for the first one only. ``fleet`` trains where there
     is no closed form. ``queries`` are ``(row_unit, row_query)`` as in ``Retrained``; each person's own records if
-    absent. ``limits`` are the policy's, nats: closed forms look closer near them.
+    absent.
     """
 
     subject: Subject
@@ -153,7 +153,6 @@ class RefitRequest:
     seeds: Seeds
     fleet: Any
     queries: tuple[Index, Index] | None = None
-    limits: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "units", np.asarray(self.units, dtype=np.int64))
@@ -197,11 +196,6 @@ class Engine(ABC):
         """Return beforehand why ``answers`` will raise ``Declined``; the subject must be supported."""
         del subject
         return ""
-
-    def notes(self, subject: Subject) -> Mapping[str, Any]:
-        """Return JSON values for the report."""
-        del subject
-        return {}
 
 
 # Of two classes scikit-learn computes the second probability and releases the first as 1 - p: near 0 it carries a
