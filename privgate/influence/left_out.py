@@ -56,8 +56,8 @@ def limit_everybody(run: Run) -> Certified | None:
         return None
     if run.subject.task != "classification":
         return None
-    everybody, attacked = np.arange(run.n_units, dtype=np.int64), Need.SHADOWS in run.needs
-    limits = catalogue.bound(run.subject, everybody, None, attacked=attacked, fleet=run.fleet)[0]
+    everybody = np.arange(run.n_units, dtype=np.int64)
+    limits = catalogue.bound(run.subject, everybody, None, fleet=run.fleet)[0]
     return limits if limits.upper.max() <= min(run.thresholds) else None
 
 
@@ -255,8 +255,7 @@ def _count_above(run: Run, refits: Retrained) -> int:
         return int((~(high <= min(run.thresholds))).sum())
     high = per_person.measure_influence(refits, subject.release)["pdtp_high"] + run.registered_apart[0]
     if Need.EVERY_QUERY in run.needs:
-        attacked = Need.SHADOWS in run.needs
-        upper = catalogue.bound(subject, refits.units, refits, attacked=attacked, fleet=run.fleet)[0].upper
+        upper = catalogue.bound(subject, refits.units, refits, fleet=run.fleet)[0].upper
         high = np.maximum(high, upper + run.registered_apart[1])
     return int((refits.lost | (high > min(run.thresholds))).sum())
 

@@ -106,7 +106,6 @@ def certify(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
         refits.units,
         refits if Need.EVERY_QUERY in run.needs else None,  # else two models a person are read for no rule
         limit=run.thresholds[-1] if run.thresholds else None,
-        attacked=Need.SHADOWS in run.needs,
         fleet=run.fleet,
     )
 

@@ -14,7 +14,7 @@ from privgate.theorems import naive_bayes
 from privgate.theorems.closed_form import Engine, Retrained
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
 from privgate.theorems.hypotheses import OUTSIDE
-from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
+from privgate.theorems.least_squares import LEAST_SQUARES
 from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import seen
 from privgate.theorems.theorem import Certified, Theorem, Units
@@ -23,7 +23,7 @@ from privgate.theorems.two_models import LINEAR, ListedQuestions
 _ALL = (ListedQuestions(), *naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)
 THEOREMS: dict[str, Theorem] = {theorem.name: theorem for theorem in _ALL}
 #: of leave-one-out; whoever has none is refitted
-CLOSED_FORMS: tuple[Engine, ...] = (RIDGE, LEAST_SQUARES, LOGISTIC)
+CLOSED_FORMS: tuple[Engine, ...] = (LEAST_SQUARES, LOGISTIC)
 _OTHER_KIND = "the recipe is not "  # how a theorem's refusal begins where it is about another kind of model
 
 
@@ -44,14 +44,13 @@ def find_closed_form(subject: Subject) -> tuple[Engine | None, dict[str, str]]:
     return None, declined
 
 
-def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Theorem], list[str]]:
-    """Return the theorems that apply, some only beside rules on attacks, and a sentence for each that does not."""
+def applicable(subject: Subject) -> tuple[list[Theorem], list[str]]:
+    """Return the theorems that apply, and a sentence for each that does not."""
     if subject.task != "classification":
         return [], []  # theorems of the catalogue are about probabilities
     good, notes = [], []
     for name, theorem in THEOREMS.items():
-        why = _refuse(theorem, subject)
-        if why or (not attacked and (why := theorem.alone(look_behind(theorem, subject)))):
+        if why := _refuse(theorem, subject):
             notes.append(f"{name} does not apply, because {why}")
         else:
             good.append(theorem)
@@ -108,19 +107,17 @@ def bound(
     retrained: Retrained | None,
     *,
     limit: float | None = None,
-    attacked: bool = True,
     fleet: Any = None,
 ) -> tuple[Certified, NDArray[Any], list[str]]:
     """Return the best limits of people, the theorem of each upper limit, and why the others do not apply.
 
     The smallest upper and the largest lower limit over all that apply; infinite, 0 and no theorem where none does.
-    ``Units`` has the parameters; theorems that need retrained models are left out without them. Some limits count only
-    where the same policy judges attacks (``attacked``).
+    ``Units`` has the parameters; theorems that need retrained models are left out without them.
     """
     upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
     by, kept, words = np.full(len(units), "", dtype=object), list[Kept](), dict[str, None]()
     listed = subject.accepted is not None and subject.accepted.queries is not None
-    good, notes = applicable(subject, attacked=attacked)
+    good, notes = applicable(subject)
     for theorem in good:
         name, open_ = theorem.name, np.isinf(upper)
         if limit is not None:

@@ -115,7 +115,6 @@ class Linear(Theorem):
         settings = {
             "release": RELEASES[int(with_[1])],
             "features": int(max(with_[3], *without[same, 3])),
-            "single": bool(max(with_[4], *without[same, 4])),
         }
         case = pose(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), settings)
         try:
@@ -137,7 +136,7 @@ def pose(subject: Subject, tables: tuple[Float, Float], stated: Any) -> Case:
     """Return the case of models whose tables (3, C + 1, S) and (U, 3, C + 1, S) were read."""
     domain, columns = subject.accepted, list_columns(subject)
     assert domain is not None  # noqa: S101  refusal() said so
-    settings = {name: stated[name] for name in ("release", "features", "single")}
+    settings = {"release": stated["release"], "features": stated["features"], "single": False}
     settings |= {"product": False} if domain.blocks else {}
     settings |= {"deviation": float(subject.scale[1])} if subject.task == "regression" else {}
     column = np.repeat(np.arange(len(columns)), [len(c[0]) for c in columns]).astype(np.int64)
