@@ -22,10 +22,9 @@ def measure_epsilon(run: Run, request: Request) -> Measurement:
     behind = _describe_basis(basis).model_copy(update={"delta": delta, "accountant": guarantee.accountant})
     words = (*guarantee.assumptions, *_list_unseen(run, basis))
     bound = make_bound(request, guarantee.epsilon, "nats", words, behind)
-    # where no theorem covers the sampling, and for Rényi's accountant, ε is an upper limit: the true one may be 0
+    # where no theorem covers the sampling, ε is an upper limit: the true one may be 0
     unamplified = seen is not None and seen.sample_rate < 1 and seen.sampling != "poisson"
-    only_upper = math.isfinite(guarantee.epsilon) and (unamplified or guarantee.accountant == "RDP")
-    return replace(bound, low=0.0) if only_upper else bound
+    return replace(bound, low=0.0) if unamplified and math.isfinite(guarantee.epsilon) else bound
 
 
 def measure_attack_accuracy(run: Run, request: Request) -> Measurement:
