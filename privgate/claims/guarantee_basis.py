@@ -11,11 +11,8 @@ from privgate.claims.bounds import EpsilonDelta
 from privgate.claims.watch import ERRORS
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import (
-    AttackFigures,
-    AttackResult,
     BehindClaim,
     ClaimsPart,
-    Estimate,
     GuaranteeBound,
     Measurement,
     Observation,
@@ -291,33 +288,9 @@ def list_noted_bounds(_run: Run) -> list[GuaranteeBound]:
     return []
 
 
-def make_claims_part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPart | None:
-    """Return the report's part about the claim, with what attacks achieved beside each bound; None if nothing asked.
-
-    Attacks count over the records of one model, and a bound holds for one record over many trainings. An attack above
-    a bound makes the claim doubtful; only an audit decides.
-    """
+def make_claims_part(run: Run) -> ClaimsPart | None:
+    """Return the report's part about the claim; None if nothing asked."""
     if not run.has_computed(list_noted_bounds) and not run.has_computed(observe_rerun):
         return None
-    figures = [a.figures for a in attacks if a.figures is not None and a.scope == "model"]
-    bounds = (
-        row.model_copy(update={"measured": _find_most_achieved(row, figures)}) for row in run.compute(list_noted_bounds)
-    )
-    return ClaimsPart(
-        observation=run.compute(observe_rerun) if run.has_computed(observe_rerun) else None,
-        bounds=tuple(bounds),
-    )
-
-
-def _find_most_achieved(bound: GuaranteeBound, figures: list[AttackFigures]) -> Estimate | None:
-    """Return the most that attacks achieved of what is bounded; None for bounds of earlier papers."""
-    achieved: list[Estimate] = []
-    if bound.name in ("accuracy", "accuracy, exact curve") and bound.prior == 0.5:
-        achieved = [f.accuracy for f in figures]
-    elif bound.name.startswith("advantage"):
-        achieved = [Estimate(value=f.advantage) for f in figures]
-    elif bound.name.startswith("TPR at FPR"):
-        rates = [r for f in figures for r in f.tpr_at_fpr if r.fpr == bound.fpr]
-        achieved = [Estimate(value=r.value, low=r.low, high=r.high, problem=r.problem) for r in rates]
-    known = [f for f in achieved if f.value is not None and not math.isnan(f.value)]
-    return max(known, key=lambda f: f.value or 0.0, default=None)
+    observation = run.compute(observe_rerun) if run.has_computed(observe_rerun) else None
+    return ClaimsPart(observation=observation, bounds=tuple(run.compute(list_noted_bounds)))

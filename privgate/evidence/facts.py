@@ -203,6 +203,7 @@ class PublishedBound(EvidenceModel):
 class SensitivityFigures(EvidenceModel):
     """What one person moves a regressor's answers by; sensitivity is not DTP."""
 
+    earlier = frozenset({"noise_advantage"})
     residual_inside: Number = Field(description="Root mean square of training residuals, unit of the targets.")
     residual_outside: Number = Field(description="The same at records left out: the unit of sensitivity.")
     median: Number = Field(description="Sensitivity at a person's own record, half are below, residual deviations.")
@@ -211,10 +212,6 @@ class SensitivityFigures(EvidenceModel):
     over_domain: Number | None = Field(default=None, description="Largest over the declared domain; null if unknown.")
     why_no_domain: str = Field(default="", description="Why it is unknown.")
     noise: str = Field(default="", description="Noise that the endpoint adds, in words; empty if none.")
-    noise_advantage: Number | None = Field(
-        default=None,
-        description="Largest advantage on one noisy answer of who knows all other records; null without noise.",
-    )
 
 
 class InfluencePart(EvidenceModel):
@@ -523,23 +520,16 @@ class Observation(EvidenceModel):
     problem: str = Field(default="", description="Why it could not be observed; then nothing else counts.")
 
 
-class ClaimFact(EvidenceModel):
-    """One line of facts about the guarantee."""
-
-    name: str
-    value: str
-
-
 class GuaranteeBound(EvidenceModel):
     """One bound that follows from the guarantee, with its hypotheses in words."""
 
+    earlier = frozenset({"measured"})
     name: str = Field(description="What is bounded.")
     epsilon: Number = Field(description="Of the guarantee that counts for this adversary, nats.")
     delta: Number
     prior: Number | None = Field(default=None, description="Share of members the bound assumes; null for any.")
     fpr: Number | None = Field(default=None, description="Rate of errors the bound is about; null if about none.")
     bound: Number = Field(description="No adversary achieves more; fraction unless the name says otherwise.")
-    measured: Estimate | None = Field(default=None, description="Most that an attack achieved; null: none comparable.")
     assumptions: tuple[str, ...] = ()
 
 
@@ -581,7 +571,6 @@ class AuditRuns(EvidenceModel):
 class ClaimsPart(EvidenceModel):
     """The claim against what was observed, and what follows from the guarantee."""
 
-    earlier = frozenset({"deletion", "deletion_by_prior", "points", "audit", "curve"})
+    earlier = frozenset({"deletion", "deletion_by_prior", "points", "audit", "curve", "facts"})
     observation: Observation | None = Field(default=None, description="What a rerun did; null where none was needed.")
-    facts: tuple[ClaimFact, ...] = ()
     bounds: tuple[GuaranteeBound, ...] = Field(default=(), description="Empty where no finite guarantee holds.")

@@ -142,21 +142,18 @@ def _guesses(rows: Iterable[evidence.AttributeGuesses]) -> list[tuple[str, ...]]
 
 
 def dp(doc: ReportDocument) -> Told:
-    """Return the claim, the bounds that follow with their hypotheses, and the measurements beside them."""
+    """Return the claim, and the bounds that follow with their hypotheses."""
     part, claim = doc.evidence.claims or evidence.ClaimsPart(), doc.subject.claim
     return {
         "claim": claim.model_dump(exclude_none=True) if claim else None,
-        "facts": [(f.name, f.value) for f in part.facts],
         "bounds": [_bound(b) for b in part.bounds],
-        "broken": [plain(b.name, 60) for b in part.bounds if b.measured and (b.measured.value or 0) > b.bound],
     }
 
 
 def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
     show = percent if 0 <= b.bound <= 1 else number
     prior = "any" if b.prior is None else percent(b.prior)
-    measured = _estimate(b.measured, show)
-    return b.name, b.epsilon, b.delta, prior, show(b.bound), measured, "; ".join(b.assumptions)
+    return b.name, b.epsilon, b.delta, prior, show(b.bound), "; ".join(b.assumptions)
 
 
 def methods(doc: ReportDocument) -> Told:
