@@ -282,18 +282,15 @@ def draft(data: Data, name: str) -> dict[str, Any]:
 def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]]:
     if (domain := data.domain) is None or domain.inferred:
         raise SubjectError("no domain is declared; pass TrainingData(..., domain=...), or write the suite by hand")
-    columns = [(c.name, c.ends, tuple(c.values or ()), c.missing) for c in domain.columns or ()]  # noqa: PD011  a field of ours
-    if not columns and domain.box is not None:
-        columns = [(name, ends, (), False) for name, ends in zip(names, domain.box, strict=False)]
-    elif not columns and domain.categories is not None:
-        columns = [(name, None, tuple(range(k)), False) for name, k in zip(names, domain.categories, strict=False)]
+    from privgate.subject import domain as domains
+
     expectations = [expect(NOT_NULL, column="label")]
-    for given, ends, values, missing in columns:
-        column = names[given] if isinstance(given, int) else str(given)
+    for declared in domains.list_columns(domain):
+        column = names[declared.name] if isinstance(declared.name, int) else str(declared.name)
         # EXISTS allows missing values: ``evaluate`` adds NOT_NULL for every other column that is named
-        expectations.append(expect(EXISTS if missing else NOT_NULL, column=column))
-        if ends is not None:
-            expectations.append(expect(BETWEEN, column=column, min_value=ends[0], max_value=ends[1]))
-        elif values:
-            expectations.append(expect(IN_SET, column=column, value_set=list(values)))
+        expectations.append(expect(EXISTS if declared.missing else NOT_NULL, column=column))
+        if declared.ends is not None:
+            expectations.append(expect(BETWEEN, column=column, min_value=declared.ends[0], max_value=declared.ends[1]))
+        elif choices := declared.values:  # noqa: PD011  a field of ours
+            expectations.append(expect(IN_SET, column=column, value_set=list(choices)))
     return expectations

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.kernel.linear import DOUBLE, RELEASES
+from privgate.subject import domain as domains
+from privgate.subject.domain import Domain
 
 HEAD = 4  # numbers of a table before what choices add: whether it was read, release, scores, features
 SCALERS = ("StandardScaler", "RobustScaler", "MaxAbsScaler", "MinMaxScaler")
@@ -88,14 +90,10 @@ def refuse_step(step: Any) -> str:
 
 def list_columns(domain: Mapping[str, Any]) -> Columns:
     """Return the choices of each column of a declared domain, as JSON values, and whether it is a range."""
-    if domain.get("columns"):
-        return [
-            ([*(c["ends"] or c["values"] or ()), *([None, np.nan] if c["missing"] else ())], c["ends"] is not None)
-            for c in domain["columns"]
-        ]
-    if domain.get("box") is not None:
-        return [(list(side), True) for side in domain["box"]]
-    return [(list(range(count)), False) for count in domain.get("categories") or ()]
+    columns = domains.list_columns(Domain.from_payload(domain))
+    return [
+        ([*(c.ends or c.values or ()), *([None, np.nan] if c.missing else ())], c.ends is not None) for c in columns
+    ]
 
 
 def table(opened: Any, model: Any, rows: int) -> Float:
