@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from privgate.evidence.telling import (
     SMALL_CELL,
@@ -414,41 +414,31 @@ class AttributesPart(EvidenceModel):
 
 
 class CarriedTrace(EvidenceModel):
-    """One kind of trace of single records in one part of a model."""
+    """One part of a model that holds records."""
 
-    kind: str = Field(description="Key of what it is.")
+    earlier = frozenset({"kind", "least", "most", "beside"})
     what: str = Field(description="What it is, in words.")
     where: str = Field(description="Class and attribute, or file.")
-    least: OfRecords = Field(description="Records of which it carries a trace, at least.")
-    most: OfRecords = Field(description="Records, at most.")
-    beside: OfRecords = Field(default=0, description="Records that share it with fewer than five; not counted.")
 
 
 class ArtifactPart(EvidenceModel):
     """What was found in the file, or in the model that the recipe trains where no file is stored."""
 
-    judged: Literal["file", "model"] = Field(description="What was walked.")
-    how: Literal["walked", "bytes"] = Field(default="walked", description="Opened and walked, or read as bytes.")
+    earlier = frozenset({"how"})
+    judged: Literal["file", "model"] = Field(description="What was looked at.")
     records: int = Field(description="Training records that it was compared with.")
     least: OfRecords = Field(description="Records of which a trace was found.")
     most: OfRecords = Field(description="Records of which it may carry a trace: all where a part is unknown.")
     carried: tuple[CarriedTrace, ...] = ()
-    unknown: tuple[str, ...] = Field(default=(), description="Parts that could not be walked; never taken for nothing.")
-    problem: str = Field(default="", description="Why it was not walked at all.")
+    unknown: tuple[str, ...] = Field(default=(), description="Parts that could not be read; never taken for nothing.")
+    problem: str = Field(default="", description="Why it was not looked at.")
     read: int = Field(default=0, description="Bytes that could be read.")
     size: int = Field(default=0, description="Bytes that there are.")
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return JSON values; what was walked says so by saying nothing, as it always did."""
-        unsaid = {"how"} if self.how == "walked" else set()
-        unsaid |= set() if self.size else {"read", "size"}  # of before 0.2.0
-        return {k: v for k, v in dump(self).items() if k not in unsaid}
 
     @property
     def read_said(self) -> str:
         """How much of the file was searched."""
-        return f"{self.read:,} of {self.size:,} bytes"
+        return f"{self.read:,} of {self.size:,} bytes" if self.size else "an earlier version did not count bytes"
 
     @property
     def bytes_said(self) -> str:
@@ -458,13 +448,8 @@ class ArtifactPart(EvidenceModel):
         if self.least:
             first = f" ({self.carried[0].where})" if self.carried else ""
             return f"holds {Count(self.least, self.records)} of {self.records} records of the training data{first}"
-        unread = self.unknown[0] if self.unknown and self.most else ""
-        if self.size:
-            more = f"; it may hold some: {unread}" if unread else ""
-            return f"holds no record that was found in what could be read ({self.read_said}){more}"
-        if self.most:
-            return f"was not read whole, and no record was found in the rest{f': {unread}' if unread else ''}"
-        return "holds no record of the training data that could be found"
+        more = f"; it may hold some: {self.unknown[0]}" if self.unknown and self.most else ""
+        return f"holds no record that was found in what could be read ({self.read_said}){more}"
 
 
 # Membership by robustness: what the distance to the nearest wrong answer tells.

@@ -40,7 +40,6 @@ def model(doc: ReportDocument) -> Told:
     """Return the model's facts, what the deployed model hands out, what its file carries and whether that decided."""
     s, part, recipe = doc.subject, doc.evidence.artifact, doc.subject.recipe
     seed = recipe and ("none recorded" if recipe.seed is None else str(recipe.seed))
-    carried = part.carried if part else ()
     return {
         "subject": s,
         "settings": ", ".join(f"{k} = {v}" for k, v in recipe.settings.items()) if recipe else "",
@@ -48,7 +47,7 @@ def model(doc: ReportDocument) -> Told:
         "released": page_one.released(s),
         "file": part,
         "ruled": ", ".join(dict.fromkeys(f.metric for f in doc.findings if Need.LOOKED in about(f.metric).needs)),
-        "carried": [(c.what, c.where, *map(shown, (c.least, c.most, c.beside))) for c in carried],
+        "carried": [(c.what, c.where) for c in part.carried] if part else [],
         "unknown": [plain(u, 160) for u in part.unknown] if part else [],
     }
 
