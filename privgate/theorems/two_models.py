@@ -12,7 +12,6 @@ from privgate.errors import SubjectError
 from privgate.kernel import Case, Refused
 from privgate.kernel.linear import RELEASES
 from privgate.statistics.leakage import largest_change
-from privgate.subject.accepted_questions import is_double
 from privgate.subject.containers import make_like, stack
 from privgate.subject.subject import Subject
 from privgate.theorems import affine_scores, hypotheses
@@ -40,8 +39,8 @@ def refusal(subject: Subject) -> str:
         return why
     if subject.detail.get("answers_single"):
         return "the model answers numbers of single precision, in which its steps compute otherwise; log it once more"
-    if not is_double(X):
-        return "records are of single precision; pass float64"
+    if why := hypotheses.single_precision(X):
+        return why
     if domain is None:
         return "no domain is declared: pass TrainingData(…, domain=Domain(…)); over all questions DTP is infinite"
     if len(getattr(X, "shape", ())) != 2:
