@@ -62,17 +62,18 @@ class Squares(Engine):
         subject, units, (row_unit, row_query) = request.subject, request.units, request.rows
         fit, sure = fit_whole(subject), np.ones(len(units), dtype=bool)
         without = fit.fitted[row_query]
-        each = fit.half.shape[1] * (fit.rest.shape[1] + -(-len(row_unit) // max(len(units), 1)))
+        each = fit.half.shape[1] * (1 + -(-len(row_unit) // max(len(units), 1)))
         for first in range(0, len(units), step := max(_BLOCK // each, 1)):
             person, rows = unit_rows(subject, units[first : first + step])
             pulled, sure[first : first + step] = pull_away(fit.half[rows], fit.rest[rows], person, fit.least)
             some = slice(*np.searchsorted(row_unit, [first, first + step]))
-            half, mine = fit.half[row_query[some]], row_unit[some] - first
-            without[some] -= np.stack([(half * column[mine]).sum(axis=1) for column in np.moveaxis(pulled, 2, 0)], 1)
-        sure &= np.bincount(row_unit, np.isnan(without).any(axis=1), len(units)) == 0
+            without[some] -= (fit.half[row_query[some]] * pulled[row_unit[some] - first]).sum(axis=1)
+        sure &= np.bincount(row_unit, np.isnan(without), len(units)) == 0
         without[~sure[row_unit]] = -np.inf
-        columns = (self.name, units, request.seeds[:1], request.rows, fit.fitted[row_query][None], without[None])
-        return Retrained.from_columns(*columns).select(sure), units[~sure]
+        answers = fit.fitted[row_query][None, :, None], without[None, :, None]
+        return Retrained.from_columns(self.name, units, request.seeds[:1], request.rows, *answers).select(sure), units[
+            ~sure
+        ]
 
 
 LEAST_SQUARES = Squares()
@@ -81,7 +82,7 @@ LEAST_SQUARES = Squares()
 class Fit(NamedTuple):
     """A fitted regression: pool rows whose inner products are the hat function, answers at the pool, and residuals.
 
-    Shapes (P, p), (P, k) and (n, k). ``least`` is what people must leave over of themselves, by ``pull_away``.
+    Shapes (P, p), (P,) and (n,). ``least`` is what people must leave over of themselves, by ``pull_away``.
     """
 
     half: Float
@@ -93,11 +94,11 @@ class Fit(NamedTuple):
 def fit_whole(subject: Subject) -> Fit:
     """Return the regression of a supported subject; it raises ``Declined`` where rounding would decide."""
     estimator, n, (mean, deviation) = subject.recipe.library_estimator, subject.data.n, subject.scale
-    Y = ((subject.data.y.astype(np.float64) - mean) / deviation)[:, None]
-    X, offset = matrix(subject).astype(np.float64, copy=False), np.array([-mean / deviation])
+    Y = (subject.data.y.astype(np.float64) - mean) / deviation
+    X, offset = matrix(subject).astype(np.float64, copy=False), -mean / deviation
     _refuse_sizes(X[:n], mean, deviation)
     if estimator.fit_intercept:
-        X, offset = X - X[:n].mean(axis=0), Y.mean(axis=0)  # else the targets' own 0 counts
+        X, offset = X - X[:n].mean(axis=0), Y.mean()  # else the targets' own 0 counts
     half, ratio, rounding = _whiten(X, n, float(getattr(estimator, "alpha", 0.0)))
     # least squares drop directions below their tolerance, so none may come near it
     tolerance = float(getattr(estimator, "tol", 0.0)) if type(estimator).__name__ == "LinearRegression" else 0.0
@@ -149,21 +150,22 @@ def _whiten(X: Float, n: int, alpha: float) -> tuple[Float, float, float]:
 
 
 def pull_away(half: Float, rest: Float, people: Index, least: float) -> tuple[Float, NDArray[np.bool_]]:
-    """Return ``half' (I - half half')^-1 rest`` of people, shape (U, p, k), and whether they leave enough over, (U,).
+    """Return ``half' (I - half half')^-1 rest`` of people, shape (U, p), and whether they leave enough over, (U,).
 
     An answer loses that times its own whitened features when they leave; it is 0 for who does not leave enough over,
     an eigenvalue of ``I - half half'`` above ``least``. ``half`` (R, p) are whitened features of people's records,
-    ``rest`` (R, k) targets less answers; ``people`` (R,) is whose each is, ascending, nobody left out.
+    ``rest`` (R,) targets less answers; ``people`` (R,) is whose each is, ascending, nobody left out.
     """
     sizes = np.bincount(people)
     start = np.cumsum(sizes) - sizes
-    pulled, sure = np.zeros((len(sizes), half.shape[1], rest.shape[1])), np.zeros(len(sizes), dtype=bool)
+    pulled, sure = np.zeros((len(sizes), half.shape[1])), np.zeros(len(sizes), dtype=bool)
     for m in np.unique(sizes).tolist():
         some = np.flatnonzero(sizes == m)
         own = half[rows := start[some][:, None] + np.arange(m)]
         remainder = np.eye(m) - own @ own.transpose(0, 2, 1)
         fine = (remainder[:, 0, 0] if m == 1 else np.linalg.eigvalsh(remainder)[:, 0]) > least
-        pulled[some[fine]] = own[fine].transpose(0, 2, 1) @ np.linalg.solve(remainder[fine], rest[rows[fine]])
+        solved = np.linalg.solve(remainder[fine], rest[rows[fine]][:, :, None])
+        pulled[some[fine]] = (own[fine].transpose(0, 2, 1) @ solved)[:, :, 0]
         sure[some] = fine
     return pulled, sure
 
@@ -243,6 +245,6 @@ def propose(X: Float, y: Float, penalty: Float, person: Index) -> dict[str, NDAr
     for _ in range(3):  # each round takes off what rounding left
         at = at - factor.T @ (factor @ (X.T @ (X @ at - y) + penalty * at))
     rows = np.argsort(person, kind="stable")
-    pulled, sure = pull_away((X @ factor.T)[rows], (y - X @ at)[rows, None], person[rows], 1e-9)
-    moves = np.where(sure[:, None], -pulled[:, :, 0] @ factor, np.nan)
+    pulled, sure = pull_away((X @ factor.T)[rows], (y - X @ at)[rows], person[rows], 1e-9)
+    moves = np.where(sure[:, None], -pulled @ factor, np.nan)
     return {"at": at, "factor": factor, "moves": moves}
