@@ -151,14 +151,6 @@ class EngineShare(EvidenceModel):
         return cls(engine=engine, **counts, why=why, without_limit=without_limit)
 
 
-class SeedNoise(EvidenceModel):
-    """What another seed alone changes, with nobody removed; only for training that depends on its seed."""
-
-    floor: Number = Field(description="Largest change of a direct answer between seeds, nats.")
-    median: Number = Field(description="The same for half of the people at most, nats.")
-    units_above: OfUnits = Field(description="People whose PDTP exceeds their own noise floor.")
-
-
 class CertificateNote(EvidenceModel):
     """What one theorem of the catalogue said about this model."""
 
@@ -217,12 +209,11 @@ class SensitivityFigures(EvidenceModel):
 class InfluencePart(EvidenceModel):
     """How the per-person table was come by; the table itself is ``Evidence.records``."""
 
-    earlier = frozenset({"registered", "certificates_compared", "indirect_queries"})
+    earlier = frozenset({"registered", "certificates_compared", "indirect_queries", "noise"})
     coverage: UnitCoverage | None = Field(default=None, description="null where nobody was measured.")
     engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
     declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
     recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")
-    noise: SeedNoise | None = Field(default=None, description="null where one seed was enough.")
     certificates: tuple[CertificateNote, ...] = Field(default=(), description="Every theorem of the catalogue.")
     as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")
     sensitivity: SensitivityFigures | None = Field(default=None, description="null for classifiers.")

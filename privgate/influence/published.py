@@ -65,7 +65,6 @@ def describe_influence(run: Run) -> InfluencePart | None:
         return InfluencePart(**facts, sensitivity=regressors.show_figures(run))
     return InfluencePart(
         **facts,
-        noise=person_table.measure_seed_noise(run),
         certificates=run.compute(person_table.list_notes),
         as_published=list_published(run) if Need.EVERY_QUERY in run.needs else (),
     )

@@ -158,8 +158,7 @@ def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
 def methods(doc: ReportDocument) -> Told:
     """Return engines, re-checks, theorems, published bounds beside corrected ones, measurements and sources."""
     influence, seeds = doc.evidence.influence or evidence.InfluencePart(), doc.evidence.run.seeds
-    noise = influence.noise or seeds
-    drawn = noise and {"median": _by(noise.median, " or more"), "floor": _by(noise.floor)}
+    drawn = seeds and {"median": _by(seeds.median, " or more"), "floor": _by(seeds.floor)}
     certificates = influence.certificates
     return {
         "privgate": doc.privgate,
