@@ -121,16 +121,6 @@ class UnitCoverage(EvidenceModel):
     decided_by: str = Field(default="", description="The rule that decided it by refusing; empty if none did.")
 
 
-class RecheckRow(EvidenceModel):
-    """One closed form compared with refits in this run."""
-
-    earlier = frozenset({"estimates", "notes"})
-    engine: str
-    checked: int = Field(description="People retrained for the comparison.")
-    max_difference: Number = Field(description="Largest difference of a log-probability from a refit, nats.")
-    tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
-
-
 class EngineShare(EvidenceModel):
     """What one engine answered of the units it was asked about."""
 
@@ -209,11 +199,10 @@ class SensitivityFigures(EvidenceModel):
 class InfluencePart(EvidenceModel):
     """How the per-person table was come by; the table itself is ``Evidence.records``."""
 
-    earlier = frozenset({"registered", "certificates_compared", "indirect_queries", "noise"})
+    earlier = frozenset({"registered", "certificates_compared", "indirect_queries", "noise", "recheck"})
     coverage: UnitCoverage | None = Field(default=None, description="null where nobody was measured.")
     engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
     declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
-    recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")
     certificates: tuple[CertificateNote, ...] = Field(default=(), description="Every theorem of the catalogue.")
     as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")
     sensitivity: SensitivityFigures | None = Field(default=None, description="null for classifiers.")

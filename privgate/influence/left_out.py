@@ -159,8 +159,6 @@ class LeftOut(Noted):
     shares: tuple[EngineShare, ...] = ()
     #: why closed forms do not answer: name -> sentence
     declined: Mapping[str, str] = field(default_factory=dict)
-    #: what refits say of a closed form
-    compared: Precondition | None = None
     #: the rule that was broken when the work ended early; empty if it did not
     decided_by: str = ""
     #: of how many people at most a closed form may be wrong, with 95 % confidence; 0 where none is believed
@@ -198,7 +196,6 @@ def leave_out(run: Run) -> LeftOut:
         people=people,
         shares=_list_shares(refitted, people, computed if whole else None),
         declined=declined,
-        compared=checked,
         decided_by=decided,
         unsure=unsure,
     )

@@ -156,7 +156,7 @@ def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
 
 
 def methods(doc: ReportDocument) -> Told:
-    """Return engines, re-checks, theorems, published bounds beside corrected ones, measurements and sources."""
+    """Return engines, theorems, published bounds beside corrected ones, measurements and sources."""
     influence, seeds = doc.evidence.influence or evidence.InfluencePart(), doc.evidence.run.seeds
     drawn = seeds and {"median": _by(seeds.median, " or more"), "floor": _by(seeds.floor)}
     certificates = influence.certificates
@@ -166,7 +166,6 @@ def methods(doc: ReportDocument) -> Told:
         "seeds": seeds,
         "drawn": drawn if doc.evidence.influence and seeds and seeds.dependent else None,
         **_engines(influence.engines),
-        "recheck": [(_spaced(r.engine), r.checked, r.max_difference, r.tolerance) for r in influence.recheck],
         "theorems": [(_spaced(c.name), "; ".join(prose(a, 200) for a in c.assumptions), c.source)
                      for c in certificates if c.applies],
         "guarantees": [describe_guarantee(c) for c in certificates if c.guarantee == "every data set"],

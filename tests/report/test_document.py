@@ -173,7 +173,6 @@ def test_methods_say_who_answered_what_was_handed_on_and_how_loud_the_seeds_are(
             {"engine": "refit", "asked": 34, "answered": 34, "handed_on": 0, "why": {},
              "without_limit": {"training without them failed": None}},
         ],
-        "recheck": [{"engine": "logistic", "checked": 65, "max_difference": 1e-9, "tolerance": 1e-6}],
     }  # fmt: skip
     doc["evidence"]["run"]["seeds"] |= {"dependent": True, "median": 0.3, "floor": 1.2, "paired": 0}
     page = report.render(doc, "html")
