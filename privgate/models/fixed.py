@@ -54,12 +54,6 @@ class Fixed(Settings):
         encoded = [self._encode(column, v) for column, v in zip(self.columns_, values, strict=True)]
         return np.column_stack(encoded) if encoded else np.zeros((len(X), 0))
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return one name for each column of ``transform``."""
-        names = [c.name for c in self.columns_] if input_features is None else list(input_features)
-        pairs = zip(names, self.columns_, strict=True)
-        return np.array([f"{name}{suffix}" for name, c in pairs for suffix in self._list_suffixes(c)], object)
-
     def __sklearn_is_fitted__(self) -> bool:
         """Whether ``fit`` was called."""
         return hasattr(self, "columns_")
@@ -80,9 +74,6 @@ class Fixed(Settings):
 
     @abstractmethod
     def _encode(self, column: Column, values: NDArray[Any]) -> Float: ...
-
-    @abstractmethod
-    def _list_suffixes(self, column: Column) -> list[str]: ...
 
 
 @dataclass(eq=False, repr=False)
@@ -114,9 +105,6 @@ class FixedScaler(Fixed):
         inside = np.clip(np.where(gone, low, x), low, high)
         scaled = (inside - low) / (high - low) if high > low else np.zeros(len(x))
         return np.column_stack([scaled, gone]) if column.missing else scaled[:, None]
-
-    def _list_suffixes(self, column: Column) -> list[str]:
-        return ["", "_missing"] if column.missing else [""]
 
 
 @dataclass(eq=False, repr=False)
@@ -150,6 +138,3 @@ class FixedOneHot(Fixed):
         if self.unknown == "error" and (codes == -1).any():
             raise ValueError(f"column {column.name!r} holds a value that is not declared")
         return np.asarray(codes[:, None] == np.arange(len(place) + column.missing), dtype=np.float64)
-
-    def _list_suffixes(self, column: Column) -> list[str]:
-        return [f"_{v}" for v in column.values or ()] + (["_missing"] if column.missing else [])
