@@ -1,6 +1,7 @@
 """Probabilities for linear models that release none: the scores of a linear classifier through a softmax.
 
-A recipe may declare this function as its ``predict``: this release is then measured, and closed forms know it.
+Ridge classifiers and least squares score a query but give no probability, so there is nothing that leave-one-out could
+compare. A recipe may declare this function as its ``predict``; then this release is what is measured.
 """
 
 from typing import Any

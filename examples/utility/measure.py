@@ -137,7 +137,7 @@ def proven(learner: Learner, table: Table, people: int) -> dict[str, Any]:
     everybody = len(subject.data.units)
     units = np.sort(np.random.default_rng(3).choice(everybody, min(people, everybody), replace=False)).astype(np.int64)
     started = time.process_time()
-    theorems = catalogue.applicable(subject, attacked=True)[0]
+    theorems = catalogue.applicable(subject)[0]
     if not theorems:
         upper, lower = np.full(len(units), np.inf), seen(learner, table, units)
     else:

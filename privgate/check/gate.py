@@ -149,7 +149,7 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     if run.subject.recipe.payload["dp"] is not None:
         from privgate.claims import guarantee_basis
 
-        about_claims = guarantee_basis.make_claims_part(run, () if attacks is None else attacks.attacks)
+        about_claims = guarantee_basis.make_claims_part(run)
     return Evidence(
         subject=described,
         preconditions=(*checked, *run.preconditions),

@@ -142,7 +142,7 @@ def prepare(
         at_once=any(isinstance(r, MembershipRule) and not r.level for r in policy.rules),
         near_questions=any(rule.request().option("over") == "beside" for rule in policy.rules),
     )
-    known = dict(known or facts(subject, attacked=Need.SHADOWS in needs))
+    known = dict(known or facts(subject))
     few = f"an approval at a level wants {min(APPROVING)} shadow models" * (run.limits.shadow_models < min(APPROVING))
     at_level = {r.name for r in policy.rules if isinstance(r, MembershipRule) and r.level}
     refused = {r.name: r.cannot_conclude(known) or few * (r.name in at_level) for r in policy.rules}
@@ -172,9 +172,9 @@ def misfit(policy: Policy, subject: Subject) -> str:
     )
 
 
-def facts(subject: Subject, *, attacked: bool = True) -> dict[str, Any]:
+def facts(subject: Subject) -> dict[str, Any]:
     """Return what is known about a subject before anything is trained, for ``Rule.cannot_conclude``."""
-    theorems, notes = catalogue.applicable(subject, attacked=attacked)
+    theorems, notes = catalogue.applicable(subject)
     candidates = subject.data.candidates
     return {
         "certificates": [c.name for c in theorems],

@@ -2,14 +2,14 @@
 
 import logging
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from privgate.claims.bounds import Composed, EpsilonDelta, Gaussian, Tradeoff, check_delta
+from privgate.claims.bounds import Composed, Gaussian, Tradeoff, check_delta
 from privgate.errors import MeasurementError, UsageError
 
 #: share of the recomputed ε by which a declared ε may lie below it, because two accountants round differently
@@ -18,7 +18,6 @@ MISSING_LIBRARY = "recomputing epsilon needs the library dp-accounting; install 
 #: dp-accounting divides the privacy loss into intervals: their largest width in nats, also for mixtures of Gaussians
 #: (slow to compute), and as a share of the loss of one training step, because wider intervals round a small loss up
 _WIDTH, _MIXTURE_WIDTH, _WIDTH_SHARE = 1e-4, 1e-3, 0.1
-_RENYI_ORDERS = (*range(2, 65), 96, 128, 192, 256, 512, 1024)
 
 NEIGHBORS = {
     "add_remove": "neighbors differ in one record added or removed",
@@ -26,7 +25,6 @@ NEIGHBORS = {
 }
 SAMPLING = {
     "poisson": "every record enters every batch independently (Poisson sampling)",
-    "fixed_size": "every batch is a fresh random set of fixed size, drawn without replacement",
     "shuffled": "each epoch passes through the records once in shuffled batches: no amplification by sampling is "
     "proved for this, so each epoch counts as one full release of every record",
     "unknown": "that batches are drawn in secret is not known, so every step counts as if every record were in it",
@@ -51,8 +49,6 @@ class Mechanism:
     sampling: str
     #: a key of ``NEIGHBORS``
     adjacency: str
-    #: training size; only "fixed_size" needs it
-    records: int = 0
     #: records of one person, who comes or goes with all of them
     copies: int = 1
     #: how often training began to go through its shuffled batches; a broken-off pass may have used any record
@@ -71,7 +67,7 @@ class Mechanism:
     @property
     def amplified(self) -> bool:
         """Whether secret batches lower ε: an attacker does not know which steps used a record."""
-        return self.sample_rate < 1 and self.sampling in ("poisson", "fixed_size")
+        return self.sample_rate < 1 and self.sampling == "poisson"
 
     @property
     def unamplified_curve(self) -> Gaussian:
@@ -91,8 +87,8 @@ class Guarantee:
     """An upper bound ε, in nats, at δ; ε is infinite without noise.
 
     ``curve`` is the mechanism's own trade-off curve, else that of (ε, δ)-DP, else (where ε is infinite) None.
-    ``accountant`` names the source of ε: "PLD" (privacy loss distributions), "Gaussian" (closed form), "RDP" (Rényi),
-    "budget accountant" (diffprivlib's), "declared" (the claim), or "none" (no noise).
+    ``accountant`` names the source of ε: "PLD" (privacy loss distributions), "Gaussian" (closed form), "budget
+    accountant" (diffprivlib's), "declared" (the claim), or "none" (no noise).
     """
 
     epsilon: float
@@ -106,17 +102,9 @@ def _build_event(mechanism: Mechanism) -> Any:
     from dp_accounting import dp_event
 
     noise, rate, copies = mechanism.noise_multiplier, mechanism.sample_rate, mechanism.copies
-    replaces = mechanism.adjacency == "replace_one"
-    if mechanism.sampling == "fixed_size":
-        if not replaces or copies > 1 or mechanism.records < 1:
-            raise MeasurementError("batches of fixed size are accounted for where single records are replaced, only")
-        size = max(1, math.ceil(rate * mechanism.records * (1 - 1e-9)))
-        # a replaced record moves the sum by two clipping norms, which is the same as half the noise for one norm
-        half = dp_event.GaussianDpEvent(noise / 2)
-        step_event = dp_event.SampledWithoutReplacementDpEvent(mechanism.records, size, half)
-    elif copies == 1:
+    if copies == 1:
         step_event = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
-    elif replaces:
+    elif mechanism.adjacency == "replace_one":
         raise MeasurementError("several records of one person that are replaced together have no theorem here")
     else:  # a batch holds a binomial number of the person's records (Choquette-Choo et al. 2024)
         chances = [math.comb(copies, i) * rate**i * (1 - rate) ** (copies - i) for i in range(copies + 1)]
@@ -128,12 +116,10 @@ def _build_event(mechanism: Mechanism) -> Any:
 def _build_accountant(mechanism: Mechanism) -> Any:
     if not has_accountant():
         raise MeasurementError(MISSING_LIBRARY)
-    from dp_accounting import NeighboringRelation, pld, rdp
+    from dp_accounting import NeighboringRelation, pld
 
     relations = {"add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE, "replace_one": NeighboringRelation.REPLACE_ONE}
     relation, event = relations[mechanism.adjacency], _build_event(mechanism)
-    if mechanism.sampling == "fixed_size":
-        return rdp.RdpAccountant(_RENYI_ORDERS, relation).compose(event)
     largest_width = _MIXTURE_WIDTH if mechanism.copies > 1 else _WIDTH
     width = min(largest_width, _WIDTH_SHARE * mechanism.sample_rate / mechanism.noise_multiplier)
     logging.getLogger().addFilter(_is_no_option_advice)
@@ -152,8 +138,7 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     """Return ε at ``delta`` in (0, 1) for the mechanism, with its trade-off curve.
 
     ``MeasurementError``: no theorem covers the combination, or dp-accounting is not installed. Doroshenko et al. (2022)
-    for Poisson batches; Balle and Wang (2018), Theorem 8, where nothing is amplified; Wang et al. (2019) for fixed
-    size.
+    for Poisson batches; Balle and Wang (2018), Theorem 8, where nothing is amplified.
     """
     if not check_delta(delta) > 0:
         raise UsageError("Gaussian noise has no finite epsilon at delta 0; pass a delta above 0")
@@ -161,19 +146,11 @@ def recompute(mechanism: Mechanism, delta: float) -> Guarantee:
     assumptions = (NEIGHBORS[mechanism.adjacency], batches)
     if mechanism.noise_multiplier == 0:
         return Guarantee(math.inf, delta, None, "none", assumptions)
-    epsilon = _compute_epsilon(mechanism, delta)
     if not mechanism.amplified:
-        return Guarantee(epsilon, delta, mechanism.unamplified_curve, "Gaussian", assumptions)
-    if mechanism.sampling == "fixed_size":
-        curve = EpsilonDelta(epsilon, delta) if math.isfinite(epsilon) else None
-        return Guarantee(epsilon, delta, curve, "RDP", assumptions)
+        curve = mechanism.unamplified_curve
+        return Guarantee(curve.epsilon(delta), delta, curve, "Gaussian", assumptions)
+    epsilon = float(_build_accountant(mechanism).get_epsilon(delta))
     return Guarantee(epsilon, delta, _compute_curve(mechanism), "PLD", assumptions)
-
-
-def _compute_epsilon(mechanism: Mechanism, delta: float) -> float:
-    if mechanism.amplified:
-        return float(_build_accountant(mechanism).get_epsilon(delta))
-    return mechanism.unamplified_curve.epsilon(delta)
 
 
 @lru_cache(maxsize=8)
@@ -183,28 +160,6 @@ def _compute_curve(mechanism: Mechanism) -> Tradeoff:
     deltas = np.asarray(_build_accountant(mechanism).get_delta(epsilons), dtype=np.float64)
     drawn = f"noise multiplier {mechanism.noise_multiplier:.4g}, sample rate {mechanism.sample_rate:.4g}"
     return Composed(epsilons, deltas, f"{mechanism.steps} steps, {drawn}")
-
-
-def find_noise_multiplier(epsilon: float, delta: float, mechanism: Mechanism) -> float:
-    """Return the least noise multiplier whose recomputed ε at ``delta`` is at most ``epsilon``, rounded up to 1e-4.
-
-    The search replaces the noise multiplier of ``mechanism``. ``MeasurementError``: no multiplier up to 10^5 suffices.
-    """
-
-    def epsilon_at(noise: float) -> float:
-        return _compute_epsilon(replace(mechanism, noise_multiplier=noise), delta)
-
-    low, high = 0.2, 1.0  # below 0.2 dp-accounting is slow, and ε is too large for any goal
-    if epsilon_at(low) <= epsilon:
-        return low
-    while epsilon_at(high) > epsilon:
-        low, high = high, 2 * high
-        if high > 1e5:
-            raise MeasurementError(f"no noise multiplier up to 100000 gives epsilon {epsilon:g} at delta {delta:g}")
-    while math.ceil(low * 1e4) < math.ceil(high * 1e4) - 1:
-        middle = (low + high) / 2
-        low, high = (low, middle) if epsilon_at(middle) <= epsilon else (middle, high)
-    return math.ceil(high * 1e4) / 1e4
 
 
 def add_releases(spends: tuple[tuple[float, float], ...]) -> tuple[float, float]:

@@ -161,7 +161,7 @@ def measure_lower_bound(run: Run, request: Request) -> Measurement:
     return Measurement(
         request, audit.epsilon, audit.epsilon, math.inf, "nats", "confidence", confidence, n=audit.trainings,
         population=audit.trainings, assumptions=assumptions,
-        behind=BehindClaim(audit=audit, claimed_epsilon=claimed_epsilon(claim, run.subject.data.n)),
+        behind=BehindClaim(audit=audit, claimed_epsilon=claimed_epsilon(claim)),
     )  # fmt: skip
 
 

@@ -106,7 +106,7 @@ def count_deletions(run: Run, request: Request) -> Measurement:
         ]
     else:
         rho, prior = float(request.option("rho")), float(request.option("prior"))
-        _check_drawing(basis, prior)
+        _check_drawing(basis, run.subject.data.n, prior)
         capacity = _choose_largest(deletion_capacity(e, prior, rho, delta=d) for e, d in guarantees)
         probability = f"each with probability at most {prior:g}, as the policy states"
         words = [
@@ -140,7 +140,7 @@ def _list_guarantees(basis: GuaranteeBasis) -> list[tuple[float, float]]:
     return [(g.epsilon, g.delta) for g in guarantees if g.epsilon <= LARGEST_EPSILON]
 
 
-def _check_drawing(basis: GuaranteeBasis, prior: float) -> None:
+def _check_drawing(basis: GuaranteeBasis, records: int, prior: float) -> None:
     """Raise unless two reruns drew training sets of their own, with a probability of at most ``prior`` per person."""
     sizes = () if basis.observation is None else basis.observation.populations
     if len(set(sizes)) < 2:
@@ -148,9 +148,9 @@ def _check_drawing(basis: GuaranteeBasis, prior: float) -> None:
             "the recipe was not seen to draw its training set: whoever is in the data is used, whatever prior the "
             "policy states; state epsilon and delta instead of rho and prior"
         )
-    limit = upper_limit(sum(sizes), basis.records * len(sizes), alpha=DRAWING_ERROR)
+    limit = upper_limit(sum(sizes), records * len(sizes), alpha=DRAWING_ERROR)
     if not limit <= prior:
         raise MeasurementError(
-            f"the recipe drew up to {max(sizes):,} of {basis.records:,} records, which is a probability of up to "
+            f"the recipe drew up to {max(sizes):,} of {records:,} records, which is a probability of up to "
             f"{limit:.3g}; the policy states at most {prior:g}"
         )

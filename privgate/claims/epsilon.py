@@ -22,10 +22,9 @@ def measure_epsilon(run: Run, request: Request) -> Measurement:
     behind = _describe_basis(basis).model_copy(update={"delta": delta, "accountant": guarantee.accountant})
     words = (*guarantee.assumptions, *_list_unseen(run, basis))
     bound = make_bound(request, guarantee.epsilon, "nats", words, behind)
-    # where no theorem covers the sampling, and for Rényi's accountant, ε is an upper limit: the true one may be 0
+    # where no theorem covers the sampling, ε is an upper limit: the true one may be 0
     unamplified = seen is not None and seen.sample_rate < 1 and seen.sampling != "poisson"
-    only_upper = math.isfinite(guarantee.epsilon) and (unamplified or guarantee.accountant == "RDP")
-    return replace(bound, low=0.0) if only_upper else bound
+    return replace(bound, low=0.0) if unamplified and math.isfinite(guarantee.epsilon) else bound
 
 
 def measure_attack_accuracy(run: Run, request: Request) -> Measurement:
@@ -47,23 +46,19 @@ def _infer_inclusion(adjacency: str) -> str:
     return "independent" if adjacency == "add_remove" else "fixed_size"
 
 
-def _describe_scope(basis: GuaranteeBasis) -> str:
-    """Return what of the training the guarantee counts, and what it takes for granted of the rest."""
-    if basis.observation is None:
-        return "nothing of the training was observed"
-    counted = "optimizer steps" if basis.opacus else "releases of the budget accountant"
-    # Opacus computes rate and divisor from the number of records, which an add/remove guarantee must not reveal
-    size = ""
-    if basis.opacus and basis.claim.adjacency == "add_remove":
-        size = " nor that its rate and divisor stay the same with one record more or less"
-    return f"{counted} only: not seen is what else the training does with its records{size}"
-
-
 def _list_unseen(run: Run, basis: GuaranteeBasis) -> tuple[str, ...]:
+    """Return what of the training the guarantee counts, and what it takes for granted of the rest."""
+    scope = "nothing of the training was observed"
+    if basis.observation is not None:
+        counted = "optimizer steps" if basis.opacus else "releases of the budget accountant"
+        # Opacus computes rate and divisor from the number of records, which an add/remove guarantee must not reveal
+        follows = basis.opacus and basis.claim.adjacency == "add_remove"
+        size = " nor that its rate and divisor stay the same with one record more or less" if follows else ""
+        scope = f"{counted} only: not seen is what else the training does with its records{size}"
     if run.subject.model is None:
-        return (_describe_scope(basis),)
+        return (scope,)
     close = "as close to reruns as these are to each other, but so may be a model that was trained without noise"
-    return (_describe_scope(basis), f"the registered model was trained by this recipe: it is {close}")
+    return (scope, f"the registered model was trained by this recipe: it is {close}")
 
 
 def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:

@@ -11,11 +11,8 @@ from privgate.claims.bounds import EpsilonDelta
 from privgate.claims.watch import ERRORS
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import (
-    AttackFigures,
-    AttackResult,
     BehindClaim,
     ClaimsPart,
-    Estimate,
     GuaranteeBound,
     Measurement,
     Observation,
@@ -31,13 +28,11 @@ class GuaranteeBasis:
     """What the guarantee rests on: an observed rerun, or, without an observation, the claim that the policy accepts.
 
     ``group`` is the largest number of entries that one person has; the guarantee is converted to that many.
-    ``records`` is the training size.
     """
 
     claim: Claim
     observation: Observation | None
     group: int = 1
-    records: int = 0
 
     @property
     def opacus(self) -> Observation | None:
@@ -62,11 +57,11 @@ class GuaranteeBasis:
         """Return the noised steps, observed or, without an observation, claimed; None for diffprivlib's releases."""
         if seen := self.opacus:
             sampling = (seen.sample_rate, seen.steps, seen.sampling)
-            return Mechanism(seen.noise_multiplier, *sampling, adjacency, seen.records, passes=seen.passes)
+            return Mechanism(seen.noise_multiplier, *sampling, adjacency, passes=seen.passes)
         noise, rate, steps = self.claim.noise_multiplier, self.claim.sample_rate, self.claim.steps
         if self.observation is not None or noise is None or rate is None or steps is None:
             return None
-        return Mechanism(noise, rate, steps, self.claim.sampling or "unknown", adjacency, self.records)
+        return Mechanism(noise, rate, steps, self.claim.sampling or "unknown", adjacency)
 
     def guarantee(self, delta: float, adjacency: str | None = None) -> Guarantee:
         """Return the guarantee at ``delta`` for all records of one person; ``MeasurementError``: no theorem has it."""
@@ -126,11 +121,11 @@ class GuaranteeBasis:
         return Guarantee(epsilon, own_delta, EpsilonDelta(epsilon, own_delta), source, (NEIGHBORS[adjacency],))
 
 
-def claimed_epsilon(claim: Claim, records: int) -> float:
+def claimed_epsilon(claim: Claim) -> float:
     """Return the ε that the claim states, else the one that its parameters give."""
     if claim.epsilon is not None:
         return claim.epsilon
-    return GuaranteeBasis(claim, None, 1, records).guarantee(float(claim.delta or 0.0)).epsilon
+    return GuaranteeBasis(claim, None).guarantee(float(claim.delta or 0.0)).epsilon
 
 
 # What a rerun contradicts: the five contradictions of docs/measuring.md, and warnings of the library itself.
@@ -149,7 +144,7 @@ def list_contradictions(claim: Claim, seen: Observation, records: int) -> Iterat
     """Yield what the observation contradicts, the worst first, or that ε is confirmed; then doubts of the claim."""
     contradictions = list(_list_training_contradictions(claim, seen))
     yield from contradictions
-    epsilon = _judge_claimed_epsilon(claim, seen, records)
+    epsilon = _judge_claimed_epsilon(claim, seen)
     if epsilon is not None and (epsilon.outcome == "failed" or all(p.outcome != "failed" for p in contradictions)):
         yield epsilon
     for doubt in claim.doubts(records):
@@ -194,16 +189,16 @@ def _describe_unclaimed_batches(claim: Claim, seen: Observation) -> str:
     return "shuffled" if seen.sampling == "shuffled" else "not seen to be drawn in secret by Opacus' own sampler"
 
 
-def _judge_claimed_epsilon(claim: Claim, seen: Observation, records: int) -> Precondition | None:
+def _judge_claimed_epsilon(claim: Claim, seen: Observation) -> Precondition | None:
     """Return how the claimed ε compares with the observed one, else with that of the claim's own parameters."""
     delta, copies = claim.delta or 0.0, count_copies(seen)
-    basis = GuaranteeBasis(claim, seen if seen.library else None, copies, records)
+    basis = GuaranteeBasis(claim, seen if seen.library else None, copies)
     if not seen.library and (claim.epsilon is None or not delta or basis.mechanism(str(claim.adjacency)) is None):
         return None
     if basis.opacus and not delta:
         text = "the claim is pure (delta 0), but Gaussian noise was observed, which never is"
         return Precondition("dp_claim", "failed", text)
-    claimed = claimed_epsilon(claim, records)
+    claimed = claimed_epsilon(claim)
     try:
         recomputed = basis.guarantee(delta).epsilon
     except MeasurementError as exc:
@@ -249,7 +244,7 @@ def find_basis(run: Run, request: Request) -> GuaranteeBasis:
     if not seen.problem:
         # that batches draw people and not records is seen, or not so
         group = 1 if claim.unit != "record" and 0 < max(seen.populations, default=0) <= people else group
-        return GuaranteeBasis(claim, seen, group * count_copies(seen), run.subject.data.n)
+        return GuaranteeBasis(claim, seen, group * count_copies(seen))
     group = group if claim.unit == "record" else 1  # of a declared claim, all is the author's word
     if not request.option("accept_declared_claims"):
         raise MeasurementError(
@@ -257,7 +252,7 @@ def find_basis(run: Run, request: Request) -> GuaranteeBasis:
             "says accept_declared_claims: true"
         )
     run.compute(note_declared_only)
-    return GuaranteeBasis(claim, None, group, run.subject.data.n)
+    return GuaranteeBasis(claim, None, group)
 
 
 def observe_rerun(run: Run) -> Observation:
@@ -293,33 +288,9 @@ def list_noted_bounds(_run: Run) -> list[GuaranteeBound]:
     return []
 
 
-def make_claims_part(run: Run, attacks: Iterable[AttackResult] = ()) -> ClaimsPart | None:
-    """Return the report's part about the claim, with what attacks achieved beside each bound; None if nothing asked.
-
-    Attacks count over the records of one model, and a bound holds for one record over many trainings. An attack above
-    a bound makes the claim doubtful; only an audit decides.
-    """
+def make_claims_part(run: Run) -> ClaimsPart | None:
+    """Return the report's part about the claim; None if nothing asked."""
     if not run.has_computed(list_noted_bounds) and not run.has_computed(observe_rerun):
         return None
-    figures = [a.figures for a in attacks if a.figures is not None and a.scope == "model"]
-    bounds = (
-        row.model_copy(update={"measured": _find_most_achieved(row, figures)}) for row in run.compute(list_noted_bounds)
-    )
-    return ClaimsPart(
-        observation=run.compute(observe_rerun) if run.has_computed(observe_rerun) else None,
-        bounds=tuple(bounds),
-    )
-
-
-def _find_most_achieved(bound: GuaranteeBound, figures: list[AttackFigures]) -> Estimate | None:
-    """Return the most that attacks achieved of what is bounded; None for bounds of earlier papers."""
-    achieved: list[Estimate] = []
-    if bound.name in ("accuracy", "accuracy, exact curve") and bound.prior == 0.5:
-        achieved = [f.accuracy for f in figures]
-    elif bound.name.startswith("advantage"):
-        achieved = [Estimate(value=f.advantage) for f in figures]
-    elif bound.name.startswith("TPR at FPR"):
-        rates = [r for f in figures for r in f.tpr_at_fpr if r.fpr == bound.fpr]
-        achieved = [Estimate(value=r.value, low=r.low, high=r.high, problem=r.problem) for r in rates]
-    known = [f for f in achieved if f.value is not None and not math.isnan(f.value)]
-    return max(known, key=lambda f: f.value or 0.0, default=None)
+    observation = run.compute(observe_rerun) if run.has_computed(observe_rerun) else None
+    return ClaimsPart(observation=observation, bounds=tuple(run.compute(list_noted_bounds)))

@@ -80,9 +80,22 @@ class Watch:
         setattr(owner, name, wrap(original))
         self._stack.callback(setattr, owner, name, original)
 
-    def _record(self, record: Callable[..., Any], *arguments: Any) -> Any:
+    def _wrap_record(self, owner: Any, name: str, record: Callable[..., Any]) -> None:
+        """Have ``record`` called with what a method is called with, before it."""
+
+        def wrap(original: Any) -> Any:
+            @wraps(original)
+            def method(*arguments: Any, **named: Any) -> Any:
+                self._record(record, *arguments, **named)
+                return original(*arguments, **named)
+
+            return method
+
+        self._wrap_method(owner, name, wrap)
+
+    def _record(self, record: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         try:
-            return record(*arguments)
+            return record(*arguments, **named)
         except Exception as exc:  # noqa: BLE001  ``observe`` raises it in the gate's process
             self.faults.append(f"{type(exc).__name__}: {exc}")
             return None
@@ -176,29 +189,17 @@ class Watch:
         from diffprivlib import BudgetAccountant
         from diffprivlib.mechanisms.base import DPMechanism
 
-        self._wrap_method(BudgetAccountant, "spend", self._wrap_spend)
+        self._wrap_record(BudgetAccountant, "spend", self._record_spend)
         for kind in _list_definers(DPMechanism, "randomise"):
-            self._wrap_method(kind, "randomise", self._wrap_randomise)
+            self._wrap_record(kind, "randomise", self._record_release)
         log = self._stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
         self._stack.callback(lambda: self.hazards.extend(dict.fromkeys(_list_leak_warnings(log or ()))))
 
-    def _wrap_spend(self, original: Any) -> Any:
-        def spend(accountant: Any, epsilon: float, delta: float) -> Any:
-            result = original(accountant, epsilon, delta)
-            self._record(lambda: self.spends.append((float(epsilon), float(delta))))
-            return result
+    def _record_spend(self, _: Any, epsilon: float, delta: float) -> None:
+        self.spends.append((float(epsilon), float(delta)))
 
-        return spend
-
-    def _wrap_randomise(self, original: Any) -> Any:
-        def randomise(mechanism: Any, *args: Any, **kwargs: Any) -> Any:
-            self._record(self._record_release, mechanism)
-            return original(mechanism, *args, **kwargs)
-
-        return randomise
-
-    def _record_release(self, mechanism: Any) -> None:
+    def _record_release(self, mechanism: Any, *_: Any) -> None:
         self.releases += 1
         # diffprivlib's own generator takes its numbers from the operating system and has no state
         noiseless = hasattr(getattr(mechanism, "_rng", None), "get_state")

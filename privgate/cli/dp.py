@@ -1,7 +1,7 @@
 """``privgate dp``: what a guarantee bounds, what achieves a goal, what an audit proves; no registry needed."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,10 +17,6 @@ ADJACENCY = click.Choice(["add_remove", "replace_one"])
 CONFIDENCE = 0.999  # of an audit's bound
 
 
-#: the mechanism of a goal where no option says it
-SOLVED: Mapping[str, Any] = {"sample_rate": 0.01, "steps": 1000, "sampling": "poisson", "delta": 1e-5}
-
-
 @click.group()
 def dp() -> None:
     """Differential privacy: bounds on every attack, goals, deletions and audits."""
@@ -33,29 +29,20 @@ def dp() -> None:
 @click.option("--fpr", type=float, multiple=True, help="False-positive rate for TPR and positive accuracy; repeatable.")
 @click.option("--deletions", is_flag=True, help="Print how many deletion requests the guarantee covers instead.")
 @click.option("--max-accuracy", type=float, help="Goal: largest accuracy of any attack.")
-@click.option("--sample-rate", type=float, help="Of a goal: share of the records in a step; .01 if absent.")
-@click.option("--steps", type=int, help="Of a goal: number of noised steps; 1000 if absent.")
-@click.option(
-    "--sampling",
-    type=click.Choice(["poisson", "shuffled", "unknown"]),
-    help="Of a goal: how batches are drawn; poisson if absent.",
-)
 @click.option("--adjacency", type=ADJACENCY, default="add_remove", show_default=True, help="What neighbors differ in.")
 @shared.as_json
 def bounds(**o: Any) -> int:
     """Print every bound that a guarantee puts on attacks, each with its hypotheses in words.
 
     With --deletions, how many deletion requests it covers before the model must be trained again. With the goal
-    --max-accuracy, the largest epsilon and the least noise that achieve it.
+    --max-accuracy, the largest epsilon that achieves it.
     """
     goal = o["max_accuracy"] is not None
     if goal and (o["deletions"] or o["epsilon"] is not None):
         raise UsageError("pass one guarantee, or the goal --max-accuracy")
-    if idle := next((n for n in SOLVED if not goal and n != "delta" and o[n] is not None), ""):
-        raise UsageError(f"--{idle.replace('_', '-')} is of a goal; it says nothing about a stated guarantee")
     if o["fpr"] and (goal or o["deletions"]):
         raise UsageError("--fpr says nothing about a goal or deletions here; leave it out")
-    o |= {name: value for name, value in SOLVED.items() if goal and o[name] is None}
+    o["delta"] = 1e-5 if goal and o["delta"] is None else o["delta"]
     if o["delta"] is None or not (goal or o["epsilon"] is not None):
         raise UsageError("pass --epsilon and --delta, which is 0 for a pure guarantee")
     if o["deletions"]:
@@ -106,26 +93,20 @@ def _print_table(rows: Sequence["GuaranteeBound"]) -> None:
 
 def _print_goal(o: dict[str, Any]) -> int:
     from privgate.claims import bounds
-    from privgate.claims.accounting import Mechanism, find_noise_multiplier
 
     most, prior, delta = o["max_accuracy"], o["prior"], o["delta"]
     epsilon = bounds.epsilon_for_accuracy(most, prior, delta=delta)
     words = f"no attack right in more than {most:g} of cases at prior {prior:g}"
-    drawn = {k: o[k] for k in ("sample_rate", "steps", "sampling", "adjacency")}
-    noise = find_noise_multiplier(epsilon, delta, Mechanism(1.0, **drawn)) if delta > 0 else None
     if o["as_json"]:
-        answer = {"goal": words, "epsilon": epsilon, "delta": delta, "noise_multiplier": noise, **drawn}
-        click.echo(json.dumps(answer, indent=1))
+        click.echo(json.dumps({"goal": words, "epsilon": epsilon, "delta": delta}, indent=1))
         return 0
     click.secho(words, bold=True)
-    click.echo(f"  epsilon           {epsilon:.4f} at delta {delta:g}, {o['adjacency']}")
-    if noise is None:
+    click.echo(f"  epsilon  {epsilon:.4f} at delta {delta:g}, {o['adjacency']}")
+    noise = "Gaussian: Opacus' make_private_with_epsilon(target_epsilon=…) finds its deviation"
+    if delta == 0:
         scale = "infinite" if epsilon == 0 else f"{1 / epsilon:.4g}"
-        click.echo("  noise             a pure guarantee needs other noise than Gaussian, for example Laplace:")
-        click.echo(f"                    scale 1/epsilon = {scale} times the sensitivity for one release")
-    else:
-        steps = f"{o['steps']} steps at sample rate {o['sample_rate']:g}, {o['sampling']}"
-        click.echo(f"  noise multiplier  {noise:.4f} for {steps}")
+        noise = f"not Gaussian: Laplace, for example, of scale {scale} times the sensitivity for one release"
+    click.echo(f"  noise    {noise}")
     return 0
 
 

@@ -42,12 +42,9 @@ def _odd_rows(domain: Mapping[str, Any], rows: Float, rng: Generator) -> Iterato
             one, other = known[rng.integers(len(known), size=2)]
             yield from (np.where(rng.random(d) < 0.5, one, other), (one + other) / 2, one + 1e-3 * (other - one))
         yield from rows
-    sides = domain.get("box") or [(0, v - 1) for v in domain.get("categories") or ()]
-    if sides:
-        low, high = np.array(sides, dtype=np.float64).T
-        yield from (high + 1, low - 1, np.where(rng.random(d) < 0.5, high + 1, rows[0]))
+    if sides := domain.get("box") or [(0, v - 1) for v in domain.get("categories") or ()]:
         for k in np.array_split(rng.permutation(d), min(d, 32)):  # every column of a wide table, some at a time
-            yield np.where(np.isin(np.arange(d), k), high + 1, rows[0])
+            yield np.where(np.isin(np.arange(d), k), np.array(sides, dtype=np.float64)[:, 1] + 1, rows[0])
 
 
 def _odd_values(domain: Mapping[str, Any], j: int, name: Any) -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,5 @@
 """The first control before any number about people counts: the recipe gives the registered model again."""
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -8,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
@@ -31,8 +29,7 @@ DETERMINISTIC = 1e-6
 RUNS = 5
 #: a gap at a question outside the records' ranges may be so many times ``TOLERANCE`` at most
 MOST_STRETCH = 100.0
-#: domains of at most so many corners are asked at all of them; random questions of each kind
-_CORNERS, _RANDOM = 64, 64
+_RANDOM = 64  # questions of each kind
 _LABEL = "checking the recipe"
 _doubt, _pass = (partial(Precondition, "reproduces", outcome) for outcome in ("inconclusive", "passed"))
 NOBODY: Index = np.zeros(0, dtype=np.int64)
@@ -166,26 +163,31 @@ def add_questions(subject: Subject, fleet: Fleet) -> tuple[Subject, Index]:
     return wide, size + np.arange(count, dtype=np.int64)
 
 
-def _mix_records(subject: Subject, rng: Generator) -> Float:
-    """Return corners, random points and mixed records of the domain, (Q, d); none where records are no numbers."""
-    X = hypotheses.dense(subject.data.X)
-    if X is None:
-        return np.zeros((0, 0))
-    mixed = np.column_stack([rng.choice(column, _RANDOM) for column in X.T])
-    reach = _read_reach(subject)
+def _draw_questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
+    X, known = subject.data.X, hypotheses.dense(subject.data.X)
+    if known is not None:
+        records = _hold_questions(subject, _mix_numbers(subject, known, rng))
+        return (records, int(records.shape[0])) if records.shape[0] else None
+    if not hasattr(X, "columns"):
+        return None
+    sources = rng.integers(0, subject.data.n, (len(X.columns), _RANDOM))
+    mixed = take(X, sources[0]).copy()  # a copy, because pandas 2 warns where a part of a frame is changed
+    for j, column in enumerate(X.columns):
+        mixed[column] = X[column].take(sources[j]).set_axis(mixed.index)
+    return mixed, _RANDOM
+
+
+def _mix_numbers(subject: Subject, known: Float, rng: Generator) -> Float:
+    """Return corners, random points and mixed records of the domain, (Q, d), or all that a list holds."""
+    mixed, reach = np.column_stack([rng.choice(column, _RANDOM) for column in known.T]), _read_reach(subject)
+    if subject.accepted is not None and subject.accepted.queries is not None:
+        return np.array(subject.accepted.queries, dtype=np.float64)
     if reach is None:
         return mixed
-    d, low, high = X.shape[1], reach.low, reach.high
-    if 2**d <= _CORNERS:
-        corners = np.array(list(itertools.product(*zip(low, high, strict=True))))
-    else:
-        ends = rng.random((_CORNERS, d)) < 0.5
-        ends[:2] = [[False], [True]]
-        corners = np.where(ends, high, low)
-    rows = np.concatenate([mixed, corners, low + (high - low) * rng.random((_RANDOM, d))])
-    rows = np.floor(rows + 0.5) if reach.whole else rows
-    listing = None if subject.accepted is None else subject.accepted.queries
-    return rows if listing is None else np.array(listing, dtype=np.float64)  # nothing else is answered
+    ends, between = rng.random((2, _RANDOM, known.shape[1]))
+    ends[:2] = [[0.0], [1.0]]
+    rows = [np.where(ends < 0.5, reach.low, reach.high), reach.low + (reach.high - reach.low) * between]
+    return np.concatenate([mixed, *(np.floor(r + 0.5) if reach.whole else r for r in rows)])
 
 
 def _read_reach(subject: Subject) -> Accepted | None:
@@ -194,44 +196,18 @@ def _read_reach(subject: Subject) -> Accepted | None:
     return None if isinstance(reach, str) else reach
 
 
-def hold_questions(subject: Subject, rows: Float) -> tuple[Any, NDArray[np.bool_]]:
-    """Return questions as the recipe's kind of records, and which of ``rows`` (Q, d) it holds in the domain."""
+def _hold_questions(subject: Subject, rows: Float) -> Any:
+    """Return ``rows`` (Q, d) as the recipe's kind of records, those of them that lie in the domain as such."""
     like, reach = subject.data.X, _read_reach(subject)
     kind = like.dtype if hasattr(like, "toarray") else np.asarray(like).dtype
-    whole, rows = kind.kind in "iub", np.nan_to_num(rows)
-    box = None if reach is None else (reach.low, reach.high)
-    if whole:
-        low, high = (0.0, 1.0) if kind.kind == "b" else (float(np.iinfo(kind).min), float(np.iinfo(kind).max))
-        rows = np.clip(np.rint(rows), low, min(high, 2.0**53))
-        rows = rows if box is None else np.clip(rows, np.ceil(box[0]), np.floor(box[1]))
-    else:
-        rows = rows.astype(kind)
-        if box is not None:  # an end of the box may lie between two numbers of single precision
-            rows = np.where(rows < box[0], np.nextafter(rows, kind.type(np.inf)), rows)
-            rows = np.where(rows > box[1], np.nextafter(rows, kind.type(-np.inf)), rows)
-    rows = rows.astype(np.float64)
-    fine = np.asarray(np.isfinite(rows).all(axis=1)) & (
-        True if reach is None else replace(reach, whole=False).inside(rows)
-    )
-    records = make_like(rows[fine], like)
-    back = hypotheses.dense(records)
-    if back is None or not np.array_equal(back, rows[fine]):
-        return records, np.zeros(len(rows), dtype=bool)
-    return records, fine
-
-
-def _draw_questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
-    X, rows = subject.data.X, _mix_records(subject, rng)
-    if rows.size:
-        container, kept = hold_questions(subject, rows)
-        return (container, int(kept.sum())) if kept.any() else None
-    if not hasattr(X, "columns"):
-        return None
-    sources = rng.integers(0, subject.data.n, (len(X.columns), _RANDOM))
-    mixed = take(X, sources[0]).copy()  # a copy, because pandas 2 warns where a part of a frame is changed
-    for j, column in enumerate(X.columns):
-        mixed[column] = X[column].take(sources[j]).set_axis(mixed.index)
-    return mixed, _RANDOM
+    with np.errstate(all="ignore"):
+        finite = np.nan_to_num(np.nan_to_num(rows).astype(kind)).astype(np.float64)
+        records = make_like(finite, like)
+    held = hypotheses.dense(records)
+    if held is None:
+        return take(records, NOBODY)
+    inside = np.ones(len(held), bool) if reach is None else replace(reach, whole=False).inside(held)
+    return take(records, np.flatnonzero(inside))
 
 
 def _measure_stretch(subject: Subject, wide: Subject, rows: Index) -> Float:

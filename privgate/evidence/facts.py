@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from privgate.evidence.telling import (
     SMALL_CELL,
@@ -121,17 +121,6 @@ class UnitCoverage(EvidenceModel):
     decided_by: str = Field(default="", description="The rule that decided it by refusing; empty if none did.")
 
 
-class RecheckRow(EvidenceModel):
-    """One closed form compared with refits in this run."""
-
-    earlier = frozenset({"estimates"})
-    engine: str
-    checked: int = Field(description="People retrained for the comparison.")
-    max_difference: Number = Field(description="Largest difference of a log-probability from a refit, nats.")
-    tolerance: Number = Field(description="Allowed beyond the engine's own error, nats.")
-    notes: Mapping[str, Number] = Field(default_factory=dict, description="What the engine says of the model.")
-
-
 class EngineShare(EvidenceModel):
     """What one engine answered of the units it was asked about."""
 
@@ -150,14 +139,6 @@ class EngineShare(EvidenceModel):
         """Return the share of an engine that handed on all people that it was asked about and did not answer."""
         counts = {"asked": requested, "answered": answered, "handed_on": requested - answered}
         return cls(engine=engine, **counts, why=why, without_limit=without_limit)
-
-
-class SeedNoise(EvidenceModel):
-    """What another seed alone changes, with nobody removed; only for training that depends on its seed."""
-
-    floor: Number = Field(description="Largest change of a direct answer between seeds, nats.")
-    median: Number = Field(description="The same for half of the people at most, nats.")
-    units_above: OfUnits = Field(description="People whose PDTP exceeds their own noise floor.")
 
 
 class CertificateNote(EvidenceModel):
@@ -204,6 +185,7 @@ class PublishedBound(EvidenceModel):
 class SensitivityFigures(EvidenceModel):
     """What one person moves a regressor's answers by; sensitivity is not DTP."""
 
+    earlier = frozenset({"noise_advantage"})
     residual_inside: Number = Field(description="Root mean square of training residuals, unit of the targets.")
     residual_outside: Number = Field(description="The same at records left out: the unit of sensitivity.")
     median: Number = Field(description="Sensitivity at a person's own record, half are below, residual deviations.")
@@ -212,21 +194,15 @@ class SensitivityFigures(EvidenceModel):
     over_domain: Number | None = Field(default=None, description="Largest over the declared domain; null if unknown.")
     why_no_domain: str = Field(default="", description="Why it is unknown.")
     noise: str = Field(default="", description="Noise that the endpoint adds, in words; empty if none.")
-    noise_advantage: Number | None = Field(
-        default=None,
-        description="Largest advantage on one noisy answer of who knows all other records; null without noise.",
-    )
 
 
 class InfluencePart(EvidenceModel):
     """How the per-person table was come by; the table itself is ``Evidence.records``."""
 
-    earlier = frozenset({"registered", "certificates_compared", "indirect_queries"})
+    earlier = frozenset({"registered", "certificates_compared", "indirect_queries", "noise", "recheck"})
     coverage: UnitCoverage | None = Field(default=None, description="null where nobody was measured.")
     engines: tuple[EngineShare, ...] = Field(default=(), description="In the order in which they were asked.")
     declined: Mapping[str, str] = Field(default_factory=dict, description="Engine to why it was not used.")
-    recheck: tuple[RecheckRow, ...] = Field(default=(), description="One row a fast engine that answered.")
-    noise: SeedNoise | None = Field(default=None, description="null where one seed was enough.")
     certificates: tuple[CertificateNote, ...] = Field(default=(), description="Every theorem of the catalogue.")
     as_published: tuple[PublishedBound, ...] = Field(default=(), description="Approves nothing.")
     sensitivity: SensitivityFigures | None = Field(default=None, description="null for classifiers.")
@@ -418,41 +394,31 @@ class AttributesPart(EvidenceModel):
 
 
 class CarriedTrace(EvidenceModel):
-    """One kind of trace of single records in one part of a model."""
+    """One part of a model that holds records."""
 
-    kind: str = Field(description="Key of what it is.")
+    earlier = frozenset({"kind", "least", "most", "beside"})
     what: str = Field(description="What it is, in words.")
     where: str = Field(description="Class and attribute, or file.")
-    least: OfRecords = Field(description="Records of which it carries a trace, at least.")
-    most: OfRecords = Field(description="Records, at most.")
-    beside: OfRecords = Field(default=0, description="Records that share it with fewer than five; not counted.")
 
 
 class ArtifactPart(EvidenceModel):
     """What was found in the file, or in the model that the recipe trains where no file is stored."""
 
-    judged: Literal["file", "model"] = Field(description="What was walked.")
-    how: Literal["walked", "bytes"] = Field(default="walked", description="Opened and walked, or read as bytes.")
+    earlier = frozenset({"how"})
+    judged: Literal["file", "model"] = Field(description="What was looked at.")
     records: int = Field(description="Training records that it was compared with.")
     least: OfRecords = Field(description="Records of which a trace was found.")
     most: OfRecords = Field(description="Records of which it may carry a trace: all where a part is unknown.")
     carried: tuple[CarriedTrace, ...] = ()
-    unknown: tuple[str, ...] = Field(default=(), description="Parts that could not be walked; never taken for nothing.")
-    problem: str = Field(default="", description="Why it was not walked at all.")
+    unknown: tuple[str, ...] = Field(default=(), description="Parts that could not be read; never taken for nothing.")
+    problem: str = Field(default="", description="Why it was not looked at.")
     read: int = Field(default=0, description="Bytes that could be read.")
     size: int = Field(default=0, description="Bytes that there are.")
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Return JSON values; what was walked says so by saying nothing, as it always did."""
-        unsaid = {"how"} if self.how == "walked" else set()
-        unsaid |= set() if self.size else {"read", "size"}  # of before 0.2.0
-        return {k: v for k, v in dump(self).items() if k not in unsaid}
 
     @property
     def read_said(self) -> str:
         """How much of the file was searched."""
-        return f"{self.read:,} of {self.size:,} bytes"
+        return f"{self.read:,} of {self.size:,} bytes" if self.size else "an earlier version did not count bytes"
 
     @property
     def bytes_said(self) -> str:
@@ -462,13 +428,8 @@ class ArtifactPart(EvidenceModel):
         if self.least:
             first = f" ({self.carried[0].where})" if self.carried else ""
             return f"holds {Count(self.least, self.records)} of {self.records} records of the training data{first}"
-        unread = self.unknown[0] if self.unknown and self.most else ""
-        if self.size:
-            more = f"; it may hold some: {unread}" if unread else ""
-            return f"holds no record that was found in what could be read ({self.read_said}){more}"
-        if self.most:
-            return f"was not read whole, and no record was found in the rest{f': {unread}' if unread else ''}"
-        return "holds no record of the training data that could be found"
+        more = f"; it may hold some: {self.unknown[0]}" if self.unknown and self.most else ""
+        return f"holds no record that was found in what could be read ({self.read_said}){more}"
 
 
 # Membership by robustness: what the distance to the nearest wrong answer tells.
@@ -524,23 +485,16 @@ class Observation(EvidenceModel):
     problem: str = Field(default="", description="Why it could not be observed; then nothing else counts.")
 
 
-class ClaimFact(EvidenceModel):
-    """One line of facts about the guarantee."""
-
-    name: str
-    value: str
-
-
 class GuaranteeBound(EvidenceModel):
     """One bound that follows from the guarantee, with its hypotheses in words."""
 
+    earlier = frozenset({"measured"})
     name: str = Field(description="What is bounded.")
     epsilon: Number = Field(description="Of the guarantee that counts for this adversary, nats.")
     delta: Number
     prior: Number | None = Field(default=None, description="Share of members the bound assumes; null for any.")
     fpr: Number | None = Field(default=None, description="Rate of errors the bound is about; null if about none.")
     bound: Number = Field(description="No adversary achieves more; fraction unless the name says otherwise.")
-    measured: Estimate | None = Field(default=None, description="Most that an attack achieved; null: none comparable.")
     assumptions: tuple[str, ...] = ()
 
 
@@ -582,7 +536,6 @@ class AuditRuns(EvidenceModel):
 class ClaimsPart(EvidenceModel):
     """The claim against what was observed, and what follows from the guarantee."""
 
-    earlier = frozenset({"deletion", "deletion_by_prior", "points", "audit", "curve"})
+    earlier = frozenset({"deletion", "deletion_by_prior", "points", "audit", "curve", "facts"})
     observation: Observation | None = Field(default=None, description="What a rerun did; null where none was needed.")
-    facts: tuple[ClaimFact, ...] = ()
     bounds: tuple[GuaranteeBound, ...] = Field(default=(), description="Empty where no finite guarantee holds.")

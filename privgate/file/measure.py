@@ -30,10 +30,10 @@ def look(run: Run, by: str = "look") -> ArtifactPart:
         judged = "file" if answer["judged"] == "file" else "model"
     except (KeyError, TypeError, ValueError) as exc:
         problem = _clean(str(exc) or type(exc).__name__)
-        return ArtifactPart(judged=judged, how="bytes", records=n, least=0, most=n, problem=problem)
-    traces = [CarriedTrace(kind="stored_records", what=STORED, where=where, least=0, most=0) for where in kept[:_LINES]]
+        return ArtifactPart(judged=judged, records=n, least=0, most=n, problem=problem)
+    traces = [CarriedTrace(what=STORED, where=where) for where in kept[:_LINES]]
     return ArtifactPart(
-        judged=judged, how="bytes", records=n, least=least, most=n if may_hold else max(least, min(n - 1, unread)),
+        judged=judged, records=n, least=least, most=n if may_hold else max(least, min(n - 1, unread)),
         carried=tuple(traces), unknown=(*may_hold, *unknown), read=size - unread, size=size,
     )  # fmt: skip
 

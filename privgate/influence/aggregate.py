@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privgate.arrays import Float
-from privgate.errors import MeasurementError
 from privgate.evidence import Count, Request
 from privgate.evidence.telling import sampled
 from privgate.kernel.sample import LEVEL, PARDONED, Looks, exceeding_limit, quantile_rank
@@ -43,17 +42,14 @@ def summarize(
     ``value``, ``low`` and ``high``, shape (m,), are of those measured of a ``population``, all or the first of those
     drawn; the truth of each lies in [low, high]. ``looks``: how many were planned to be drawn, where a sample is
     judged. ``unsure``: of how many people at most a closed form may be wrong that refits of 59 did not contradict.
-    ``MeasurementError``: the aggregate is unknown.
     """
     how = request.option("aggregate", "max")
-    if how == "max":
-        interval = maximum(value, low, high, population)
-    elif how == "quantile":
+    if how == "quantile":
         interval = quantile(value, low, high, population, q=float(request.option("q")), looks=looks)
     elif how == "share_above":
         interval = share_above(value, low, high, population, threshold=float(request.option("threshold")), looks=looks)
     else:
-        raise MeasurementError(f"unknown aggregate {how!r}; known: max, quantile, share_above")
+        interval = maximum(value, low, high, population)
     return _but_for(interval, unsure, high, population, request) if unsure else interval
 
 

@@ -25,7 +25,6 @@ from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
 from privgate.theorems.catalogue import CLOSED_FORMS
 from privgate.theorems.closed_form import REFIT, Retrained, Seeds, Status
-from privgate.theorems.pipelines import seen
 from privgate.theorems.theorem import Certified
 from privgate.training import budget
 from privgate.training.ledger import digest_code
@@ -57,8 +56,8 @@ def limit_everybody(run: Run) -> Certified | None:
         return None
     if run.subject.task != "classification":
         return None
-    everybody, attacked = np.arange(run.n_units, dtype=np.int64), Need.SHADOWS in run.needs
-    limits = catalogue.bound(run.subject, everybody, None, attacked=attacked, fleet=run.fleet)[0]
+    everybody = np.arange(run.n_units, dtype=np.int64)
+    limits = catalogue.bound(run.subject, everybody, None, fleet=run.fleet)[0]
     return limits if limits.upper.max() <= min(run.thresholds) else None
 
 
@@ -160,8 +159,6 @@ class LeftOut(Noted):
     shares: tuple[EngineShare, ...] = ()
     #: why closed forms do not answer: name -> sentence
     declined: Mapping[str, str] = field(default_factory=dict)
-    #: what refits say of a closed form
-    compared: Precondition | None = None
     #: the rule that was broken when the work ended early; empty if it did not
     decided_by: str = ""
     #: of how many people at most a closed form may be wrong, with 95 % confidence; 0 where none is believed
@@ -199,7 +196,6 @@ def leave_out(run: Run) -> LeftOut:
         people=people,
         shares=_list_shares(refitted, people, computed if whole else None),
         declined=declined,
-        compared=checked,
         decided_by=decided,
         unsure=unsure,
     )
@@ -225,9 +221,7 @@ def _list_compared(run: Run, plan: Plan) -> Index:
 
 def _compare(run: Run, computed: refit.Computed, refits: Retrained) -> Precondition:
     subject = riskiest.ask_about(run, refits.units[:0]).subject
-    checked = refit.compare(computed, refits, refit.train_on_all(subject, run.seeds[:1], run.fleet)[0])
-    notes = computed.engine.notes(seen(run.subject).subject) if checked.outcome == "passed" else {}
-    return replace(checked, detail={**checked.detail, "notes": notes}) if notes else checked
+    return refit.compare(computed, refits, refit.train_on_all(subject, run.seeds[:1], run.fleet)[0])
 
 
 def _refit_looks(run: Run, looks: Sequence[Index], people: int) -> tuple[Retrained, int, str]:
@@ -258,8 +252,7 @@ def _count_above(run: Run, refits: Retrained) -> int:
         return int((~(high <= min(run.thresholds))).sum())
     high = per_person.measure_influence(refits, subject.release)["pdtp_high"] + run.registered_apart[0]
     if Need.EVERY_QUERY in run.needs:
-        attacked = Need.SHADOWS in run.needs
-        upper = catalogue.bound(subject, refits.units, refits, attacked=attacked, fleet=run.fleet)[0].upper
+        upper = catalogue.bound(subject, refits.units, refits, fleet=run.fleet)[0].upper
         high = np.maximum(high, upper + run.registered_apart[1])
     return int((refits.lost | (high > min(run.thresholds))).sum())
 

@@ -54,7 +54,7 @@ def measure_sensitivity(run: Run, request: Request) -> Measurement:
             seen = over.lower / run.compute(regressors.measure_unit)
             value, low = np.maximum(value, seen), np.maximum(low, seen)
     why = [over.why] if everywhere and over.why else None
-    said = [*_assume_moves(run, proven=everywhere), _tell_unit(run)]
+    said = [*_assume(run, every=everywhere), _tell_unit(run)]
     return _aggregate(
         run, request, (value, low, high), said, unit_name="residual deviations", proven=everywhere, why=why
     )
@@ -66,7 +66,7 @@ def _measure_noised(run: Run, request: Request, *, every: bool) -> Measurement:
     columns = [records[name] for name in ("pdtp", "pdtp_low", "dtp_upper" if every else "pdtp_high")]
     release = run.subject.release
     said = [
-        *_assume_moves(run, proven=every),
+        *_assume(run, every=every),
         "one answer: whoever asks the same k times, or k related questions, learns up to k times as much",
         f"the endpoint adds {describe_release(release)}, fresh each time, and nothing else tells the answer",
     ]
@@ -153,8 +153,9 @@ def add_doubts(sampled: float | None, trained: float | None) -> float | None:
 
 
 def _assume(run: Run, *, every: bool) -> list[str]:
-    same = "the same seed for what randomness there is"
-    said = [f"left out means: same initial state, {same}, the record absent everywhere"]
+    said = [
+        "left out means: same initial state, the same seed for what randomness there is, the record absent everywhere"
+    ]
     theorem, apart = published.describe_theorem(run), run.registered_apart[int(every)]
     if run.averaged:
         said += _assume_seeds(len(run.compute(left_out.retrained).seeds), limited=bool(theorem))
@@ -168,6 +169,8 @@ def _assume(run: Run, *, every: bool) -> list[str]:
         said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")
     if theorem:
         said.append(theorem)
+    if every and run.subject.task == "regression":
+        return [*said, "every question of the declared domain, and the endpoint refuses all others"]
     if every:
         return said + [a for note in run.compute(person_table.list_notes) for a in note.assumptions]
     return [*said, f"direct queries only: each person is asked about {near_questions.describe_place(run)}"]
@@ -190,19 +193,6 @@ def _assume_seeds(count: int, *, limited: bool) -> list[str]:
             f"{leakage.SEEDS_FOR_A_LIMIT} seeds are needed"
         )
     return said
-
-
-def _assume_moves(run: Run, *, proven: bool) -> list[str]:
-    said = ["left out means: the same seed for what randomness there is, the record absent everywhere"]
-    if run.averaged:
-        said.append(
-            f"averaged over {len(run.compute(left_out.retrained).seeds)} runs with and without, not this very model"
-        )
-    if run.at_seed:
-        said.append(JUDGED_AT)
-    if proven:
-        return [*said, "every question of the declared domain, and the endpoint refuses all others"]
-    return [*said, f"direct queries only: each person is asked about {near_questions.describe_place(run)}"]
 
 
 def _tell_unit(run: Run) -> str:

@@ -10,7 +10,7 @@ from privgate.arrays import Float, Index
 from privgate.cases import Kept, needed
 from privgate.controls import strangers
 from privgate.errors import MeasurementError
-from privgate.evidence import CertificateNote, Count, Precondition, SeedNoise
+from privgate.evidence import CertificateNote, Count, Precondition
 from privgate.influence import left_out, per_person, question_search
 from privgate.run import pool as pools
 from privgate.run import refit
@@ -59,19 +59,6 @@ def list_labels(run: Run, units: Index) -> NDArray[Any]:
     return np.array([str(own[0]) if len(own) == 1 else "mixed" for own in labels])
 
 
-def measure_seed_noise(run: Run) -> SeedNoise | None:
-    """Return how much another seed alone changes direct answers, and how many people stand out of that noise."""
-    if len(run.compute(left_out.retrained).seeds) == 1:
-        return None
-    direct = run.compute(measure_direct)
-    floor = np.asarray(direct["noise_floor"])
-    return SeedNoise(
-        floor=float(floor.max(initial=0.0)),
-        median=float(np.median(floor)) if len(floor) else 0.0,
-        units_above=int((direct["pdtp"] > floor).sum()),
-    )
-
-
 # Every question: what theorems limit, and what a search can show.
 
 
@@ -106,7 +93,6 @@ def certify(run: Run) -> tuple[Certified, NDArray[Any], Sequence[str]]:
         refits.units,
         refits if Need.EVERY_QUERY in run.needs else None,  # else two models a person are read for no rule
         limit=run.thresholds[-1] if run.thresholds else None,
-        attacked=Need.SHADOWS in run.needs,
         fleet=run.fleet,
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from privgate.evidence import CaseNote, InfluencePart, PublishedBound, RecheckRow, UnitCoverage
+from privgate.evidence import CaseNote, InfluencePart, PublishedBound, UnitCoverage
 from privgate.influence import left_out, person_table, regressors
 from privgate.run.needs import Need
 from privgate.run.run import Run
@@ -58,14 +58,12 @@ def describe_influence(run: Run) -> InfluencePart | None:
         "coverage": describe_coverage(run),
         "engines": refits.shares,
         "declined": refits.declined,
-        "recheck": list_rechecks(run),
         "cases": tuple(CaseNote.from_kept(k) for k in people.list_cases(run)),
     }
     if people is regressors:
         return InfluencePart(**facts, sensitivity=regressors.show_figures(run))
     return InfluencePart(
         **facts,
-        noise=person_table.measure_seed_noise(run),
         certificates=run.compute(person_table.list_notes),
         as_published=list_published(run) if Need.EVERY_QUERY in run.needs else (),
     )
@@ -113,18 +111,3 @@ def describe_coverage(run: Run) -> UnitCoverage:
         not_computed=left_out.count_missing(run),
         decided_by=refits.decided_by,
     )
-
-
-def list_rechecks(run: Run) -> tuple[RecheckRow, ...]:
-    """Return what refits say of a closed form, as a row of the report's table."""
-    if (compared := run.compute(left_out.leave_out).compared) is None:
-        return ()
-    detail = compared.detail
-    row = RecheckRow(
-        engine=detail["engine"],
-        checked=detail["units_checked"],
-        max_difference=detail["worst_difference"],
-        tolerance=detail["tolerance"],
-        notes=detail.get("notes", {}),
-    )
-    return (row,)

@@ -13,7 +13,7 @@ from privgate.controls.served import describe_release
 from privgate.evidence import SensitivityFigures
 from privgate.influence import left_out, per_person
 from privgate.run.run import Run
-from privgate.subject.release import Gaussian, Laplace, Noise
+from privgate.subject.release import Gaussian, Laplace
 from privgate.theorems import least_squares, two_models
 from privgate.theorems.theorem import Certified, Units
 
@@ -90,15 +90,6 @@ def limit_noised(run: Run) -> Mapping[str, Float]:
     return {"pdtp": value, "pdtp_low": low, "pdtp_high": high, **exact}
 
 
-def tell_apart(noise: Noise, shift: float) -> float:
-    """Return the largest advantage of telling two answers apart behind noise, a fraction: their total variation.
-
-    Laplace: ``1 - exp(-shift / 2b)``; normal: ``2 Phi(shift / 2s) - 1``, its trade-off curve at its best point. Nobody
-    does better on one answer, whatever else is known.
-    """
-    return float(2 * noise.below(np.array(shift / 2)) - 1)
-
-
 def show_figures(run: Run) -> SensitivityFigures:
     """Return what the report shows of a regressor's answers next to its rules."""
     own, over, deviation = run.compute(measure_moves), run.compute(limit_domain), run.subject.scale[1]
@@ -114,5 +105,4 @@ def show_figures(run: Run) -> SensitivityFigures:
         over_domain=None if over.why else float(np.max(records["moved_upper"])),
         why_no_domain=over.why,
         noise="" if noise is None else describe_release(run.subject.release),
-        noise_advantage=None if noise is None or run.averaged else tell_apart(noise, float(own.high.max()) * deviation),
     )

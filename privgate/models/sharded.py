@@ -130,7 +130,7 @@ class Sharded(Classifier):
         Any classifier with ``fit`` and ``predict_proba``: a Pipeline, so that every scaler, encoder, tuning and early
         stopping happens inside a member, on that member's records alone.
     shards : int
-        k, members. Fewer than 4 is mere clipping, whose certificate counts only beside an attack rule.
+        k, members. Fewer than 4 is mere clipping, and has no certificate.
     dtp : float
         What one person in one shard may change any label's log-probability by, nats; decides how far answers are cut.
     classes : sequence

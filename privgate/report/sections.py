@@ -40,7 +40,6 @@ def model(doc: ReportDocument) -> Told:
     """Return the model's facts, what the deployed model hands out, what its file carries and whether that decided."""
     s, part, recipe = doc.subject, doc.evidence.artifact, doc.subject.recipe
     seed = recipe and ("none recorded" if recipe.seed is None else str(recipe.seed))
-    carried = part.carried if part else ()
     return {
         "subject": s,
         "settings": ", ".join(f"{k} = {v}" for k, v in recipe.settings.items()) if recipe else "",
@@ -48,7 +47,7 @@ def model(doc: ReportDocument) -> Told:
         "released": page_one.released(s),
         "file": part,
         "ruled": ", ".join(dict.fromkeys(f.metric for f in doc.findings if Need.LOOKED in about(f.metric).needs)),
-        "carried": [(c.what, c.where, *map(shown, (c.least, c.most, c.beside))) for c in carried],
+        "carried": [(c.what, c.where) for c in part.carried] if part else [],
         "unknown": [plain(u, 160) for u in part.unknown] if part else [],
     }
 
@@ -142,28 +141,24 @@ def _guesses(rows: Iterable[evidence.AttributeGuesses]) -> list[tuple[str, ...]]
 
 
 def dp(doc: ReportDocument) -> Told:
-    """Return the claim, the bounds that follow with their hypotheses, and the measurements beside them."""
+    """Return the claim, and the bounds that follow with their hypotheses."""
     part, claim = doc.evidence.claims or evidence.ClaimsPart(), doc.subject.claim
     return {
         "claim": claim.model_dump(exclude_none=True) if claim else None,
-        "facts": [(f.name, f.value) for f in part.facts],
         "bounds": [_bound(b) for b in part.bounds],
-        "broken": [plain(b.name, 60) for b in part.bounds if b.measured and (b.measured.value or 0) > b.bound],
     }
 
 
 def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
     show = percent if 0 <= b.bound <= 1 else number
     prior = "any" if b.prior is None else percent(b.prior)
-    measured = _estimate(b.measured, show)
-    return b.name, b.epsilon, b.delta, prior, show(b.bound), measured, "; ".join(b.assumptions)
+    return b.name, b.epsilon, b.delta, prior, show(b.bound), "; ".join(b.assumptions)
 
 
 def methods(doc: ReportDocument) -> Told:
-    """Return engines, re-checks, theorems, published bounds beside corrected ones, measurements and sources."""
+    """Return engines, theorems, published bounds beside corrected ones, measurements and sources."""
     influence, seeds = doc.evidence.influence or evidence.InfluencePart(), doc.evidence.run.seeds
-    noise = influence.noise or seeds
-    drawn = noise and {"median": _by(noise.median, " or more"), "floor": _by(noise.floor)}
+    drawn = seeds and {"median": _by(seeds.median, " or more"), "floor": _by(seeds.floor)}
     certificates = influence.certificates
     return {
         "privgate": doc.privgate,
@@ -171,9 +166,6 @@ def methods(doc: ReportDocument) -> Told:
         "seeds": seeds,
         "drawn": drawn if doc.evidence.influence and seeds and seeds.dependent else None,
         **_engines(influence.engines),
-        "recheck": [(_spaced(r.engine), r.checked, r.max_difference, r.tolerance) for r in influence.recheck],
-        "minima": [{k: r.notes.get(k) for k in ("distance", "allowed", "gradient")} for r in influence.recheck
-                   if "distance" in r.notes],
         "theorems": [(_spaced(c.name), "; ".join(prose(a, 200) for a in c.assumptions), c.source)
                      for c in certificates if c.applies],
         "guarantees": [describe_guarantee(c) for c in certificates if c.guarantee == "every data set"],

@@ -129,7 +129,7 @@ def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition
     alive = ~np.isneginf(answers.log_with[0]).all(axis=1)  # where no class has a probability, training may raise or not
     gaps = measure_gaps(answers.log_with[0, alive], whole[answers.row_query[alive]])
     worst = float(gaps.max(initial=0.0))
-    beyond = (gaps > engine.tolerance + allowed[answers.row_unit[alive]]).any()
+    beyond = (gaps > closed_form.TOLERANCE + allowed[answers.row_unit[alive]]).any()
     wrong = ["the model with every record"] if beyond else []
     place = {int(person): k for k, person in enumerate(answers.units)}
     compared = [(k, place[int(person)]) for k, person in enumerate(refits.units) if int(person) in place]
@@ -137,7 +137,7 @@ def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition
     for k, own in compared:
         gap = _difference(answers, own, refits, k)
         worst = max(worst, gap)
-        if gap > engine.tolerance + allowed[own]:
+        if gap > closed_form.TOLERANCE + allowed[own]:
             wrong.append(f"unit {int(answers.units[own])}")
             problem = problem or refits.reason.get(k, "")
     detail = {
@@ -145,7 +145,7 @@ def compare(computed: Computed, refits: Retrained, whole: Float) -> Precondition
         "units_checked": len(compared),
         "units": len(answers.units),
         "worst_difference": worst,
-        "tolerance": engine.tolerance,
+        "tolerance": closed_form.TOLERANCE,
         "wrong": wrong[:10],
     }
     if wrong:

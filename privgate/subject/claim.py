@@ -38,7 +38,7 @@ class Claim:
         The mechanism's parameters, from which the guarantee is recomputed.
     accountant : str, optional
         Which accountant gave epsilon.
-    sampling : {"poisson", "fixed_size", "shuffled"}, optional
+    sampling : {"poisson", "shuffled"}, optional
         How batches were drawn; needed with a ``sample_rate`` below 1.
     unit : str
         What one neighbor differs in, for example ``"record"`` or ``"person"``.
@@ -53,7 +53,7 @@ class Claim:
     steps: int | None = None
     max_grad_norm: float | None = None
     accountant: str | None = None
-    sampling: Literal["poisson", "fixed_size", "shuffled"] | None = None
+    sampling: Literal["poisson", "shuffled"] | None = None
     unit: str = "record"
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class Claim:
             if value is not None and not (number and fits(value)):
                 raise SubjectError(f"the claim's {name} must be a finite number {must}, not {value!r:.80}")
         epsilon, noise, rate = self.epsilon, self.noise_multiplier, self.sample_rate
-        samplings = ("poisson", "fixed_size", "shuffled")
+        samplings = ("poisson", "shuffled")
         problems = {
             "needs the name of its mechanism and of its unit": not (self.mechanism and self.unit),
             f"has adjacency {self.adjacency!r}; say 'add_remove' (neighbors differ in one record more or less) or "

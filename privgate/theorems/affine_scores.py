@@ -12,18 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate.arrays import Float
-from privgate.kernel.linear import DOUBLE, RELEASES, SINGLE
+from privgate.kernel.linear import DOUBLE, RELEASES
+from privgate.subject import domain as domains
+from privgate.subject.domain import Domain
 
-HEAD = 5  # numbers of a table before what choices add: whether it was read, release, scores, features, single precision
+HEAD = 4  # numbers of a table before what choices add: whether it was read, release, scores, features
 SCALERS = ("StandardScaler", "RobustScaler", "MaxAbsScaler", "MinMaxScaler")
 ENCODERS = ("OneHotEncoder", "OrdinalEncoder")
 LOGISTIC = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis", "SGDClassifier")
 COUNTS = ("MultinomialNB", "ComplementNB")
 NUMBERS = ("Ridge", "RidgeCV", "LinearRegression", "ElasticNet", "Lasso", "BayesianRidge", "HuberRegressor",
            "SGDRegressor", "LinearSVR", "PLSRegression")  # fmt: skip
-#: scores that a sigmoid calibrator may read
-CALIBRATED = (*LOGISTIC, "LinearSVC", "RidgeClassifier", "RidgeClassifierCV")
 _QUESTIONS = 256  # questions at which a table is compared with the model's answers
+_ROUNDOFF, _TINY = DOUBLE[:2]
 
 #: of each column its choices, and whether it is a range
 Columns = list[tuple[list[Any], bool]]
@@ -59,22 +60,14 @@ def split_last(model: Any) -> tuple[Any, Any]:
 def refuse_model(model: Any, labels: int) -> str:
     """Return what a recipe holds whose scores are not known to be sums over columns; ``labels`` is 0 of a regressor."""
     first, end = split_last(model)
-    name, within = name_class(end), None
-    if name == "CalibratedClassifierCV":
-        within, last = split_last(end.estimator)
-        if end.method != "sigmoid" or end.ensemble is not False:
-            return f"CalibratedClassifierCV(method={end.method!r}, ensemble={end.ensemble}) is no sigmoid of scores"
-        if (first is not None and within is not None) or name_class(last) not in CALIBRATED:
-            return f"CalibratedClassifierCV reads no scores of {name_class(last)} that are sums over columns"
-    elif name == "OneVsRestClassifier" and labels > 2 and name_class(end.estimator) in LOGISTIC:
-        end = end.estimator
-    elif name not in (NUMBERS if not labels else (*LOGISTIC, *COUNTS)):
+    name = name_class(end)
+    if name not in (NUMBERS if not labels else (*LOGISTIC, *COUNTS)):
         return f"the recipe is not known to release sums over columns: its last step is {name}"
     if getattr(end, "loss", "log_loss") != "log_loss" and labels:
         return f"{name}(loss={end.loss!r}) releases no sigmoid"
     if labels > 2 and name in LOGISTIC and getattr(end, "solver", "") == "liblinear":
         return f"{name}(solver='liblinear') of several labels is not known"
-    return refuse_step(first) or refuse_step(within)
+    return refuse_step(first)
 
 
 def refuse_step(step: Any) -> str:
@@ -97,14 +90,10 @@ def refuse_step(step: Any) -> str:
 
 def list_columns(domain: Mapping[str, Any]) -> Columns:
     """Return the choices of each column of a declared domain, as JSON values, and whether it is a range."""
-    if domain.get("columns"):
-        return [
-            ([*(c["ends"] or c["values"] or ()), *([None, np.nan] if c["missing"] else ())], c["ends"] is not None)
-            for c in domain["columns"]
-        ]
-    if domain.get("box") is not None:
-        return [(list(side), True) for side in domain["box"]]
-    return [(list(range(count)), False) for count in domain.get("categories") or ()]
+    columns = domains.list_columns(Domain.from_payload(domain))
+    return [
+        ([*(c.ends or c.values or ()), *([None, np.nan] if c.missing else ())], c.ends is not None) for c in columns
+    ]
 
 
 def table(opened: Any, model: Any, rows: int) -> Float:
@@ -142,9 +131,9 @@ def read(model: Any, domain: Mapping[str, Any], X: Any) -> tuple[tuple[float, ..
     picks[np.arange(len(column)), column] = np.concatenate([np.arange(len(c[0])) for c in columns])
     ranges = np.array([c[1] for c in columns])
     Z, R = _transform(first, make_questions(columns, picks, base), ranges, scores.weights.shape[1])
-    single = SINGLE if _is_single(Z, scores.weights) else DOUBLE
-    W, Z = scores.weights.astype(np.float64), Z.astype(np.float64) - scores.centre
-    R = R + 2 * single[0] * np.abs(Z) + single[1]
+    _refuse_precision(Z, scores.weights)
+    W, Z = scores.weights, Z - scores.centre
+    R = R + 2 * _ROUNDOFF * np.abs(Z) + _TINY
     refused: NDArray[np.bool_] = np.asarray(~np.isfinite(Z).all(axis=1))
     if refused[-1]:
         raise Unread("it does not answer its first training record")
@@ -159,14 +148,13 @@ def read(model: Any, domain: Mapping[str, Any], X: Any) -> tuple[tuple[float, ..
     body[:2, -1] += scores.bias, scores.size
     if not (body < np.inf).all():
         raise Unread("its scores are too large")
-    _compare(model, columns, picks, base, (body, scores.kind, single[0]))
-    return (1.0, float(RELEASES.index(scores.kind)), float(len(W)), float(W.shape[1]), float(single is SINGLE)), body
+    _compare(model, columns, picks, base, (body, scores.kind))
+    return (1.0, float(RELEASES.index(scores.kind)), float(len(W)), float(W.shape[1])), body
 
 
-def _is_single(*arrays: NDArray[Any]) -> bool:
-    if any(a.dtype.kind != "f" or a.dtype.itemsize not in (4, 8) for a in arrays):
-        raise Unread("it computes in another precision than float64 and float32")
-    return min(a.dtype.itemsize for a in arrays) == 4
+def _refuse_precision(*arrays: NDArray[Any]) -> None:
+    if any(a.dtype != np.float64 for a in arrays):
+        raise Unread("it computes in another precision than float64")
 
 
 def make_questions(columns: Columns, picks: NDArray[Any], base: Any) -> Any:
@@ -233,11 +221,11 @@ def _walk(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, 
         R, line = np.zeros(Z.shape), np.zeros(Z.shape[1], dtype=bool)
         R[:, : kept.sum()], line[: kept.sum()] = np.nan_to_num(r[:, kept]), ranges[kept]  # indicators come last
         return Z, R, line
-    roundoff, tiny = (SINGLE if _is_single(Z) else DOUBLE)[:2]
+    _refuse_precision(Z)
     if name == "MinMaxScaler":  # x times the scale plus the least cancels
-        return Z, r * np.abs(step.scale_) + 4 * roundoff * (np.abs(Z) + np.abs(step.min_)) + tiny, ranges
+        return Z, r * np.abs(step.scale_) + 4 * _ROUNDOFF * (np.abs(Z) + np.abs(step.min_)) + _TINY, ranges
     scale = 1.0 if step.scale_ is None else np.abs(step.scale_)
-    return Z, r / scale + 4 * roundoff * np.abs(Z) + tiny, ranges
+    return Z, r / scale + 4 * _ROUNDOFF * np.abs(Z) + _TINY, ranges
 
 
 def _walk_columns(step: Any, X: Any, r: Float, ranges: NDArray[np.bool_]) -> tuple[Any, Float, NDArray[np.bool_]]:
@@ -258,21 +246,6 @@ def read_last_step(model: Any) -> tuple[Any, Scores]:
     """Return (first steps, the last step's scores) of a fitted model."""
     first, end = split_last(model)
     name, labels = name_class(end), len(getattr(end, "classes_", ()))
-    if name == "CalibratedClassifierCV":
-        one = end.calibrated_classifiers_[0]
-        within, inner = split_last(one.estimator)
-        whole = len(end.calibrated_classifiers_) == 1 and np.array_equal(one.estimator.classes_, end.classes_)
-        if not whole or any(type(c).__name__ != "_SigmoidCalibration" for c in one.calibrators):
-            raise Unread("its calibrator does not read scores of every label")
-        scores = read_last_step(inner)[1]
-        p, q = (np.array([getattr(c, n) for c in one.calibrators]) for n in ("a_", "b_"))  # expit(-(p f + q))
-        size, kind = np.abs(p) * scores.size + np.abs(q), "sigmoid" if labels == 2 else "ovr"
-        return first or within, Scores(kind, -p[:, None] * scores.weights, -(p * scores.bias + q), size)
-    if name == "OneVsRestClassifier":
-        heads = [read_last_step(e)[1] for e in end.estimators_]
-        if end.multilabel_ or any(h.kind != "sigmoid" for h in heads):
-            raise Unread("it is not one sigmoid of each label")
-        return first, Scores("ovr", *(np.concatenate([h[k] for h in heads]) for k in (1, 2, 3)))
     if name in COUNTS:
         b = end.class_log_prior_ if name == "MultinomialNB" else np.zeros(labels)
         return first, Scores("softmax", end.feature_log_prob_, b, np.abs(b))
@@ -282,9 +255,9 @@ def read_last_step(model: Any) -> tuple[Any, Scores]:
     return first, Scores(kind, W, b, np.abs(b), getattr(end, "_x_mean", 0.0))
 
 
-def _compare(model: Any, columns: Columns, picks: NDArray[Any], base: Any, read: tuple[Float, str, float]) -> None:
+def _compare(model: Any, columns: Columns, picks: NDArray[Any], base: Any, read: tuple[Float, str]) -> None:
     """Ask the model random questions made of choices; refuse where it answers otherwise than the table says."""
-    body, kind, roundoff = read
+    body, kind = read
     rng, known = np.random.default_rng(0), np.isfinite(body[0]).all(axis=1)[:-1]
     places = [np.flatnonzero(known & (picks[:-1, j] >= 0)) for j in range(len(columns))]
     if not all(map(len, places)):
@@ -302,6 +275,6 @@ def _compare(model: Any, columns: Columns, picks: NDArray[Any], base: Any, read:
             "ovr": p / p.sum(axis=1, keepdims=True),
             "softmax": np.exp(added - np.logaddexp.reduce(added, axis=1, keepdims=True)),
         }[kind]
-    off = 2 * apart + 8 * (len(columns) + 64) * roundoff * (size + 1)
+    off = 2 * apart + 8 * (len(columns) + 64) * _ROUNDOFF * (size + 1)
     if not (np.abs(answers.reshape(expected.shape) - expected) <= off.max(axis=1, keepdims=True)).all():
         raise Unread("its answers are not those of its coefficients")

@@ -14,7 +14,7 @@ from privgate.theorems import naive_bayes
 from privgate.theorems.closed_form import Engine, Retrained
 from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
 from privgate.theorems.hypotheses import OUTSIDE
-from privgate.theorems.least_squares import LEAST_SQUARES, RIDGE
+from privgate.theorems.least_squares import LEAST_SQUARES
 from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import seen
 from privgate.theorems.theorem import Certified, Theorem, Units
@@ -23,7 +23,7 @@ from privgate.theorems.two_models import LINEAR, ListedQuestions
 _ALL = (ListedQuestions(), *naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)
 THEOREMS: dict[str, Theorem] = {theorem.name: theorem for theorem in _ALL}
 #: of leave-one-out; whoever has none is refitted
-CLOSED_FORMS: tuple[Engine, ...] = (RIDGE, LEAST_SQUARES, LOGISTIC)
+CLOSED_FORMS: tuple[Engine, ...] = (LEAST_SQUARES, LOGISTIC)
 _OTHER_KIND = "the recipe is not "  # how a theorem's refusal begins where it is about another kind of model
 
 
@@ -44,14 +44,13 @@ def find_closed_form(subject: Subject) -> tuple[Engine | None, dict[str, str]]:
     return None, declined
 
 
-def applicable(subject: Subject, *, attacked: bool = True) -> tuple[list[Theorem], list[str]]:
-    """Return the theorems that apply, some only beside rules on attacks, and a sentence for each that does not."""
+def applicable(subject: Subject) -> tuple[list[Theorem], list[str]]:
+    """Return the theorems that apply, and a sentence for each that does not."""
     if subject.task != "classification":
         return [], []  # theorems of the catalogue are about probabilities
     good, notes = [], []
     for name, theorem in THEOREMS.items():
-        why = _refuse(theorem, subject)
-        if why or (not attacked and (why := theorem.alone(look_behind(theorem, subject)))):
+        if why := _refuse(theorem, subject):
             notes.append(f"{name} does not apply, because {why}")
         else:
             good.append(theorem)
@@ -68,23 +67,21 @@ def _refuse(theorem: Theorem, subject: Subject) -> str:
     behind, why = seen(subject), theorem.refusal(look_behind(theorem, subject))
     if theorem.needs_retrained or not behind.last:
         return why
-    if behind.problem and why.startswith(_OTHER_KIND) and f"{behind.last} " in why:
-        return behind.problem  # it is about the last step, and would speak if the first steps did not learn
-    return behind.no_image if behind.no_image and why.startswith("no domain is declared") else why
+    # it is about the last step, and would speak if the first steps did not learn
+    return behind.problem if behind.problem and why.startswith(_OTHER_KIND) and f"{behind.last} " in why else why
 
 
 def _certify(theorem: Theorem, about: Units) -> Certified:
     """Return a theorem's limits over everything that fixed first steps make of a query."""
     behind, inner = seen(about.subject), look_behind(theorem, about.subject)
     limits, domain = theorem.certify(replace(about, subject=inner)), inner.accepted
-    if theorem.needs_retrained or not (behind.last or (domain is not None and domain.blocks)):
+    if theorem.needs_retrained or not (behind.steps or (domain is not None and domain.blocks)):
         return limits
     said = list(limits.assumptions)
-    if behind.anywhere and domain is not None:
+    if behind.steps:
         anywhere = "whatever is asked, the first steps map it into fixed ranges"
-        said = [anywhere if s == OUTSIDE else s for s in said]
-    lower = np.where(np.isinf(limits.lower), np.inf, 0.0)
-    return replace(limits, lower=lower, assumptions=(*([behind.words] if behind.steps else []), *said))
+        said = [behind.words, *(anywhere if s == OUTSIDE else s for s in said)]
+    return replace(limits, lower=np.where(np.isinf(limits.lower), np.inf, 0.0), assumptions=tuple(said))
 
 
 def no_theorem(subject: Subject) -> str:
@@ -110,19 +107,17 @@ def bound(
     retrained: Retrained | None,
     *,
     limit: float | None = None,
-    attacked: bool = True,
     fleet: Any = None,
 ) -> tuple[Certified, NDArray[Any], list[str]]:
     """Return the best limits of people, the theorem of each upper limit, and why the others do not apply.
 
     The smallest upper and the largest lower limit over all that apply; infinite, 0 and no theorem where none does.
-    ``Units`` has the parameters; theorems that need retrained models are left out without them. Some limits count only
-    where the same policy judges attacks (``attacked``).
+    ``Units`` has the parameters; theorems that need retrained models are left out without them.
     """
     upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
     by, kept, words = np.full(len(units), "", dtype=object), list[Kept](), dict[str, None]()
     listed = subject.accepted is not None and subject.accepted.queries is not None
-    good, notes = applicable(subject, attacked=attacked)
+    good, notes = applicable(subject)
     for theorem in good:
         name, open_ = theorem.name, np.isinf(upper)
         if limit is not None:

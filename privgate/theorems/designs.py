@@ -19,8 +19,6 @@ from privgate.theorems.theorem import DataTheorem, limit_shares, make_design
 
 #: whose learners read their records and nothing else
 KNOWN = ("sklearn.", "lightgbm.", "xgboost.", "catboost.", "privgate.")
-#: what networks are made of: classes and functions of a record's numbers
-PARTS = ("torch.nn.", "torch.optim.")
 #: fewer members than this is clipping, which lowers DTP and leaves attacks as they were
 FEW = 4
 
@@ -48,33 +46,24 @@ def _knows_learner(subject: Subject) -> bool:
 
 
 def _is_known(name: str) -> bool:
-    if not name.startswith((*KNOWN, *PARTS, "numpy:")):
-        return False
     try:
-        thing = sources.resolve(name, None)
+        return name.startswith(KNOWN) and is_class_of(KNOWN, sources.resolve(name, None))
     except SubjectError:
         return False
-    return is_class_of(KNOWN, thing) or isinstance(thing, np.ufunc) or str(thing.__module__).startswith(PARTS)
 
 
 def _refuse_sharded(subject: Subject) -> str:
-    if read_sharded(subject) is None:
+    if (model := read_sharded(subject)) is None:
         return "the recipe is not privgate.models.Sharded released by predict_proba"
     if subject.declared_classes is None:
         return "classes= does not declare every label of the training data"
     if not subject.release.exact:
         return f"the release is {subject.release.form}; the bound is about probabilities"
+    if model.shards < FEW:
+        return f"{model.shards} shards are clipping, which leaves attacks as they were; take {FEW} or more"
     if _knows_learner(subject):
         return ""
     return "its learner is code of its own: a member may read what only another shard holds, so people are refitted"
-
-
-def _name_clipping(subject: Subject) -> str:
-    model = read_sharded(subject)
-    if model is None or model.shards >= FEW:
-        return ""
-    few = f"fewer than {FEW} count only beside an attack rule"
-    return f"{model.shards} shards are clipping, which leaves attacks as they were: {few}"
 
 
 def _limit_one_shard(subject: Subject) -> float:
@@ -106,8 +95,6 @@ def _pose_sharded(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]
             f"public= is declared to hold nobody's records; {'some' if public.any() else 'no'} training records are "
             "among them, too, and count as being in every shard"
         )
-    if _name_clipping(subject):
-        words.append(f"{model.shards} shards are clipping: attacks stay as they were; the attack rule judges them")
     if model.combine != "log_pool":
         return make_design(held, design="shares", alpha=model.alpha), tuple(words)
     labels = len(np.unique(np.asarray(model.classes)))
@@ -160,6 +147,5 @@ _refuse_ball = partial(refusal, name="BallLogistic", classes=True)
 BALL = DataTheorem("ball_logistic", f"{_SECTION} 12.3, Theorem 12.4", _refuse_ball, _pose_ball, _limit_ball)
 #: holds for every data set with these labels, for a learner of a known library, which reads its records alone
 SHARDED = DataTheorem(
-    "sharded", f"{_SECTION} 12, Theorems 12.1 and 12.2", _refuse_sharded, _pose_sharded, _limit_one_shard,
-    alone=_name_clipping,
+    "sharded", f"{_SECTION} 12, Theorems 12.1 and 12.2", _refuse_sharded, _pose_sharded, _limit_one_shard
 )  # fmt: skip

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float, Index
 from privgate.kernel.accepted import Accepted
+from privgate.subject.accepted_questions import is_double
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
 
@@ -108,12 +109,8 @@ def codes(X: Any) -> NDArray[np.int64] | None:
 
 
 def single_precision(X: Any) -> str:
-    """Return why results of training in single precision are not bounded; empty for anything more precise."""
-    kind = X.dtype if hasattr(X, "toarray") else np.asarray(X).dtype
-    if kind.kind != "f" or kind.itemsize == 8:
-        return ""
-    what = "single" if kind.itemsize < 8 else "extended"
-    return f"records are of {what} precision, in which the library then computes; pass float64"
+    """Return why results of training in single precision are not bounded; empty for double precision."""
+    return "" if is_double(X) else "records are of single precision, in which the library then computes; pass float64"
 
 
 def design_refusal(subject: Subject, *, real: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Linear regressions and ridge classifiers: the model without each person by the hat matrix, and limits over a domain.
+"""Linear regressions: the model without each person by the hat matrix, and limits over a domain.
 
 Without the records T the answer at q is ``f(q) - H(q, T) (I - H(T, T))^-1 (y_T - f(T))``, H the hat function
 ``x_q (X'X + alpha I)^-1 x_t`` of centred records, plus 1 / n for a free intercept: Allen (1974), PRESS; Golub, Heath
@@ -17,10 +17,10 @@ from privgate.cases import Kept
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses, two_models
 from privgate.theorems.closed_form import Declined, Engine, RefitRequest, Retrained
-from privgate.theorems.hypotheses import VANISHED, design_refusal, matrix, unit_rows, vanishing
+from privgate.theorems.hypotheses import design_refusal, matrix, unit_rows
 from privgate.theorems.theorem import Certified, people_of
 
-RELEASE = "privgate.linear_scores:softmax_scores"
+_KINDS = ("Ridge", "LinearRegression")
 #: share of themselves that a person's fitted values leave over, 1 - h for one record: below, eight digits are lost
 KEPT = 1e-8
 #: 1 - h over what rounding does to h, below which fewer than five digits of a change are left
@@ -40,94 +40,49 @@ _SOLVER = 4
 class Squares(Engine):
     """Leave-one-out of least squares and ridge; exact: one factorisation, O(n d^2), or O(n^3) where d > n."""
 
+    name = "least_squares"
     hands_on = "their leverage is near 1"
-
-    def __init__(self, name: str, task: str, kinds: tuple[str, ...]) -> None:
-        self.name, self.tasks, self.kinds = name, (task,), kinds
+    task = "regression"
 
     def supports(self, subject: Subject) -> str:
         """Return why the recipe or data is not covered; empty if it is."""
-        estimator = estimator_of(subject)
-        if type(estimator).__name__ not in self.kinds:
-            released = "" if subject.task == "regression" else f" with predict={RELEASE}"
-            return f"the recipe is no least squares or ridge of scikit-learn{released}"
-        if why := design_refusal(subject, real=subject.task == "regression"):
+        estimator = subject.recipe.library_estimator
+        if type(estimator).__name__ not in _KINDS or not type(estimator).__module__.startswith("sklearn."):
+            return "the recipe is no least squares or ridge of scikit-learn"
+        if why := design_refusal(subject, real=True):
             return why
-        if getattr(estimator, "positive", False) or getattr(estimator, "class_weight", None) is not None:
-            return "coefficients are constrained or classes weighted"
+        if getattr(estimator, "positive", False):
+            return "coefficients are constrained"
         if getattr(estimator, "solver", "auto") not in ("auto", "cholesky", "svd"):
             return "the solver is iterative, so its result is not the exact minimiser"
-        if np.ndim(getattr(estimator, "alpha", 0.0)) != 0:
-            return "alpha is not one number"
-        if subject.task == "classification" and len(subject.classes) < 2:
-            return "there is one class only"
-        binary = subject.task == "regression" or subject.classes.tolist() in ([0, 1], [0.0, 1.0])
-        if type(estimator).__name__ != "RidgeClassifier" and not binary:
-            return "a regression is released as a probability for labels 0 and 1 only"
-        return ""
+        return "" if np.ndim(getattr(estimator, "alpha", 0.0)) == 0 else "alpha is not one number"
 
     def answers(self, request: RefitRequest) -> tuple[Retrained, Index]:
         """Return exact answers, and the people who leave next to nothing of themselves over, or ``Declined``."""
         subject, units, (row_unit, row_query) = request.subject, request.units, request.rows
         fit, sure = fit_whole(subject), np.ones(len(units), dtype=bool)
         without = fit.fitted[row_query]
-        each = fit.half.shape[1] * (fit.rest.shape[1] + -(-len(row_unit) // max(len(units), 1)))
+        each = fit.half.shape[1] * (1 + -(-len(row_unit) // max(len(units), 1)))
         for first in range(0, len(units), step := max(_BLOCK // each, 1)):
             person, rows = unit_rows(subject, units[first : first + step])
             pulled, sure[first : first + step] = pull_away(fit.half[rows], fit.rest[rows], person, fit.least)
             some = slice(*np.searchsorted(row_unit, [first, first + step]))
-            half, mine = fit.half[row_query[some]], row_unit[some] - first
-            without[some] -= np.stack([(half * column[mine]).sum(axis=1) for column in np.moveaxis(pulled, 2, 0)], 1)
-        with_, without = _release(subject, fit.fitted[row_query]), _release(subject, without)
-        gone = vanishing(subject, units)
-        sure = (sure & (np.bincount(row_unit, np.isnan(without).any(axis=1), len(units)) == 0)) | gone
-        without[gone[row_unit] | ~sure[row_unit]] = -np.inf
-        undefined, seeds = dict.fromkeys(np.flatnonzero(gone).tolist(), VANISHED), request.seeds[:1]
-        columns = (self.name, units, seeds, request.rows, with_[None], without[None])
-        return Retrained.from_columns(*columns, undefined=undefined).select(sure), units[~sure]
+            without[some] -= (fit.half[row_query[some]] * pulled[row_unit[some] - first]).sum(axis=1)
+        sure &= np.bincount(row_unit, np.isnan(without), len(units)) == 0
+        without[~sure[row_unit]] = -np.inf
+        answers = fit.fitted[row_query][None, :, None], without[None, :, None]
+        return Retrained.from_columns(self.name, units, request.seeds[:1], request.rows, *answers).select(sure), units[
+            ~sure
+        ]
 
 
-RIDGE = Squares("ridge", "classification", ("RidgeClassifier", "Ridge", "LinearRegression"))
-LEAST_SQUARES = Squares("least_squares", "regression", ("Ridge", "LinearRegression"))
-
-
-def estimator_of(subject: Subject) -> Any:
-    """Return scikit-learn's estimator as the task releases it; else None."""
-    if subject.task == "regression":
-        estimator = subject.recipe.library_estimator
-        return estimator if type(estimator).__module__.startswith("sklearn.") else None
-    payload = subject.recipe.payload
-    released = payload["kind"] == "estimator" and payload["predict"] == RELEASE
-    return subject.recipe.estimator_of("sklearn.") if released else None
-
-
-def _release(subject: Subject, scores: Float) -> Float:
-    """Return log-probabilities (R, K) from scores (R, k); a regression's answers as they are."""
-    if subject.task == "regression":
-        return scores
-    if type(estimator_of(subject)).__name__ != "RidgeClassifier":
-        scores = scores - 0.5
-    if scores.shape[1] == 1:
-        scores = np.column_stack([np.zeros(len(scores)), scores])
-    return np.asarray(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
-
-
-def _read_targets(subject: Subject) -> Float:
-    """Return what is fitted, shape (n, k): a regression's targets about their mean, in their deviations; or labels."""
-    if subject.task == "regression":
-        mean, deviation = subject.scale
-        return np.asarray((subject.data.y.astype(np.float64) - mean) / deviation)[:, None]
-    y, K = subject.label_codes, len(subject.classes)
-    if type(estimator_of(subject)).__name__ != "RidgeClassifier":
-        return y[:, None].astype(np.float64)
-    signs = 2.0 * (y[:, None] == np.arange(K)) - 1.0
-    return np.asarray(signs[:, 1:] if K == 2 else signs)
+LEAST_SQUARES = Squares()
 
 
 class Fit(NamedTuple):
     """A fitted regression: pool rows whose inner products are the hat function, answers at the pool, and residuals.
 
-    Shapes (P, p), (P, k) and (n, k). ``least`` is what people must leave over of themselves, by ``pull_away``.
+    Shapes (P, p), (P,) and (n,). ``least`` is what people must leave over of themselves, by ``pull_away``.
     """
 
     half: Float
@@ -138,14 +93,12 @@ class Fit(NamedTuple):
 
 def fit_whole(subject: Subject) -> Fit:
     """Return the regression of a supported subject; it raises ``Declined`` where rounding would decide."""
-    estimator, n, Y = estimator_of(subject), subject.data.n, _read_targets(subject)
-    X, offset = matrix(subject).astype(np.float64, copy=False), np.zeros(1)
-    if subject.task == "regression":
-        mean, deviation = subject.scale
-        _refuse_sizes(X[:n], mean, deviation)
-        offset = np.array([-mean / deviation])  # without an intercept the targets' own 0 counts
+    estimator, n, (mean, deviation) = subject.recipe.library_estimator, subject.data.n, subject.scale
+    Y = (subject.data.y.astype(np.float64) - mean) / deviation
+    X, offset = matrix(subject).astype(np.float64, copy=False), -mean / deviation
+    _refuse_sizes(X[:n], mean, deviation)
     if estimator.fit_intercept:
-        X, offset = X - X[:n].mean(axis=0), Y.mean(axis=0)
+        X, offset = X - X[:n].mean(axis=0), Y.mean()  # else the targets' own 0 counts
     half, ratio, rounding = _whiten(X, n, float(getattr(estimator, "alpha", 0.0)))
     # least squares drop directions below their tolerance, so none may come near it
     tolerance = float(getattr(estimator, "tol", 0.0)) if type(estimator).__name__ == "LinearRegression" else 0.0
@@ -197,21 +150,22 @@ def _whiten(X: Float, n: int, alpha: float) -> tuple[Float, float, float]:
 
 
 def pull_away(half: Float, rest: Float, people: Index, least: float) -> tuple[Float, NDArray[np.bool_]]:
-    """Return ``half' (I - half half')^-1 rest`` of people, shape (U, p, k), and whether they leave enough over, (U,).
+    """Return ``half' (I - half half')^-1 rest`` of people, shape (U, p), and whether they leave enough over, (U,).
 
     An answer loses that times its own whitened features when they leave; it is 0 for who does not leave enough over,
     an eigenvalue of ``I - half half'`` above ``least``. ``half`` (R, p) are whitened features of people's records,
-    ``rest`` (R, k) targets less answers; ``people`` (R,) is whose each is, ascending, nobody left out.
+    ``rest`` (R,) targets less answers; ``people`` (R,) is whose each is, ascending, nobody left out.
     """
     sizes = np.bincount(people)
     start = np.cumsum(sizes) - sizes
-    pulled, sure = np.zeros((len(sizes), half.shape[1], rest.shape[1])), np.zeros(len(sizes), dtype=bool)
+    pulled, sure = np.zeros((len(sizes), half.shape[1])), np.zeros(len(sizes), dtype=bool)
     for m in np.unique(sizes).tolist():
         some = np.flatnonzero(sizes == m)
         own = half[rows := start[some][:, None] + np.arange(m)]
         remainder = np.eye(m) - own @ own.transpose(0, 2, 1)
         fine = (remainder[:, 0, 0] if m == 1 else np.linalg.eigvalsh(remainder)[:, 0]) > least
-        pulled[some[fine]] = own[fine].transpose(0, 2, 1) @ np.linalg.solve(remainder[fine], rest[rows[fine]])
+        solved = np.linalg.solve(remainder[fine], rest[rows[fine]][:, :, None])
+        pulled[some[fine]] = (own[fine].transpose(0, 2, 1) @ solved)[:, :, 0]
         sure[some] = fine
     return pulled, sure
 
@@ -291,6 +245,6 @@ def propose(X: Float, y: Float, penalty: Float, person: Index) -> dict[str, NDAr
     for _ in range(3):  # each round takes off what rounding left
         at = at - factor.T @ (factor @ (X.T @ (X @ at - y) + penalty * at))
     rows = np.argsort(person, kind="stable")
-    pulled, sure = pull_away((X @ factor.T)[rows], (y - X @ at)[rows, None], person[rows], 1e-9)
-    moves = np.where(sure[:, None], -pulled[:, :, 0] @ factor, np.nan)
+    pulled, sure = pull_away((X @ factor.T)[rows], (y - X @ at)[rows], person[rows], 1e-9)
+    moves = np.where(sure[:, None], -pulled @ factor, np.nan)
     return {"at": at, "factor": factor, "moves": moves}

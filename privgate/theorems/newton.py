@@ -10,10 +10,10 @@ minimum of their own.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
-from privgate.statistics.leakage import largest_change
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
@@ -47,7 +46,8 @@ _SHORT_ANYWHERE = 0.5
 #: log-odds from which on a released probability has lost digits, or is 0; of two classes, 1 - p
 _DEEPEST, _DIGITS_OF_TWO = 700.0, 34.6
 _MOVES = 30_000_000  # parameters of models without a person that are in memory at once
-_STEPS, _ALONE = 2e10, 1e10  # multiplications spent on further steps, and on minima of their own
+_STEPS, _ALONE = 4e10, 3e10  # multiplications spent on further steps, and on minima of their own
+_MANY = 200  # people
 _LOOSE = 1.02  # how many times what a question shows a limit may be, before it is worth more work
 _ILL = "the Hessian is too ill-conditioned for a certificate"
 
@@ -146,10 +146,8 @@ def _look_at_refits(problem: Problem, steps: int, allowed: Float) -> tuple[str, 
     """
     subject, loss, size = problem.subject, problem.loss, float(problem.loss.X.size * problem.loss.C)
     estimator, everyone = subject.recipe.library_estimator, np.arange(subject.data.n)
-    if estimator.solver == "lbfgs":  # in multiplications; for small data a step is the time of Python
-        cost = max(4 * size, 2e4)
-    else:
-        cost = max(size * (problem.u.size if estimator.solver == "newton-cholesky" else 50), 5e4)
+    # in multiplications; for small data a step is the time of Python
+    cost = max(size * (4 if estimator.solver == "lbfgs" else problem.u.size), 2e4)
     own = np.exp(log_softmax(loss.X @ problem.u.T))[everyone, loss.label]
     pull = (1 - own) * np.linalg.norm(loss.X - loss.X.mean(axis=0), axis=1)
     people = np.argsort(-np.bincount(subject.data.units.owner, pull), kind="stable")
@@ -247,9 +245,7 @@ class Logistic(Engine):
             for first in range(0, len(units), most):
                 some, part = slice(*np.searchsorted(row_unit, [first, first + most])), units[first : first + most]
                 rows = row_unit[some] - first, problem.pool[row_query[some]]
-                answers = _answer(problem, part, rows, request.limits)
-                log_with[some], log_without[some] = answers.log_with, answers.log_without
-                error[first : first + most] = answers.error
+                log_with[some], log_without[some], error[first : first + most] = _answer(problem, part, rows)
         except (kernel.Refused, np.linalg.LinAlgError) as exc:
             raise Declined(f"{_ILL} ({exc})") from exc
         gone = vanishing(subject, units)
@@ -260,76 +256,51 @@ class Logistic(Engine):
         kept = gone | (error <= STOPPED_SHORT)
         return (retrained, units[:0]) if kept.all() else (retrained.select(kept), units[~kept])
 
-    def notes(self, subject: Subject) -> dict[str, float]:
-        """Return how far the delivered model is from its own minimum (docs/mathematics.md, section 6.4).
 
-        ``gradient`` is the largest component of its gradient (scikit-learn's objective, divided by n C); ``distance``
-        the largest difference of a log-probability to the minimiser's over the pool, nats; ``allowed`` about how large
-        that may be for a training on these records that ends by its gradient; ``seen`` how many refits were seen to.
-        """
-        problem = pose_problem(subject)
-        theirs, ours = (log_softmax(problem.pool @ u.T) for u in (problem.u, problem.minimum[0]))
-        return {
-            "gradient": float(np.abs(problem.loss.gradient(problem.u)).max()) / subject.data.n,
-            "distance": float(np.abs(theirs - ours).max()),
-            "allowed": float(problem.estimate_distance(problem.pool).max()),
-            "seen": float(problem.seen),
-        }
+def _answer(problem: Problem, units: Index, rows: tuple[Index, Float]) -> tuple[Float, Float, Float]:
+    """Return log-probabilities of both models at ``rows``, and how far each person's may be off, (U,).
 
+    Of ``rows``, whom each question is about comes first.
+    """
+    (whose, X), person = rows, problem.group(units)
+    error, (log_with, log_without) = np.full(len(units), np.inf), np.full((2, len(whose), problem.loss.K), -np.inf)
+    loose: NDArray[np.bool_] = np.ones(len(units), dtype=bool)
+    known: Any = None
 
-class _Answers(NamedTuple):
-    """Answers at rows; of each person the largest change, how far it may be off, and whether more work may help."""
-
-    log_with: Float
-    log_without: Float
-    change: Float
-    error: Float
-    loose: NDArray[np.bool_]
-
-
-def _answer(problem: Problem, units: Index, rows: tuple[Index, Float], limits: tuple[float, ...]) -> _Answers:
-    """Return answers about units as near as the budget allows; of ``rows``, whom each question is about comes first."""
-    (whose, X), loss, people = rows, problem.loss, np.arange(len(units))
-    leaving = Leaving(loss, problem.group(units), problem.minimum)
-    proposal = leaving.propose(people)
-    known = kernel.everybody(problem.case("own", leaving.person, proposal))
-
-    def judge(proposal: Proposal, before: _Answers | None = None) -> _Answers:
-        case = problem.case("own", leaving.person, {**proposal, "rows": X, "whose": whose})
+    def judge(proposal: Proposal) -> None:
+        nonlocal known
+        known = kernel.everybody(problem.case("own", person, proposal)) if known is None else known
+        case = problem.case("own", person, {**proposal, "rows": X, "whose": whose})
         z0, e0, z1, e1 = kernel.near(case, known)
-        change, error, loose = np.zeros((3, len(units)))
-        answers = _Answers(log_softmax(z0), log_softmax(z1), change, error, loose > 0)
-        np.maximum.at(change, whose, largest_change(answers.log_with, answers.log_without))
-        np.maximum.at(error, whose, e0 + e1)
-        np.maximum.at(answers.loose, whose, e1 > 2 * e0 + TOLERANCE)
-        if before is not None:
-            worse = ~(error < before.error)
-            for old, new, some in zip(before, answers, (worse[whose], worse[whose], worse, worse, worse), strict=True):
-                new[some] = old[some]
-        return answers
+        off, own = np.zeros((2, len(units)))
+        np.maximum.at(off, whose, e0 + e1)
+        np.maximum.at(own, whose, e1 - 2 * e0)
+        better, loose[:] = off < error, own > TOLERANCE
+        some = better[whose]
+        log_with[:], log_without[some], error[better] = log_softmax(z0), log_softmax(z1)[some], off[better]
 
-    def choose(answers: _Answers, wanting: NDArray[np.bool_], most: int) -> Index:
-        """Return who gets more work: all who want it if that is affordable, else those who may decide something."""
-        low, high = np.maximum(answers.change - answers.error, 0.0), answers.change + answers.error
-        urgent = ~(answers.error <= STOPPED_SHORT)
-        for limit in limits:
-            urgent |= (low <= limit) & (limit < high)
-        if wanting.sum() > most:
-            wanting = wanting & (urgent | (high > low.max(initial=0.0)))
-        return np.sort(_rank(wanting, urgent, high)[:most])
+    def choose(proposal: Proposal) -> Index:
+        order = np.argsort(-error, kind="stable")
+        # of many, only those whom a minimum of their own brings nearer
+        wanting = loose if "swept" in proposal and len(units) > _MANY else error > TOLERANCE
+        return np.asarray(order[wanting[order]])
 
-    answers, size = judge(proposal), loss.X.size * loss.C
-    affordable = int(_ALONE / (10 * size * loss.C * loss.X.shape[1]))
-    wanting = choose(answers, answers.error > TOLERANCE, int(_STEPS / (16 * size)))
-    if len(wanting) > affordable:
-        answers = judge(leaving.refine(proposal, wanting, rounds=1), answers)
-        wanting = choose(answers, answers.loose, affordable)
-    return judge(leaving.minimise_alone(proposal, wanting), answers) if len(wanting) else answers
+    _improve(problem, person, len(units), judge, choose)
+    return log_with, log_without, error
 
 
-def _rank(wanting: NDArray[np.bool_], urgent: NDArray[np.bool_], high: Float) -> Index:
-    order = np.lexsort((-np.where(np.isinf(high), 0.0, high), ~urgent))
-    return np.asarray(order[wanting[order]])  # the urgent first, then the largest
+def _improve(
+    problem: Problem, person: Index, people: int, judge: Callable[[Proposal], None], choose: Callable[[Proposal], Index]
+) -> None:
+    """Have a Newton step of all ``people`` judged, then more work on those chosen, as many as are affordable."""
+    leaving, size, C = Leaving(problem.loss, person, problem.minimum), problem.loss.X.size, problem.loss.C
+    proposal = leaving.propose(np.arange(people))
+    judge(proposal)
+    refined, alone = int(_STEPS / (8 * size * C)), int(_ALONE / (10 * size * C**2 * problem.loss.X.shape[1]))
+    for improve, most in ((leaving.refine, refined), (leaving.minimise_alone, alone)):
+        if len(some := choose(proposal)[:most]):
+            proposal = improve(proposal, np.sort(some))
+            judge(proposal)
 
 
 LOGISTIC = Logistic()
@@ -389,33 +360,31 @@ class Newton(Theorem):
     def certify(self, about: Units) -> Certified:
         """Return the kernel's limits of each of the units, nats."""
         units, problem, reach = about.units, pose_problem(about.subject), hypotheses.reach(about.subject)
-        person, loss = problem.group(units), problem.loss
         settings, accepted = hypotheses.state_domain(reach)
         settings["limit"] = 1.0 if about.limit is None else float(about.limit)
+        person, cases = problem.group(units), list[Kept]()
 
-        def judge(proposal: Proposal) -> Kept:
-            return Kept.judge_case(problem.case("any", person, {**accepted, **proposal}, **settings), units)
+        def judge(proposal: Proposal) -> None:
+            case = problem.case("any", person, {**accepted, **proposal}, **settings)
+            cases.append(Kept.judge_case(case, units))
 
         def combine() -> kernel.Limits:
             low, high = np.max([k.low for k in cases], axis=0), np.min([k.high for k in cases], axis=0)
             return kernel.Limits.from_ends(low, high)
 
-        try:
-            leaving = Leaving(loss, person, problem.minimum)
-            proposal = leaving.propose(np.arange(len(units)))
-            cases = [judge(proposal)]
-        except (kernel.Refused, np.linalg.LinAlgError):
-            return Certified.nothing(units)
-        size = loss.X.size * loss.C
-        refined, alone = int(2 * _STEPS / (8 * size)), int(3 * _ALONE / (10 * size * loss.C * loss.X.shape[1]))
-        for improve, most in ((leaving.refine, refined), (leaving.minimise_alone, alone)):
+        def choose(proposal: Proposal) -> Index:
             known = combine()
             urgent = np.isinf(known.high) & np.isfinite(proposal["moves"][: len(units)]).all(axis=(1, 2))
             if about.limit is not None:
                 urgent |= (known.low <= about.limit) & (about.limit < known.high)
-            if len(some := _rank(urgent | (known.high > _LOOSE * known.low), urgent, known.high)[:most]):
-                proposal = improve(proposal, np.sort(some))
-                cases.append(judge(proposal))
+            order = np.lexsort((-np.where(np.isinf(known.high), 0.0, known.high), ~urgent))  # then the largest
+            return np.asarray(order[(urgent | (known.high > _LOOSE * known.low))[order]])
+
+        try:
+            _improve(problem, person, len(units), judge, choose)
+        except (kernel.Refused, np.linalg.LinAlgError):
+            if not cases:
+                return Certified.nothing(units)
         limits, gradient = combine(), float(problem.allowed.max())
         ends = (
             "every training of the recipe ends by its solver's gradient test, at a gradient of at most "

@@ -74,11 +74,6 @@ class Theorem(ABC):
         """Return why the theorem does not apply to a subject, or cannot even look; empty if it does."""
         return look_at(subject, self.unfit)
 
-    def alone(self, subject: Subject) -> str:
-        """Return why its limits count only beside an attack rule; empty where they count by themselves."""
-        del subject
-        return ""
-
     def every_data_set(self, subject: Subject) -> float:
         """Return what a person changes any answer by at most whatever the data are, nats; infinite for these data only.
 
@@ -119,9 +114,8 @@ class DataTheorem(Theorem):
     source: str
     refuse: Callable[[Subject], str]
     pose: Callable[[Subject, Index], tuple[Case, tuple[str, ...]]]
-    # a row's own function in the place of a method, called by position
+    # a row's own function in the place of the method, called by position
     every_data_set: Callable[[Subject], float] = lambda _: np.inf  # type: ignore[assignment]  # see above
-    alone: Callable[[Subject], str] = lambda _: ""  # type: ignore[assignment]  # see above
     lost: str = ""
 
     def unfit(self, subject: Subject) -> str:

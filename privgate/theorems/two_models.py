@@ -12,7 +12,6 @@ from privgate.errors import SubjectError
 from privgate.kernel import Case, Refused
 from privgate.kernel.linear import RELEASES
 from privgate.statistics.leakage import largest_change
-from privgate.subject.accepted_questions import is_double
 from privgate.subject.containers import make_like, stack
 from privgate.subject.subject import Subject
 from privgate.theorems import affine_scores, hypotheses
@@ -40,8 +39,8 @@ def refusal(subject: Subject) -> str:
         return why
     if subject.detail.get("answers_single"):
         return "the model answers numbers of single precision, in which its steps compute otherwise; log it once more"
-    if not is_double(X):
-        return "records are of single precision; pass float64"
+    if why := hypotheses.single_precision(X):
+        return why
     if domain is None:
         return "no domain is declared: pass TrainingData(…, domain=Domain(…)); over all questions DTP is infinite"
     if len(getattr(X, "shape", ())) != 2:
@@ -115,7 +114,6 @@ class Linear(Theorem):
         settings = {
             "release": RELEASES[int(with_[1])],
             "features": int(max(with_[3], *without[same, 3])),
-            "single": bool(max(with_[4], *without[same, 4])),
         }
         case = pose(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), settings)
         try:
@@ -137,7 +135,7 @@ def pose(subject: Subject, tables: tuple[Float, Float], stated: Any) -> Case:
     """Return the case of models whose tables (3, C + 1, S) and (U, 3, C + 1, S) were read."""
     domain, columns = subject.accepted, list_columns(subject)
     assert domain is not None  # noqa: S101  refusal() said so
-    settings = {name: stated[name] for name in ("release", "features", "single")}
+    settings = {"release": stated["release"], "features": stated["features"], "single": False}
     settings |= {"product": False} if domain.blocks else {}
     settings |= {"deviation": float(subject.scale[1])} if subject.task == "regression" else {}
     column = np.repeat(np.arange(len(columns)), [len(c[0]) for c in columns]).astype(np.int64)

@@ -15,14 +15,9 @@ from privgate.claims import guarantee_basis
 from privgate.claims.guarantee_basis import GuaranteeBasis
 from privgate.errors import MeasurementError
 from privgate.evidence import (
-    AttackFigures,
-    AttackResult,
     ClaimsPart,
-    Estimate,
     Measurement,
     Observation,
-    RateAtFpr,
-    SelfTest,
 )
 from privgate.policy.rules.claims import DeletionCapacity, DpAttackAccuracyBound, DpEpsilon, DpEpsilonLowerBound
 from privgate.run.run import Run
@@ -205,30 +200,6 @@ def test_who_has_claimed_is_not_told_to_claim():
     wanting = [FIVE.judge(Measurement(FIVE.request(), problem="p", applicable=a)).advice for a in (True, False)]
     assert "mend what the message names" in wanting[0]
     assert "claim differential privacy" in wanting[1]
-
-
-def attack(accuracy, advantage, tpr):
-    """Return an attack that achieved so much at a false-positive rate of 0.01; without an accuracy it did not run."""
-    figures = accuracy and AttackFigures(
-        auc=0.5, accuracy=accuracy, advantage=advantage, precision=0.5, recall=0.5, roc=(),
-        tpr_at_fpr=(RateAtFpr(fpr=0.01, value=tpr),),
-    )  # fmt: skip
-    return AttackResult(name="a", title="A", self_test=SelfTest(1.0, 0.5, 0.1), problem="" if figures else "no",
-                        figures=figures)  # fmt: skip
-
-
-def test_attacks_stand_beside_the_bounds_they_should_stay_under():
-    made = bench()
-    measured(DpEpsilon(max=8), made)
-    accuracy = Estimate(value=0.53, low=0.5, high=0.56)
-    attacks = [attack(accuracy, 0.06, 0.02), attack(None, 0.0, None), attack(Estimate(value=0.5), 0.0, None)]
-    by = {r.name: r.measured for r in guarantee_basis.make_claims_part(made, attacks).bounds}
-    expected = {
-        "accuracy": accuracy, "advantage, TPR - FPR": Estimate(value=0.06), "TPR at FPR 0.1": None,
-        "TPR at FPR 0.01, exact curve": Estimate(value=0.02), "accuracy, Erlingsson et al. 2019": None,
-    }  # fmt: skip
-    assert {name: by[name] for name in expected} == expected
-    assert all(r.measured is None for r in guarantee_basis.make_claims_part(made).bounds)
 
 
 # -- audits, on a fleet that draws answers instead of training --------------------------------------------------------

@@ -84,7 +84,7 @@ def test_an_honest_training_passes(process, tmp_path, fit):
     found = seen(process, fit, tmp_path)
     assert (found.problem, found.sampling, found.steps, found.noise_multiplier) == ("", "poisson", 20, 1.0)
     assert failed(found) == []
-    assert GuaranteeBasis(CLAIM, found, 1, 100).guarantee(1e-5).epsilon <= TRUE
+    assert GuaranteeBasis(CLAIM, found).guarantee(1e-5).epsilon <= TRUE
 
 
 def test_all_contradictions_are_named_the_worst_first(process, tmp_path):
@@ -109,15 +109,13 @@ def test_a_training_set_counts_as_drawn_only_where_it_is_seen_to_be_drawn(proces
     drawn = seen(process, recipes.drawn_from_a_pool, tmp_path / "a")
     fixed = seen(process, recipes.the_first_of_a_pool, tmp_path / "b")
     assert drawn.runs == fixed.runs == 2
-    rests = GuaranteeBasis(
-        CLAIM, drawn.model_copy(update={"populations": (18, 23)}), 1, 100
-    )  # two draws may have one size
-    _check_drawing(rests, 0.4)
+    rests = GuaranteeBasis(CLAIM, drawn.model_copy(update={"populations": (18, 23)}))  # two draws may have one size
+    _check_drawing(rests, 100, 0.4)
     with pytest.raises(MeasurementError, match=r"the policy states at most 0\.2"):
-        _check_drawing(rests, 0.2)
+        _check_drawing(rests, 100, 0.2)
     for everybody in (fixed, seen(process, recipes.plain, tmp_path / "c")):
         with pytest.raises(MeasurementError, match="not seen to draw"):
-            _check_drawing(GuaranteeBasis(CLAIM, everybody, 1, 100), 0.9)
+            _check_drawing(GuaranteeBasis(CLAIM, everybody), 100, 0.9)
 
 
 # -- whose error it is -------------------------------------------------------------------------------------------------

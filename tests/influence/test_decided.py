@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.linear_model import LogisticRegression
 
 from privgate import Recipe, Subject, TrainingData, evaluate, report
 from privgate import report as rendering
@@ -11,7 +11,6 @@ from privgate.evidence import Measurement, Request
 from privgate.evidence.verdict import Outcome
 from privgate.influence import aggregate, left_out, per_person
 from privgate.influence.left_out import DECIDED
-from privgate.linear_scores import softmax_scores
 from privgate.run.run import Budget
 from privgate.subject.release import Release
 from privgate.theorems.closed_form import Retrained, Status
@@ -121,11 +120,10 @@ def test_a_share_is_decided_by_counting(fleet, policy):
 
 
 def test_whom_a_closed_form_leaves_to_refits_decides_before_it_is_compared(fleet, policy):
-    rng = np.random.default_rng(1)
-    alone = np.eye(N)[:, :1]  # the first person's leverage is 1
-    data = TrainingData(np.hstack([rng.normal(size=(N, 9)), alone]), rng.integers(0, 2, N), one_record_each=True)
-    ridge = Recipe(RidgeClassifier(alpha=1e-9), seed=0, predict=softmax_scores)
-    verdict = checked(policy(LARGEST.format(0.05)), fleet, ridge, data)
+    far, labels = X.copy(), Y.copy()
+    far[3], labels[3] = [30.0, 30.0], 1  # 1 - p has no digits there
+    exact = Recipe(LogisticRegression(C=10, solver="newton-cholesky", tol=1e-10), seed=0)
+    verdict = checked(policy(LARGEST.format(5)), fleet, exact, TrainingData(far, labels, one_record_each=True))
 
     assert verdict.outcome is Outcome.FAILED
     assert 0 < covered(verdict).n_measured < 10

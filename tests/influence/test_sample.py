@@ -124,7 +124,7 @@ def test_a_closed_form_that_refits_contradict_is_not_used_and_nobody_else_is_dra
         run = replace(prepare(Policy.load("release-1"), about, fleet=own, limits=Budget()), seeds=(1,))
         made, plan = run.compute(left_out.leave_out), run.compute(left_out.plan_people)
 
-    assert made.compared.outcome == "warned"
+    assert made.preconditions[-1].outcome == "warned"
     assert "disagrees" in made.declined["least_squares"]
     assert set(made.retrained.engine) == {"refit"}
     assert set(made.retrained.units) in [set(plan.order[:size]) for size in plan.sizes]

@@ -168,16 +168,6 @@ def test_normal_noise_has_infinite_dtp_and_no_noise_has_none(fleet):
         judged(fleet, subject_of(Ridge(), domain=BOX), "pdtp-1")
 
 
-@pytest.mark.parametrize(("noise", "shift"), [(Laplace(2.0), 3.0), (Gaussian(2.0), 3.0), (Gaussian(1.0), 0.0)])
-def test_what_noise_leaves_to_anybody_is_the_total_variation(noise, shift):
-    z = np.linspace(-60, 60, 240_001)
-    density = np.gradient(noise.below(z), z), np.gradient(noise.below(z - shift), z)
-
-    assert regressors.tell_apart(noise, shift) == pytest.approx(
-        np.trapezoid(np.abs(density[0] - density[1]) / 2, z), abs=1e-4
-    )
-
-
 def test_people_are_left_out_whole(fleet):
     groups = np.arange(120) // 4
     verdict = judged(fleet, subject_of(Ridge(0.1), groups=groups))

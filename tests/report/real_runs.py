@@ -308,8 +308,6 @@ def golden(name):
 def few(kept):
     """Return a run in which every count of people of some kind is small: as a real one has them here and there."""
     influence = kept["evidence"]["influence"] or {}
-    for name in ("noise", "registered"):
-        influence |= {name: {**influence[name], "units_above": 4}} if influence.get(name) else {}
     for share in influence.get("engines", ()):
         if share["answered"] > 10:
             share |= {"answered": share["asked"] - 3, "handed_on": 3, "why": {"they tie": 3}}

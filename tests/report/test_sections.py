@@ -29,10 +29,7 @@ PLANTED = [
      "needs 2,500 records a side", "What each attack achieved"),
     ("private", lambda e: e["claims"]["bounds"], {"prior": 0.123}, "<bdi>12.3 %</bdi>", "<bdi>any</bdi>"),
     ("private", lambda e: e["claims"]["bounds"], {"prior": None}, "<bdi>any</bdi>", None),
-    ("private", lambda e: e["claims"]["bounds"], {"bound": 0.6, "measured": {"value": 0.99}},
-     "the measurement exceeds the bound", None),
-    ("private", lambda e: e["claims"]["bounds"], {"bound": 0.6, "measured": {"value": 0.1}},
-     "Bounds with their conditions", "the measurement exceeds the bound"),
+    ("private", lambda e: e["claims"]["bounds"], {"bound": 0.6}, "<bdi>60 %</bdi>", None),
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from privgate import Subject, TrainingData
 from privgate.errors import SubjectError
 from privgate.subject import estimators, sources, tasks
 from privgate.subject.recipe import Recipe
-from privgate.theorems import catalogue, least_squares
+from privgate.theorems import catalogue
 from privgate.theorems.pipelines import seen
 
 
@@ -99,10 +99,12 @@ def recorded(estimator, predict=None, root=None):
     return Recipe.read({**payload, "seed": None, "predict": predict, "dp": None}, root)
 
 
+RELEASE = "privgate.linear_scores:softmax_scores"
+
+
 def asked_here(recipe):
     """Ask everything that makes a recorded estimator in the process that checks."""
-    subject = SimpleNamespace(recipe=recipe, task="classification")
-    return recipe.library_estimator, least_squares.estimator_of(subject)
+    return recipe.library_estimator, recipe.estimator_of("sklearn.")
 
 
 @pytest.mark.parametrize("about", ["", "sklearn.linear_model:RidgeClassifier"])
@@ -114,7 +116,7 @@ def test_a_recorded_recipe_calls_nothing_in_this_process_by_a_librarys_name(tmp_
     made = tmp_path / "made"
     evil = {"!": "estimator", "class": name, "params": {parameter: str(made)}}
     outer = {"!": "estimator", "class": about, "params": {"random_state": evil}} if about else evil
-    for predict in (None, least_squares.RELEASE):
+    for predict in (None, RELEASE):
         assert asked_here(recorded(outer, predict)) == (None, None)
     assert not made.exists()
 
@@ -146,7 +148,7 @@ def test_a_recipes_own_files_are_not_imported_here_under_a_librarys_name(tmp_pat
     for folder in (place.parent, *place.parent.relative_to(tmp_path / "src").parents[:-1]):
         (tmp_path / "src" / folder / "__init__.py").write_text("")
     place.write_text(f"import os; os.mkdir({str(made)!r})")
-    for predict in (None, least_squares.RELEASE):
+    for predict in (None, RELEASE):
         recipe = recorded({"!": "estimator", "class": about, "params": {}}, predict, tmp_path / "src")
         assert asked_here(recipe) == (None, None)
     assert not made.exists()

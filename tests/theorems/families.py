@@ -182,7 +182,7 @@ def sharded(rng):
     base = [DecisionTreeClassifier(), DecisionTreeClassifier(max_depth=2, splitter="random"), GaussianNB()]
     estimator = Sharded(
         base[int(rng.integers(3))],
-        shards=int(rng.integers(1, 6)),
+        shards=int(rng.integers(4, 8)),
         dtp=float(rng.choice([0.1, 1.0, 3.0])),
         classes=list(range(int(y.max()) + 1)),
         combine=str(rng.choice(["log_pool", "mean", "votes"])),

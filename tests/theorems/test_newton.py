@@ -9,6 +9,7 @@ from sklearn.preprocessing import StandardScaler
 from privgate.theorems.closed_form import Declined, RefitRequest
 from privgate.theorems.logistic_moves import Leaving
 from privgate.theorems.newton import LOGISTIC as ENGINE
+from privgate.theorems.newton import pose_problem
 
 TIGHT = {"tol": 1e-10, "max_iter": 1000, "solver": "newton-cholesky"}
 
@@ -107,24 +108,19 @@ def test_lbfgs_is_believed_where_every_refit_was_seen_to_end_by_its_gradient(dir
     estimator = LogisticRegression(tol=1e-5)
     subject = direct.subject(estimator, *sample(30, 3, 2))
     answers, handed_on = answer(subject)
-    assert ENGINE.notes(subject)["seen"] == 30
+    assert pose_problem(subject).seen == 30
     assert len(handed_on) < 30
     assert direct.worst_difference(answers, estimator, subject) <= answers.error.max()
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_the_solver_s_own_slack_is_part_of_the_error_and_reported(direct, K):
+def test_the_solver_s_own_slack_is_part_of_the_error(direct, K):
     estimator = LogisticRegression(tol=1e-5, solver="newton-cg")
     loose, tight = (direct.subject(e, *sample(80, 8, K)) for e in (estimator, LogisticRegression(**TIGHT)))
     (sloppy, _), (careful, _) = answer(loose), answer(tight)
     assert np.allclose(sloppy.log_without, careful.log_without, atol=1e-6)
     assert sloppy.error.min() > 10 * careful.error.max()
     assert direct.worst_difference(sloppy, estimator, loose) <= sloppy.error.max()
-    coarse, fine = ENGINE.notes(loose), ENGINE.notes(tight)
-    assert fine["gradient"] < 1e-7
-    assert fine["distance"] < 1e-5
-    assert coarse["gradient"] > 10 * fine["gradient"]
-    assert coarse["distance"] <= coarse["allowed"]
 
 
 @pytest.mark.parametrize(("name", "times"), [("at", 5.0), ("factor", 3.0)])

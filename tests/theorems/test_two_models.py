@@ -98,9 +98,7 @@ def read(estimator, X, y, domain):
         (make_pipeline(ColumnTransformer([("s", StandardScaler(copy=False), AB)]), LAST), "copy=False"),
         (make_pipeline(ColumnTransformer([("s", MinMaxScaler(clip=True), AB)]), LAST), "clip"),
         (make_pipeline(FIRST, PolynomialFeatures(), LAST), "PolynomialFeatures"),
-        (make_pipeline(FIRST, CalibratedClassifierCV(LAST)), "ensemble"),
-        (make_pipeline(FIRST, CalibratedClassifierCV(LAST, method="isotonic", ensemble=False)), "isotonic"),
-        (make_pipeline(FIRST, CalibratedClassifierCV(CalibratedClassifierCV(LAST), ensemble=False)), "reads no scores"),
+        (make_pipeline(FIRST, CalibratedClassifierCV(LAST)), "CalibratedClassifierCV"),
         (make_pipeline(FIRST, SGDClassifier(loss="modified_huber")), "modified_huber"),
         (make_pipeline(FIRST, GaussianNB()), "GaussianNB"),
     ],
@@ -163,14 +161,6 @@ def test_missing_is_a_choice_of_its_own_and_an_end_without_limit_none():
     first = make_column_transformer((make_pipeline(StandardScaler(), SimpleImputer(add_indicator=True)), AB))
     domain = Domain.read({"a": (-4, 4, None), "b": (-4, 4), "k": ["abc", "abcd", "x"]})
     assert limit_without(2, subject_of(make_pipeline(first, LAST), X, y, domain))[1] > 0
-
-
-def test_a_fold_that_lacks_a_label_is_not_read():
-    X, y = frame()
-    calibrated = models.fit(CalibratedClassifierCV(LAST, ensemble=False, cv=3), X[["a"]], y)
-    calibrated.calibrated_classifiers_[0].estimator.classes_ = np.array([0])
-    with pytest.raises(affine_scores.Unread, match="every label"):
-        affine_scores.read(calibrated, A.payload(), X[["a"]])
 
 
 def test_a_model_that_lacks_what_is_read_loses_no_answers():
