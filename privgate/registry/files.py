@@ -148,6 +148,8 @@ _SPECIAL = ("/proc", "/sys", "/dev")
 def refuse_data(uri: str) -> None:
     """Raise ``SubjectError`` for an address of training data that is not allowed; the message names the setting."""
     scheme, plain = _plain(uri)
+    if scheme in {"http", "https"}:  # what reads it would go where that leads
+        raise SubjectError(f"{uri!r:.200} is on the web, where no data are read; keep them in an object store, or here")
     stored = VARIABLE not in os.environ and (scheme in {"", "file"} or _is_store(uri))
     if plain and (stored or _is_listed(uri)):
         return
@@ -273,25 +275,3 @@ def _begins(prefix: str, uri: str) -> bool:
         return False
     above_path = listed.path.rstrip("/")
     return named.path == above_path or named.path.startswith(f"{above_path}/")
-
-
-_SECONDS = 60.0  # for an answer
-
-
-def fetch_address(uri: str, place: Path) -> Path:
-    """Write what lies at an http(s) address to a file; ``SubjectError``: it may not be read, or leads elsewhere."""
-    import requests
-
-    refuse_data(uri)
-    try:
-        with requests.Session() as session:
-            session.trust_env = False  # a proxy of the environment would ask other hosts for us
-            with session.get(uri, stream=True, timeout=_SECONDS, allow_redirects=False) as answer:
-                if answer.is_redirect:
-                    raise SubjectError(f"{uri!r:.200} leads to another address; name and list the one it leads to")
-                answer.raise_for_status()
-                with place.open("wb") as written:
-                    written.writelines(answer.iter_content(1 << 20))
-    except (OSError, ValueError) as exc:  # requests' errors, too
-        raise RegistryError(f"{uri!r:.200} cannot be read ({exc!s:.200})") from exc
-    return place
