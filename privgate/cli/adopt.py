@@ -36,19 +36,7 @@ from privgate.subject.release import Form, Release, Serve
 )
 @click.option("--one-record-each", is_flag=True, help="Declare that each record is a person of its own.")
 @click.option("--groups", metavar="COLUMN", help="Declare which column of the data names the person of each record.")
-def adopt(
-    *,
-    uri: str,
-    tracking_uri: str | None,
-    recipe_name: str | None,
-    data_name: str | None,
-    seed: int | None,
-    store: str | None,
-    form: Form,
-    serve: Serve | None,
-    one_record_each: bool,
-    groups: str | None,
-) -> int:
+def adopt(*, uri: str, recipe_name: str | None, data_name: str | None, groups: str | None, **o: Any) -> int:
     """Attach a recipe to the version URI, which MLflow 2 or a script without privgate has registered.
 
     The modules are yours and are imported here, from this folder too. A version that is no logged model of MLflow 3
@@ -59,11 +47,11 @@ def adopt(
     from privgate.subject.data import TrainingData
     from privgate.subject.recipe import Recipe
 
-    if one_record_each and groups:
+    if o["one_record_each"] and groups:
         raise UsageError("--one-record-each and --groups contradict each other; give one of them")
-    declared = "one record each" if one_record_each else f"groups {groups}" if groups else ""
-    if recipe_name is None and data_name is None and declared and serve is None:
-        registry.declare_people(uri, declared, tracking_uri=tracking_uri)
+    declared = "one record each" if o["one_record_each"] else f"groups {groups}" if groups else ""
+    if recipe_name is None and data_name is None and declared and o["serve"] is None:
+        registry.declare_people(uri, declared, tracking_uri=o["tracking_uri"])
         click.echo(console.plain(f"{uri} says whose its records are ({declared}); now: privgate check {uri}"))
         return 0
     if recipe_name is None or data_name is None:
@@ -72,16 +60,16 @@ def adopt(
     if callable(data) and not isinstance(data, TrainingData):
         data = _ran(data, f"--data {data_name!r}")
     if not isinstance(recipe, Recipe):
-        recipe = Recipe(recipe, seed=seed)
-    elif seed is not None:
+        recipe = Recipe(recipe, seed=o["seed"])
+    elif o["seed"] is not None:
         raise UsageError(f"--seed: {recipe_name} is a Recipe, which has its own")
     if not isinstance(data, TrainingData):
         raise UsageError(f"--data: {data_name} is a {type(data).__name__}, not TrainingData")
     if declared:
         data = data.declare_people(declared, groups=data.read_column(groups) if groups else None)
-    about: dict[str, Any] = {"release": Release(form), "tracking_uri": tracking_uri, "store": store, "serve": serve}
-    adopted = registry.adopt(uri, recipe, data, **about)
-    holds = f"serves {serve} of the model of" if serve else "holds the bytes of"
+    about = {k: o[k] for k in ("tracking_uri", "store", "serve")}
+    adopted = registry.adopt(uri, recipe, data, release=Release(o["form"]), **about)
+    holds = f"serves {o['serve']} of the model of" if o["serve"] else "holds the bytes of"
     click.echo(console.plain(f"{adopted} {holds} {uri} and has a recipe; now: privgate check {adopted}"))
     return 0
 

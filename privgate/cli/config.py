@@ -1,8 +1,8 @@
 """Defaults of options: ``PRIVGATE_<OPTION>`` in the environment, then ``privgate.yaml``.
 
 The file is that of the working folder or of the nearest folder above it, where one of another user does not count. Its
-paths begin at its folder. A key that is a command's name holds keys for that command alone. Commands that decide what
-is trusted (guard, verify) take no file: who can write to a working folder must not choose whom to trust.
+paths begin at its folder. Commands that decide what is trusted (guard, verify) take no file: who can write to a working
+folder must not choose whom to trust.
 """
 
 import os
@@ -47,8 +47,13 @@ def defaults(
     cannot be read, or a key of it is no option of any command.
     """
     used: list[str] = []
-    place, given = _settings(folder, every) if name in CONFIGURED else (folder, {})
-    return _for(name, command, given, environ, used, place), list(dict.fromkeys(used))
+    path, keys = _read(folder) if name in CONFIGURED else (folder, {})
+    given = {str(key).replace("_", "-"): value for key, value in keys.items()}
+    known = {*STATED["check"], *(option for inner in (every() if given else {}).values() for option in _names(inner))}
+    for key in given.keys() - known:
+        near = get_close_matches(key, known, n=1)
+        raise UsageError(f"{path}: no option is called {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+    return _for(name, command, given, environ, used, path.parent), list(dict.fromkeys(used))
 
 
 def source(folder: Path) -> str:
@@ -59,24 +64,19 @@ def source(folder: Path) -> str:
 def _for(  # noqa: PLR0917  private
     called: str, command: click.Command, given: Mapping[str, Any], environ: Mapping[str, str], used: list[str], at: Path
 ) -> dict[str, Any]:
-    own = given.get(called)
-    settings = {**given, **(own if isinstance(own, Mapping) else {})}
     values: dict[str, Any] = {}
     for name, option in {**dict.fromkeys(STATED.get(called, ())), **options_of(command)}.items():
-        key = name.replace("-", "_")
+        key, many = name.replace("-", "_"), option is not None and option.multiple
         parameter = key if option is None else str(option.name)
-        value = settings.get(name, settings.get(key))
-        if (name in settings or key in settings) and not isinstance(value, Mapping):  # a command's own keys
-            plain = isinstance(value, bool | list) or value is None
-            values[parameter] = value if plain else _from(at, option, str(value))
-            if option is not None and option.multiple and not isinstance(value, list):
-                values[parameter] = [values[parameter]]
+        if name in given:
+            value = given[name]
+            value = value if isinstance(value, bool | list) or value is None else _from(at, option, str(value))
+            values[parameter] = [value] if many and not isinstance(value, list) else value
             used.append(name)
         if (text := environ.get(f"PRIVGATE_{key.upper()}", "")) and key not in _OTHER_MEANING:
-            values[parameter] = text.split(",") if option is not None and option.multiple else text
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            values[name] = _for(name, inner, settings, environ, used, at)
+            values[parameter] = text.split(",") if many else text
+    for name, inner in getattr(command, "commands", {}).items():
+        values[name] = _for(name, inner, given, environ, used, at)
     return values
 
 
@@ -89,32 +89,10 @@ def _from(place: Path, option: click.Option | None, value: str) -> str:
     return value if shipped and not value.endswith((".yaml", ".yml")) else str(path)
 
 
-def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) -> tuple[Path, dict[str, Any]]:
-    path, keys = _read(folder)
-    known = every() if keys else {}
-    allowed = {name for command in known.values() for name in _names(command)} | set(known)
-    allowed |= {*STATED["check"]}
-    for key in _keys(keys):
-        name = key.replace("_", "-")
-        if name not in allowed:
-            near = get_close_matches(name, allowed, n=1)
-            raise UsageError(f"{path}: no option is called {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
-    return path.parent, keys
-
-
 def _names(command: click.Command) -> Iterator[str]:
     yield from options_of(command)
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield name
-            yield from _names(inner)
-
-
-def _keys(settings: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in settings.items():
-        yield str(key)
-        if isinstance(value, Mapping):
-            yield from _keys(value)
+    for inner in getattr(command, "commands", {}).values():
+        yield from _names(inner)
 
 
 def _read(folder: Path) -> tuple[Path, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -42,21 +43,7 @@ _OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", 
 )
 @shared.tracking_uri
 @click.argument("options", nargs=-1)
-def serve(
-    *,
-    config: Path,
-    policies: tuple[str, ...],
-    work: Path,
-    sign_command: str | None,
-    without_isolation: bool,
-    webhook_secret_file: Path | None,
-    host: str,
-    port: int,
-    every: float,
-    check_seconds: float,
-    tracking_uri: str | None,
-    options: tuple[str, ...],
-) -> int:
+def serve(*, options: tuple[str, ...], **o: Any) -> int:
     """Check versions that ask for it by tag privgate.request=POLICY[,ALIAS].
 
     With ALIAS it runs privgate promote, else privgate check; OPTIONS after -- go to either, such as --budget 30m.
@@ -76,19 +63,20 @@ def serve(
         raise UsageError(
             f"{', '.join(own)} is about one model and one decision, and no option of all checks of a server"
         )
-    options = (*options, f"--isolation={_isolation(names, without_isolation=without_isolation)}")
+    options = (*options, f"--isolation={_isolation(names, without_isolation=o['without_isolation'])}")
     check.make_context("check", ["models:/name/1", *options])  # a mistake is said now, not in the log of every check
-    Guard.load(config)  # refuse a wrong configuration now, not in a log
-    known = {Policy.load(p).name: p for p in policies}
-    secret = None if webhook_secret_file is None else _read_secret(webhook_secret_file)
-    outputs.folder(work, "--work")
+    Guard.load(o["config"])  # refuse a wrong configuration now, not in a log
+    known = {Policy.load(p).name: p for p in o["policies"]}
+    secret = None if o["webhook_secret_file"] is None else _read_secret(o["webhook_secret_file"])
+    work = outputs.folder(o["work"], "--work").resolve()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    server = Server(connect(tracking_uri), config, known, work.resolve(), options, sign_command, check_seconds)
-    loop = Loop(server.look, every)
+    about = o["config"], known, work, options, o["sign_command"], o["check_seconds"]
+    server = Server(connect(o["tracking_uri"]), *about)
+    loop = Loop(server.look, o["every"])
     loop.start()
     # an open connection must not keep the process from ending
     app = make_application(server, loop, secret)
-    uvicorn.run(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=5)
+    uvicorn.run(app, host=o["host"], port=o["port"], log_level="warning", timeout_graceful_shutdown=5)
     return 0
 
 

@@ -26,22 +26,7 @@ from privgate.errors import ExitCode, RegistryError, UsageError
 @shared.tracking_uri
 @click.option("--key-id", metavar="ID", help="Id of the key in a key service, as the trust store lists it.")
 @click.option("--key", "key_file", type=click.Path(path_type=Path), help="Private key, PEM, or a URI of a key service.")
-def sign(
-    *,
-    out_dir: Path,
-    policy_name: str,
-    config: Path | None,
-    registry_id: str | None,
-    targets: tuple[str, ...],
-    to_dir: Path | None,
-    asked_uri: str,
-    nonce: str,
-    accept_unboxed: bool,
-    checked_elsewhere: bool,
-    no_attach: bool,
-    tracking_uri: str | None,
-    **key: Any,
-) -> int:
+def sign(*, out_dir: Path, **o: Any) -> int:
     """Sign the report in OUT_DIR, after judging its numbers again and looking at the registry's files.
 
     The key comes from --key or the environment variable PRIVGATE_SIGNING_KEY. Run this as another user than privgate
@@ -53,30 +38,31 @@ def sign(
     from privgate.guard.signing import SigningRequest
     from privgate.policy import Policy
 
-    guard = Guard.load(config) if config is not None else None
-    registry = registry_id or (guard.registry if guard is not None else None)
+    guard = Guard.load(o["config"]) if o["config"] is not None else None
+    registry = o["registry_id"] or (guard.registry if guard is not None else None)
     if registry is None:
         raise UsageError("say which registry this is: --config FILE or --registry-id ID")
-    if to_dir is not None:
-        outputs.folder(to_dir, "--to")
-    signer = signer_from(key_file=key["key_file"], key_id=key["key_id"], trust=None if guard is None else guard.trust)
+    if o["to_dir"] is not None:
+        outputs.folder(o["to_dir"], "--to")
+    unboxed = o["accept_unboxed"] or (guard is not None and guard.accept_unboxed)
     signed = signing.sign(
         out_dir,
-        signer,
-        policy=Policy.load(policy_name),
+        signer_from(key_file=o["key_file"], key_id=o["key_id"], trust=None if guard is None else guard.trust),
+        policy=Policy.load(o["policy_name"]),
         registry=registry,
-        targets=[_target(t) for t in targets],
-        tracking_uri=tracking_uri,
-        checked_elsewhere=checked_elsewhere,
+        targets=[_target(t) for t in o["targets"]],
+        tracking_uri=o["tracking_uri"],
+        checked_elsewhere=o["checked_elsewhere"],
         guard=guard,
-        request=SigningRequest(asked_uri, nonce, accept_unboxed or (guard is not None and guard.accept_unboxed)),
+        request=SigningRequest(o["asked_uri"], o["nonce"], unboxed),
     )
-    signed.write(to_dir or out_dir)
-    if not no_attach:
+    place = o["to_dir"] or out_dir
+    signed.write(place)
+    if not o["no_attach"]:
         try:
-            signing.attach_statement(signed, tracking_uri=tracking_uri)
+            signing.attach_statement(signed, tracking_uri=o["tracking_uri"])
         except RegistryError as exc:
-            raise RegistryError(f"{exc}; what was signed is in {to_dir or out_dir}") from exc
+            raise RegistryError(f"{exc}; what was signed is in {place}") from exc
     return _print_claims(signed.claims)
 
 
