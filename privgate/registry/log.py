@@ -250,12 +250,21 @@ def _as_checked(recipe: Recipe) -> Iterator[None]:
     from mlflow.utils.autologging_utils import disable_autologging
     from threadpoolctl import threadpool_limits
 
-    own = any(b"set_config" in text for text in recipe.snapshot.values())
-    with ThreadPoolExecutor(1) as new:  # a thread of its own has scikit-learn's own settings, as a check has
-        usual = {} if own else new.submit(sklearn.get_config).result()
-    as_there = sklearn.config_context(**usual)
+    with ThreadPoolExecutor(1) as new:
+        usual = new.submit(sklearn.get_config).result()
+    kept = any(b"set_config" in text for text in recipe.snapshot.values())
+    lost = {k: v for k, v in sklearn.get_config().items() if v != usual[k] and not kept}
+    as_there = sklearn.config_context(**{k: usual[k] for k in lost})
     with threadpool_limits(1), parallel_config(backend="sequential"), disable_autologging(), as_there:
-        yield
+        try:
+            yield
+        except Exception as exc:
+            if not lost:
+                raise
+            raise SubjectError(
+                f"training raised {type(exc).__name__}: {exc}; a check trains without sklearn.set_config(**{lost}), "
+                "which no source of the recipe says: write it at the top of the training function's module"
+            ) from exc
 
 
 def _try_prediction(recipe: Recipe, model: Any, data: TrainingData, classes: Any) -> None:

@@ -375,9 +375,17 @@ def test_an_estimator_that_names_no_classes_is_refused_in_one_sentence(estimator
     load.check_document({**written, "recipe": {**written["recipe"], "estimator": good}}, "recipe.json cannot be read")
 
 
-def test_training_has_the_settings_that_a_check_has(registry):
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [([], ""), ([FunctionTransformer(pd.DataFrame.abs)], "set_config(**{'transform_output': 'pandas'})")],
+)
+def test_a_setting_that_no_source_of_the_recipe_makes_is_named_where_training_needs_it(registry, steps, told):
     X = pd.DataFrame({"a": np.arange(40.0) % 7, "b": np.arange(40.0) % 5})
-    steps = StandardScaler(), FunctionTransformer(pd.DataFrame.abs), LogisticRegression()
-    recipe = Recipe(make_pipeline(*steps), seed=1)
-    with config_context(transform_output="pandas"), pytest.raises(AttributeError):  # abs of a frame, given an array
-        log_model(recipe, TrainingData(X, np.arange(40) % 2, one_record_each=True), store="artifacts")
+    recipe, said = Recipe(make_pipeline(StandardScaler(), *steps, LogisticRegression()), seed=1), ""
+    with config_context(transform_output="pandas"):
+        try:
+            log_model(recipe, TrainingData(X, np.arange(40) % 2, one_record_each=True), store="artifacts")
+        except SubjectError as exc:
+            said = str(exc)
+    assert bool(said) == bool(told)
+    assert told in said
