@@ -189,15 +189,13 @@ def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str,
         raise StatementError(f"the signer command did not run ({type(exc).__name__}); run it by hand") from exc
 
 
-def _refuse_target(policy: Policy, subject: Subject, alias: str) -> None:
+def _refuse_target(subject: Subject, alias: str) -> None:
     if not re.fullmatch(r"[\w-]{1,255}", alias, re.ASCII) or re.fullmatch(r"latest|v\d+", alias, re.IGNORECASE):
         raise UsageError(
             f"--to {alias!r} is no alias: letters, digits, '_' and '-', and neither 'latest' nor a version such as 'v1'"
         )
     if not subject.version:
         raise UsageError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
-    if why := policy.refusal(subject.name, alias):
-        raise UsageError(f"{why}; @{alias} is unchanged")
 
 
 def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | None = None) -> tuple[Verdict, Subject]:
@@ -210,7 +208,7 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
 
     run = options.build(uri, settings)
     if alias is not None:
-        _refuse_target(run.policy, run.subject, alias)
+        _refuse_target(run.subject, alias)
     folder = Path(settings["report_dir"]).expanduser()
     if attach and not run.subject.detail.get("model_id"):
         raise UsageError(f"{uri} has no registry to attach the report to; add --no-attach")

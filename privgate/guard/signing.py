@@ -223,8 +223,6 @@ def _sign(
     for model, target in targets:
         refuse_name(model)
         refuse_name(target)
-        if refusal := policy.refusal(model, target):
-            raise StatementError(refusal)
     with answering(f"counting the versions of {name}"):
         versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{name}'"))
     decided = statement.when(document["decided_at"])

@@ -30,13 +30,6 @@ WARNING_DAYS = 14  # before an approval ends
 WITHHELD: Literal["not downloadable"] = "not downloadable"
 
 
-class AppliesTo(Part):
-    """For which registered models and aliases this policy is meant; used for another, it is refused before training."""
-
-    models: tuple[Text, ...] = Field(default=("*",), min_length=1, description="Names; * and ? stand for any text.")
-    aliases: tuple[Text, ...] = Field(default=("*",), min_length=1, description="Aliases that a promotion may set.")
-
-
 class Data(Part):
     """What must hold of the training data before anything is retrained."""
 
@@ -102,7 +95,6 @@ class Document(Part):
     extends: Text | None = Field(
         default=None, description="A shipped policy, or a file beside this one; may only be tightened."
     )
-    applies_to: AppliesTo = AppliesTo()
     audit: Audit = Audit()
     data: Data = Data()
     valid_days: Annotated[int, Field(ge=1, le=3650)] = Field(default=365, description="How long an approval lasts.")
@@ -165,8 +157,9 @@ _WORDS = {
     NAME: "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
     DIGEST: "sha256: and 64 hexadecimal digits, as the report prints the model's digest",
 }
-#: metrics of earlier versions -> what to use instead
+#: metrics and keys of earlier versions -> what to use instead
 GONE = {
+    "applies_to": "rows of a guard's table: they say by which policy a model is released",
     "collusion": "attack_accuracy and pdtp, which judge the model itself",
     "table": "pdtp, or an expectation in the suite of data",
 }
@@ -194,7 +187,10 @@ def _problem(tree: Tree, error: Any) -> Problem:
     choices: list[str] = []  # where one of several words was expected
     if kind == "extra_forbidden":
         choices, given = list(_fields_beside(place, tree)), str(place[-1])
-        what, expected = f"unknown key {given!r}", f"no such key; {_OBSERVE}" if given == "observe" else ""
+        what, expected = (
+            f"unknown key {given!r}",
+            f"no such key; {_OBSERVE}" if given == "observe" else GONE.get(given, ""),
+        )
     elif kind == "missing":
         description = _fields_beside(place, tree)[str(place[-1])].description or "a value"
         what, expected = "missing", _inside(description).rstrip(".")

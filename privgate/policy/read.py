@@ -15,7 +15,7 @@ from privgate.errors import PolicyError
 from privgate.membership import NAMES
 from privgate.policy import document_shape
 from privgate.policy import problems as locate
-from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
+from privgate.policy.document_shape import WAIVER_DAYS, Document
 from privgate.policy.problems import PolicyFileError, Tree, nearest, read
 from privgate.policy.rules.rule_base import ISOLATIONS
 
@@ -23,9 +23,9 @@ from privgate.policy.rules.rule_base import ISOLATIONS
 
 #: mappings that are merged key by key
 _MERGED = ("audit", "data")
-#: what a file says about itself; never inherited (conditions are all kept, but beside one another). A waiver was
+#: what a file says about itself; never inherited. A waiver was
 #: granted against the limits of its own file
-_OWN = ("schema", "name", "version", "description", "approves", "extends", "applies_to", "not_applicable", "waivers")
+_OWN = ("schema", "name", "version", "description", "approves", "extends", "not_applicable", "waivers")
 
 
 def lay_over(child: Tree, parent: Tree) -> Tree:
@@ -127,8 +127,6 @@ class Resolved(Generic[D]):
 
     tree: Tree
     document: D
-    #: all of them must hold: its own and those of what it extends
-    conditions: tuple[AppliesTo, ...]
     #: ``name version`` of what it extends, nearest first
     chain: tuple[str, ...] = ()
     #: ``file@sha256:<digest> -> JSON text`` of every suite that is named
@@ -149,12 +147,11 @@ def resolve(path: Path, name: str, kind: type[D], above: tuple[Path, ...] = ()) 
     unfit = (tree.problem(*problem) for problem in (*_unknown_names(document), *_unfit_waivers(document)))
     if problems := sorted([*weakened, *unfit]):
         raise PolicyFileError(*problems)
-    own = Resolved(tree, document, (document.applies_to,), suites=suite_texts, files=(path, *suite_files))
+    own = Resolved(tree, document, suites=suite_texts, files=(path, *suite_files))
     if parent is None:
         return own
     return replace(
         own,
-        conditions=(*own.conditions, *parent.conditions),
         chain=(f"{parent.document.name} {parent.document.version}", *parent.chain),
         suites={**parent.suites, **own.suites},
         files=(*own.files, *parent.files),

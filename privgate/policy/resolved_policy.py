@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -80,7 +79,6 @@ class Policy(Document):
     @cached_property
     def resolved(self) -> dict[str, Any]:
         """JSON values of the policy with everything it extends and every default written out."""
-        conditions = [c.model_dump(mode="json") for c in dict.fromkeys(self._source.conditions)]
         said = self.model_dump(mode="json", by_alias=True)
         # what says nothing changes no digest
         if not self.data.people_declared:
@@ -91,7 +89,9 @@ class Policy(Document):
         said["rules"] = [
             {k: v for k, v in r.items() if v or k not in ("when", "either", "over", "level")} for r in said["rules"]
         ]
-        return {**said, "extends": list(self._source.chain), "applies_to": conditions}
+        # of a key that went; digests of before stay
+        every = [{"models": ["*"], "aliases": ["*"]}]
+        return {**said, "extends": list(self._source.chain), "applies_to": every}
 
     @cached_property
     def digest(self) -> str:
@@ -101,15 +101,6 @@ class Policy(Document):
     def asked_of(self, holds: Collection[str]) -> Self:
         """Return the policy with those rules alone that are asked of a model of which ``holds`` holds."""
         return self.model_copy(update={"rules": tuple(r for r in self.rules if not r.unasked(holds))})
-
-    def refusal(self, model: str, alias: str | None = None) -> str:
-        """Return why this policy is not for a registered model, or not for setting an alias; empty if it is."""
-        for condition in self._source.conditions:
-            for word, value, patterns in (("model", model, condition.models), ("alias", alias, condition.aliases)):
-                if value is not None and not any(fnmatchcase(value, p) for p in patterns):
-                    wanted = ", ".join(patterns)
-                    return f"policy {self.name!r} applies to {word} {wanted}, not to {value!r}; name another policy"
-        return ""
 
     def check_data(self, data: Data, compute: Compute = compute_here) -> list[Precondition]:
         """Return what the policy demands of the data; ``PolicyError``: an expectation or its arguments are unknown."""

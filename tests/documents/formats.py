@@ -49,7 +49,6 @@ name: mine
 version: "3"
 description: for the test
 extends: dtp-1
-applies_to: {models: ["credit*"], aliases: [production]}
 audit: {min_coverage: 0.9, min_candidates: 200}
 valid_days: 90
 rules:
