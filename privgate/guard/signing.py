@@ -184,59 +184,27 @@ def sign(
         raise StatementError(f"{path} cannot be read: {exc.strerror}; run privgate check first") from exc
     except DocumentError as exc:
         raise StatementError(exc.say_of_file(path)) from exc
-    advisory, client = owner == os.geteuid() and not checked_elsewhere, connect(tracking_uri)
-    words = {"registry": registry, "targets": tuple(targets), "advisory": advisory}
-    return _sign(content, signer, client, policy, request=request or SigningRequest(), words=words, guard=guard)
-
-
-def _sign(
-    content: bytes,
-    signer: Signer,
-    client: Any,
-    policy: Policy,
-    *,
-    request: SigningRequest,
-    words: Mapping[str, Any],
-    guard: Guard | None,
-) -> Signed:
-    """Return signed statements about a report; ``words`` are the claims that are the signer's own."""
     document = read_document(content)
     judged, evidence_given = judged_again(document, policy)
     outcome = Outcome(document["outcome"])  # which was just compared with the findings
+    request = request or SigningRequest()
     request.refuse_others(evidence_given, releases=outcome.releases)
-    subject = document["subject"]
+    client, subject = connect(tracking_uri), document["subject"]
     name, version = str(subject["name"]), str(subject["version"])
     if not version:
         raise StatementError("the report is about no registered version; register the model and check that")
-    uri = f"models:/{name}/{version}"
-    present, (row, _) = named(client, uri), row_and_statement(client, name, version)
-    if row.storage != present.storage:
-        raise DigestMismatchError(f"{uri} was replaced while it was being signed; check again")
-    with stored_files(client, row.storage) as stored:
-        table = stored.digests(((name, version),))
-        files = digest.of_manifest(table)
-        if files != subject["digests"].get("files"):
-            raise DigestMismatchError(f"the files of {uri} are not those that were checked; check again")
-        own = recompute_digests(client, uri, stored, table)
-    compare(subject["digests"], own, uri)
-    targets = words["targets"] or ((name, "production"),)
-    for model, target in targets:
-        refuse_name(model)
-        refuse_name(target)
-    with answering(f"counting the versions of {name}"):
-        versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{name}'"))
+    places = tuple(targets) or ((name, "production"),)
+    for place in {part for pair in places for part in pair}:
+        refuse_name(place)
+    facts, table = _look_at_files(client, f"models:/{name}/{version}", subject["digests"])
     decided = statement.when(document["decided_at"])
     claims = Claims(
-        **{**words, "targets": targets},
+        **facts,
+        registry=registry,
         name=name,
         version=version,
-        source=row.source,
-        storage=row.storage,
-        model_id=present.model_id,
-        run_id=row.run_id,
-        created=row.created,
-        files=files,
-        versions=versions,
+        targets=places,
+        advisory=owner == os.geteuid() and not checked_elsewhere,
         digests={k: str(v) for k, v in subject["digests"].items() if k != "files"},
         policy=policy.name,
         policy_digest=policy.digest,
@@ -249,7 +217,6 @@ def _sign(
         expires=expires(document, judged, policy, decided),
         levels=levels(policy, judged.findings),
         isolation=evidence_given.run.isolation,
-        recomputed=("files", *own),
         task=str(evidence_given.subject.get("task") or "classification"),
         withheld=bool(evidence_given.subject.get("file")),
     )
@@ -257,6 +224,26 @@ def _sign(
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = replace(claims, evidence=statement.payload_digest(evidence.payload))
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
+
+
+def _look_at_files(client: Any, uri: str, stated: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Return what the registry says of a version, as claims, and each file's digest; refuse others than checked."""
+    present = named(client, uri)
+    row, _ = row_and_statement(client, present.name, present.version)
+    if row.storage != present.storage:
+        raise DigestMismatchError(f"{uri} was replaced while it was being signed; check again")
+    with stored_files(client, row.storage) as stored:
+        table = stored.digests(((row.name, row.version),))
+        files = digest.of_manifest(table)
+        if files != stated.get("files"):
+            raise DigestMismatchError(f"the files of {uri} are not those that were checked; check again")
+        own = recompute_digests(client, uri, stored, table)
+    compare(stated, own, uri)
+    with answering(f"counting the versions of {row.name}"):
+        versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{row.name}'"))
+    kept = {key: getattr(row, key) for key in ("source", "storage", "run_id", "created")}
+    known = {"model_id": present.model_id, "files": files, "versions": versions, "recomputed": ("files", *own)}
+    return kept | known, table
 
 
 def refuse_unread(claims: Claims, policy: Policy, guard: Guard | None, *, unboxed: bool) -> None:

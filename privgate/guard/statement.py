@@ -108,7 +108,6 @@ VERIFIER = "urn:privgate:gate:v1"
 EXTENSION = "urn:privgate:verdict:v2"
 #: the task of a model about which nothing can be asked, because it holds no training data of its owner's
 NOT_APPLICABLE = "not applicable"
-_EXTENSION_1 = "urn:privgate:verdict:v1"
 
 
 def _digest(digest: str) -> dict[str, str]:
@@ -255,10 +254,6 @@ class Claims:
             predicate = statement["predicate"]
             if statement["predicateType"] != VSA_TYPE or predicate["verifier"]["id"] != VERIFIER:
                 raise StatementError("the statement is no verdict of a privgate gate")
-            if EXTENSION not in predicate and _EXTENSION_1 in predicate:
-                raise StatementError(
-                    "the statement is of version 1, which does not name every served file; check and sign again"
-                )
             own = predicate[EXTENSION]
             (subject,) = statement["subject"]
             (evidence,) = predicate["inputAttestations"]
