@@ -1,13 +1,10 @@
-"""``privgate policy``: lint, explain, suite, schema. Nothing is trained here."""
-
-import json
-from pathlib import Path
+"""``privgate policy``: lint and explain. Nothing is trained here."""
 
 import click
 
 from privgate.cli import shared
 from privgate.cli.console import plain
-from privgate.errors import ExitCode, UsageError
+from privgate.errors import ExitCode
 from privgate.policy import Policy
 
 
@@ -39,42 +36,4 @@ def explain(*, name: str, rule: str | None) -> int:
 
     for line in tell(Policy.load(name), rule):
         click.echo(plain(line))
-    return int(ExitCode.PASSED)
-
-
-@policy.command()
-@click.argument("data", metavar="URI")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write it to a file.")
-def suite(*, data: str, output: Path | None) -> int:
-    """Write a Great Expectations suite of what the declared domain of a model's training data says."""
-    from privgate import Subject
-    from privgate.cli import outputs
-    from privgate.controls import suites
-
-    place = None if output is None else outputs.file(output, "--output")
-    drafted_suite = suites.draft(Subject.load(data).data, place.stem if place else "data")
-    text = json.dumps(drafted_suite, indent=2) + "\n"
-    if place is None:
-        click.echo(text, nl=False)
-        return int(ExitCode.PASSED)
-    place.write_text(text, encoding="utf-8")
-    click.echo(plain(f"{place}: {len(drafted_suite['expectations'])} expectations from the declared domain; edit them"))
-    click.echo(plain(f"a policy beside it names it: data: {{suite: {place.name}}}"))
-    return int(ExitCode.PASSED)
-
-
-@policy.command()
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), default=None, help="Write it to a file.")
-def schema(*, output: Path | None) -> int:
-    """Print the JSON Schema of policy files; name it in a file's first line and an editor completes the rest."""
-    from privgate.policy import document_shape as made
-
-    if output is None:
-        click.echo(made.text(), nl=False)
-        return int(ExitCode.PASSED)
-    try:
-        output.write_text(made.text(), encoding="utf-8")
-    except OSError as exc:
-        raise UsageError(f"{output}: cannot be written: {exc.strerror}") from exc
-    click.echo(f"put this in the first line of a policy:\n# yaml-language-server: $schema={output}")
     return int(ExitCode.PASSED)

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Compute, compute_here
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import PolicyError, SubjectError
+from privgate.errors import PolicyError
 from privgate.evidence import Expectation, Precondition
 
 #: a ``TrainingData``, whose class is not imported: ``verify`` judges suites without records and models
 Data = Any
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
-IN_SET = "expect_column_values_to_be_in_set"
 EXISTS = "expect_column_to_exist"
 ROWS = "expect_table_row_count_to_be_between"
 _MAY_BE_NULL = frozenset({NOT_NULL, "expect_column_values_to_be_null", EXISTS})
@@ -256,44 +255,3 @@ def expect(kind: str, *, name: str = "", **kwargs: Any) -> dict[str, Any]:
 
 def _expect_rows(least: int) -> dict[str, Any]:
     return expect(ROWS, name=f"at least {least} rows", min_value=least)
-
-
-def draft(data: Data, name: str) -> dict[str, Any]:
-    """Return a suite as JSON values: what the declared domain says.
-
-    ``SubjectError``: records without columns, or with two of one name, or no domain of columns is declared.
-    """
-    frame = as_frame(data)
-    if frame is None or not len(frame):
-        raise SubjectError("these records have no columns to write expectations of; write the suite by hand")
-    if len(set(frame.columns)) != len(frame.columns):
-        raise SubjectError("two columns have the same name; a suite cannot tell them apart")
-    names = [str(c) for c in frame.columns]
-    expectations = [
-        expect("expect_table_columns_to_match_set", column_set=names, exact_match=False),
-        expect("expect_column_values_to_be_unique", name="no two records have one id", column=RECORD),
-        expect(IN_SET, column=OUTSIDE, value_set=[0]),
-    ]
-    if not data.predicts_numbers:
-        expectations.append(expect(BETWEEN, name="no label is one person's alone", column=WITH_LABEL, min_value=2))
-    return {"name": name, "expectations": [*expectations, *_expect_declared(data, names)]}
-
-
-def _expect_declared(data: Data, names: list[str]) -> list[dict[str, Any]]:
-    if (domain := data.domain) is None or domain.inferred:
-        raise SubjectError("no domain is declared; pass TrainingData(..., domain=...), or write the suite by hand")
-    columns = [(c.name, c.ends, tuple(c.values or ()), c.missing) for c in domain.columns or ()]  # noqa: PD011  a field of ours
-    if not columns and domain.box is not None:
-        columns = [(name, ends, (), False) for name, ends in zip(names, domain.box, strict=False)]
-    elif not columns and domain.categories is not None:
-        columns = [(name, None, tuple(range(k)), False) for name, k in zip(names, domain.categories, strict=False)]
-    expectations = [expect(NOT_NULL, column="label")]
-    for given, ends, values, missing in columns:
-        column = names[given] if isinstance(given, int) else str(given)
-        # EXISTS allows missing values: ``evaluate`` adds NOT_NULL for every other column that is named
-        expectations.append(expect(EXISTS if missing else NOT_NULL, column=column))
-        if ends is not None:
-            expectations.append(expect(BETWEEN, column=column, min_value=ends[0], max_value=ends[1]))
-        elif values:
-            expectations.append(expect(IN_SET, column=column, value_set=list(values)))
-    return expectations

@@ -54,7 +54,6 @@ WRONG = (
     ("init --ci jenkins", 2, "'github', 'none'"),
     ("demo --folder other.json", 2, "is a file"),
     ("policy explain metric.yaml", 2, "did you mean 'dtp'"),
-    ("policy suite nothere.csv", 4, "nothere.csv"),
     ("verify {one}", 2, "--config"),
     ("guard sign . --policy dtp-1", 2, "--config"),
     ("dp bounds --epsilon x --delta 1e-5", 2, "'x' is not a valid float"),
