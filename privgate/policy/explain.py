@@ -35,15 +35,20 @@ def _policy(policy: Policy) -> Iterator[str]:
     yield f"  an approval lasts {policy.valid_days} days"
     if policy.file != "downloadable":
         yield f"  the file is {policy.file}: rules about it warn at most, and the policy's owner answers for that"
-    for key, value in policy.audit.model_dump().items():
-        mark = policy.mark_of("audit", key)
-        if mark is not None:
-            yield f"  audit.{key} = {value}  ({mark.file}:{mark.line}); less is undecided"
+    for key, field in type(policy.audit).model_fields.items():
+        value = getattr(policy.audit, key)
+        if value != field.default:
+            yield f"  audit.{key} = {value}  ({_where(policy, 'audit', key)}); less is undecided"
     for waiver in policy.waivers:
         yield (
             f"  waiver {waiver.key}: up to {waiver.ceiling:g} until {waiver.expires}, {waiver.reason} "
             f"(asked by {waiver.requester}, approved by {waiver.approver})"
         )
+
+
+def _where(policy: Policy, *place: str | int) -> str:
+    mark = policy.mark_of(*place)
+    return f"{mark.file}:{mark.line}" if mark else "inherited"
 
 
 def questions(policy: Policy) -> str:
@@ -61,14 +66,13 @@ def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
     yield f"  the metric reaches from {rule.about.reaches}"
     if why := rule.vacuous({}):
         yield f"  CANNOT REFUSE: {why}; it counts for nothing"
-    for key in type(rule).model_fields:
+    for key, field in type(rule).model_fields.items():
         value = getattr(rule, key)
-        mark = policy.mark_of("rules", policy.rules.index(rule), key)
-        if key in _QUIET or value is None or (key in _USUAL and mark is None):
+        if key in _QUIET or value is None or (key in _USUAL and value == field.default):
             continue
-        where = f"{mark.file}:{mark.line}" if mark else "default"
-        about = type(rule).model_fields[key].description or ""
-        yield f"  {key} = {str(value).partition('@')[0]}  ({where})  {about}".rstrip()
+        where = _where(policy, "rules", policy.rules.index(rule), key)
+        shown = "default" if where == "inherited" and value == field.default else where
+        yield f"  {key} = {str(value).partition('@')[0]}  ({shown})  {field.description or ''}".rstrip()
     for key in ("reason", "source"):
         if text := " ".join(getattr(rule, key).split()):
             yield f"  {key}: {text}"

@@ -29,13 +29,11 @@ _OWN = ("schema", "name", "version", "description", "approves", "extends", "not_
 
 
 def lay_over(child: Tree, parent: Tree) -> Tree:
-    """Return the child's values over the parent's; every value remembers the file and line it comes from.
+    """Return the child's values over the parent's.
 
     Rules are matched by id. The child's rules come first, so that positions in messages are those of the child's file.
     """
     value = {k: v for k, v in parent.value.items() if k not in _OWN}
-    beside = ("rules", "waivers", "never_waivable")
-    marks = {place: mark for place, mark in parent.marks.items() if place and place[0] not in beside}
     value.update({k: v for k, v in child.value.items() if k not in (*_MERGED, "rules")})
     if isinstance(said := child.value.get("never_waivable") or [], list):  # the shape check names anything else
         value["never_waivable"] = [*said, *(n for n in parent.value.get("never_waivable") or () if n not in said)]
@@ -48,9 +46,13 @@ def lay_over(child: Tree, parent: Tree) -> Tree:
         if name == "data":  # by now paths of suites are a list; anything else the shape check names
             ours = [] if given.get("suite") is None else given["suite"]
             value[name]["suite"] = [*theirs.get("suite", ()), *(ours if isinstance(ours, list) else [ours])]
-    merged = Tree(child.file, value, {**marks, **child.marks})
-    _merge_rules(merged, child, parent)
-    return merged
+    mine = child.value.get("rules", [])
+    if not isinstance(mine, list) or not all(isinstance(rule, dict) for rule in mine):
+        value["rules"] = mine  # as above
+    else:
+        theirs = {_id(rule): rule for rule in parent.value["rules"]}
+        value["rules"] = [*({**theirs.pop(_id(rule), {}), **rule} for rule in mine), *theirs.values()]
+    return Tree(child.file, value, child.marks)
 
 
 _TIGHTER = "a tighter value, or a waiver for one model version"
@@ -85,37 +87,8 @@ def _size(value: Any) -> float:
     return float(ISOLATIONS.index(value) if isinstance(value, str) else value)
 
 
-def _merge_rules(merged: Tree, child: Tree, parent: Tree) -> None:
-    """Lay the child's rules over the parent's rules of the same id, and put the parent's other rules behind them."""
-    mine = child.value.get("rules", [])
-    if not isinstance(mine, list) or not all(isinstance(r, dict) for r in mine):
-        merged.value["rules"] = mine
-        return
-    theirs = {_id(r): (k, r) for k, r in enumerate(parent.value["rules"])}
-    rules: list[Any] = []
-    for i, rule in enumerate(mine):
-        k, base = theirs.pop(_id(rule), (None, {}))
-        if k is not None:
-            own = {place: mark for place, mark in merged.marks.items() if place[:2] == ("rules", i)}
-            _move(merged, parent, ("rules", k), ("rules", i))
-            merged.marks.update(own)
-        rules.append({**base, **rule})
-    for k, base in theirs.values():
-        _move(merged, parent, ("rules", k), ("rules", len(rules)))
-        rules.append(base)
-    merged.value["rules"] = rules
-    merged.marks.setdefault(("rules",), parent.mark(("rules",)))
-
-
 def _id(rule: dict[str, Any]) -> Any:
     return str(rule.get("id") or rule.get("metric"))
-
-
-def _move(merged: Tree, source: Tree, old: Place, new: Place) -> None:
-    """Copy the marks of everything below ``old`` of the source to below ``new``."""
-    for place, mark in source.marks.items():
-        if place[: len(old)] == old:
-            merged.marks[(*new, *place[len(old) :])] = mark
 
 
 D = TypeVar("D", bound=Document)

@@ -83,7 +83,6 @@ def test_a_child_needs_to_name_only_what_it_changes(write_policy, load_policy):
 
     assert [(r.name, r.limit) for r in child.rules] == [("attack_tpr", 0.05), ("dtp", 1.0)]
     assert child.rules[0].at_fpr == 0.01
-    assert child.mark("rules", 1).file == "base.yaml"
 
 
 def test_a_grandchild_is_held_to_every_ancestor(write_policy, load_policy):
