@@ -2,10 +2,11 @@
 
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, ValidationError, create_model
 
 from privgate import digest
 from privgate.documents import LARGE, strict_json
@@ -28,55 +29,34 @@ from privgate.subject.subject import Subject
 # The shape of ``privgate/recipe.json``, which an untrusted author may have written; pydantic checks it before use.
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-
-
-class _Files(_Part):
-    files: dict[str, str]
-
-
-class _Sources(_Files):
-    folder: str
-
-
-class _Data(_Part):
-    kind: str
-    digest: str
-    reference: str = ""
-    options: dict[str, Any] = {}
-    run_id: str = ""
-    path: str = ""
-    uri: str = ""
-    source: dict[str, Any] = {}
-    files: dict[str, str] = {}
-
-
-class _Recipe(_Part):
-    kind: Literal["estimator", "function"]
-    seed: int | None
-    predict: str | None
-    dp: dict[str, Any] | None
-    params: dict[str, Any]
-    fit: str | None = None
-    network: bool = False
-    task: Literal["classification", "regression"] | None = None
-
-
-class _Environment(_Part):
-    python: str = ""
-    packages: dict[str, str | None] = {}
-
-
-class _Document(_Part):
-    recipe: _Recipe
-    recipe_digest: str
-    sources: _Sources
-    model: _Files
-    data: _Data
-    environment: _Environment
-    release: dict[str, Any]
-    logged_at: str
+_shape = partial(create_model, __config__=ConfigDict(extra="allow", strict=True, allow_inf_nan=False))
+_SHAPE = {
+    "recipe": _shape(
+        "Recipe",
+        kind=(Literal["estimator", "function"], ...),
+        seed=(int | None, ...),
+        predict=(str | None, ...),
+        dp=(dict[str, Any] | None, ...),
+        params=(dict[str, Any], ...),
+        fit=(str | None, None),
+        network=(bool, False),
+        task=(Literal["classification", "regression"] | None, None),
+    ),
+    "recipe_digest": str,
+    "sources": _shape("Sources", folder=(str, ...), files=(dict[str, str], ...)),
+    "model": _shape("Model", files=(dict[str, str], ...)),
+    "data": _shape(
+        "Data",
+        **dict.fromkeys(("kind", "digest"), (str, ...)),
+        **dict.fromkeys(("reference", "run_id", "path", "uri"), (str, "")),
+        **dict.fromkeys(("options", "source"), (dict[str, Any], {})),
+        files=(dict[str, str], {}),
+    ),
+    "environment": _shape("Environment", python=(str, ""), packages=(dict[str, str | None], {})),
+    "release": dict[str, Any],
+    "logged_at": str,
+}
+_Document = _shape("Document", **{name: (kind, ...) for name, kind in _SHAPE.items()})
 
 
 def check_document(document: Mapping[str, Any], sentence: str) -> None:
