@@ -32,7 +32,7 @@ def lint(*, name: str) -> int:
 @click.argument("rule", required=False)
 def explain(*, name: str, rule: str | None) -> int:
     """Say in plain words what the policy NAME, or one RULE of it, means, and where each number comes from."""
-    from privgate.policy.explain import explain as tell
+    from privgate.policy.resolved_policy import explain as tell
 
     for line in tell(Policy.load(name), rule):
         click.echo(plain(line))

@@ -1,7 +1,7 @@
-"""The policy as it is judged: resolved, frozen, named by digest."""
+"""The policy as it is judged: resolved, frozen, named by digest; and what it means in plain words."""
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -14,13 +14,15 @@ from privgate import digest
 from privgate.arrays import Compute, compute_here
 from privgate.controls import suites
 from privgate.controls.suites import Data
-from privgate.errors import PrivgateWarning, settled
+from privgate.errors import PrivgateWarning, UsageError, settled
 from privgate.evidence import Evidence, Precondition
 from privgate.evidence.verdict import Finding
 from privgate.policy import problems, read
 from privgate.policy.document_shape import Document
 from privgate.policy.judging import Judged, judge
-from privgate.policy.problems import Mark, PolicyFileError, Problem
+from privgate.policy.problems import Mark, PolicyFileError, Problem, nearest
+from privgate.policy.rules.metric import QUESTIONS
+from privgate.policy.rules.rule_base import Rule
 
 Confirm = Callable[[Sequence[Finding]], Sequence[Finding]]
 
@@ -126,3 +128,75 @@ class Policy(Document):
         judged = judge(self, evidence, facts=facts, today=today or datetime.now(UTC).date())
         findings = judged.findings if confirm is None else confirm(judged.findings)
         return replace(judged, findings=tuple(settled(findings, self.groups)))
+
+
+#: keys of every rule that explanations leave out, and those that they tell only where a file sets them
+_QUIET, _USUAL = ("metric", "id", "reason", "source"), ("mode", "bound", "required")
+
+
+def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
+    """Yield lines of text about one rule, or about all; ``UsageError``: no rule has this id."""
+    rules = {r.name: r for r in policy.rules}
+    if rule is None:
+        yield from _policy(policy)
+    elif rule not in rules:
+        near = nearest(rule, rules)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise UsageError(f"policy {policy.name!r} has no rule {rule!r}{hint}; it has {', '.join(rules)}")
+    for name in rules if rule is None else [rule]:
+        yield ""
+        yield from _rule(policy, rules[name])
+
+
+def _policy(policy: Policy) -> Iterator[str]:
+    yield f"{policy.name} version {policy.version}"
+    yield from (f"  {' '.join(text.split())}" for text in (policy.description, policy.approves) if text)
+    yield from (f"  extends {base}" for base in policy.resolved["extends"])
+    yield f"  digest {policy.digest}"
+    yield f"  {questions(policy)}"
+    yield f"  an approval lasts {policy.valid_days} days"
+    if policy.file != "downloadable":
+        yield f"  the file is {policy.file}: rules about it warn at most, and the policy's owner answers for that"
+    for key, field in type(policy.audit).model_fields.items():
+        value = getattr(policy.audit, key)
+        if value != field.default:
+            yield f"  audit.{key} = {value}  ({_where(policy, 'audit', key)}); less is undecided"
+    for waiver in policy.waivers:
+        yield (
+            f"  waiver {waiver.key}: up to {waiver.ceiling:g} until {waiver.expires}, {waiver.reason} "
+            f"(asked by {waiver.requester}, approved by {waiver.approver})"
+        )
+
+
+def _where(policy: Policy, *place: str | int) -> str:
+    mark = policy.mark_of(*place)
+    return f"{mark.file}:{mark.line}" if mark else "inherited"
+
+
+def questions(policy: Policy) -> str:
+    """Return which questions of a release a policy enforces, and which it does not ask."""
+    enforced = {r.about.question for r in policy.rules if r.mode == "enforce"}
+    ours = ", ".join(QUESTIONS[q] for q in QUESTIONS if q in enforced) or "none of the questions of a release"
+    others = ", ".join(QUESTIONS[q] for q in QUESTIONS if q not in enforced)
+    return f"asks about {ours}{others and f'; does not ask about {others}'}"
+
+
+def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
+    yield f"{rule.name}: {rule.about.title}"
+    yield f"  {rule.purpose()}"
+    yield f"  {rule.outcomes()}"
+    yield f"  the metric reaches from {rule.about.reaches}"
+    if why := rule.vacuous({}):
+        yield f"  CANNOT REFUSE: {why}; it counts for nothing"
+    for key, field in type(rule).model_fields.items():
+        value = getattr(rule, key)
+        if key in _QUIET or value is None or (key in _USUAL and value == field.default):
+            continue
+        where = _where(policy, "rules", policy.rules.index(rule), key)
+        shown = "default" if where == "inherited" and value == field.default else where
+        yield f"  {key} = {str(value).partition('@')[0]}  ({shown})  {field.description or ''}".rstrip()
+    for key in ("reason", "source"):
+        if text := " ".join(getattr(rule, key).split()):
+            yield f"  {key}: {text}"
+    if rule.name in policy.never_waivable:
+        yield "  may never be waived"

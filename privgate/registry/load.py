@@ -15,10 +15,9 @@ from privgate.evidence import Precondition
 from privgate.registry import native, training_data
 from privgate.registry.client import ADDRESSES, check_server, connect, download
 from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles, all_files, compare
-from privgate.registry.mlmodel import flavor_of
+from privgate.registry.mlmodel import check_requirements, flavor_of
 from privgate.registry.named import Named, named
-from privgate.registry.requirement_files import check_requirements
-from privgate.registry.sqlite_store import find_client
+from privgate.registry.rest import find_client
 from privgate.registry.stored_model import StoredModel
 from privgate.subject import estimators
 from privgate.subject.recipe import Recipe
