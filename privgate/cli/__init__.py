@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "advise": ("check", "Find a change of one parameter of a refused model that is approved."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
-    "policy": ("policy", "Lint and explain policies."),
+    "policy": ("catalogue", "Lint and explain policies."),
     "dp": ("dp", "Differential privacy: bounds, goals and deletions."),
 }
 

@@ -22,10 +22,10 @@ from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.evidence.verdict import Finding, Outcome, together
 from privgate.guard import statement
-from privgate.guard.checks import EVIDENCE_FILE, TAG, check_terms, row_and_statement
 from privgate.guard.config import Guard, Terms, refuse_name
 from privgate.guard.keys import seal
 from privgate.guard.statement import Claims, Envelope
+from privgate.guard.verification import EVIDENCE_FILE, TAG, check_terms, row_and_statement
 from privgate.policy import Judged, Policy
 from privgate.registry.attachments import copy_to_run
 from privgate.registry.client import answering, connect, list_pages, stored_files

@@ -16,8 +16,8 @@ from privgate.cli.report import read as report_file
 from privgate.controls import suites
 from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
-from privgate.guard import checks, signing, statement
 from privgate.guard import keys as truststore
+from privgate.guard import signing, statement, verification
 from privgate.guard.config import Guard
 from privgate.guard.keys import TrustStore, fresh_key, seal
 from privgate.guard.statement import Claims, Envelope
@@ -153,8 +153,8 @@ class World:
             passed=False, decided=self.now, signed=self.now, expires=self.now + timedelta(days=30),
             targets=(("credit", "production"),), advisory=False, isolation="bubblewrap 0.8.0",
         )  # fmt: skip
-        self.row = checks.Row("credit", "3", "models:/m-1", "s3://b/m-1", 1700)
-        self.terms = checks.Terms("test-registry", self.policy.digest, "dtp-1")
+        self.row = verification.Row("credit", "3", "models:/m-1", "s3://b/m-1", 1700)
+        self.terms = verification.Terms("test-registry", self.policy.digest, "dtp-1")
 
     def write(self, name, content):
         path = self.folder / name
@@ -162,7 +162,7 @@ class World:
         return path
 
     def counts(self, text, store=None):
-        checks.check(text, store or self.store, self.row, self.terms, target="production", now=self.now)
+        verification.check(text, store or self.store, self.row, self.terms, target="production", now=self.now)
         return True
 
     def signed(self, payload):
