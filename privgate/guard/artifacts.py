@@ -236,7 +236,7 @@ def _list_held(place: str, *, folder: bool) -> Iterator[Held]:
     from sqlalchemy import func, or_, tuple_
 
     from privgate.guard.rows import DELETED
-    from privgate.guard.verification import TAG
+    from privgate.registry.named import TAG
 
     def touching(storage: str) -> bool:
         try:

@@ -15,9 +15,10 @@ from privgate import digest
 from privgate.errors import PolicyError, PrivgateError, StatementError
 from privgate.guard import statement
 from privgate.guard.config import WITHOUT, Watch, fold
-from privgate.guard.verification import TAG, Row, check, check_original, counting, is_copy
+from privgate.guard.verification import check, check_original, counting, is_copy
 from privgate.registry.client import download
 from privgate.registry.files import all_files
+from privgate.registry.named import TAG, Row
 
 #: MLflow's error code (HTTP 503) of a database that does not answer now: clients try again
 UNAVAILABLE = "TEMPORARILY_UNAVAILABLE"

@@ -25,12 +25,12 @@ from privgate.guard import statement
 from privgate.guard.config import Guard, Terms, refuse_name
 from privgate.guard.keys import seal
 from privgate.guard.statement import Claims, Envelope
-from privgate.guard.verification import EVIDENCE_FILE, TAG, check_terms, row_and_statement
+from privgate.guard.verification import EVIDENCE_FILE, check_terms
 from privgate.policy import Judged, Policy
 from privgate.registry.attachments import copy_to_run
 from privgate.registry.client import answering, connect, list_pages, stored_files
 from privgate.registry.load import recompute_digests
-from privgate.registry.named import join_folder, named
+from privgate.registry.named import TAG, join_folder, named
 from privgate.version import __version__
 
 #: without these, no number is about the registered model and its data
@@ -228,10 +228,7 @@ def sign(
 
 def _look_at_files(client: Any, uri: str, stated: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Return what the registry says of a version, as claims, and each file's digest; refuse others than checked."""
-    present = named(client, uri)
-    row, _ = row_and_statement(client, present.name, present.version)
-    if row.storage != present.storage:
-        raise DigestMismatchError(f"{uri} was replaced while it was being signed; check again")
+    row = named(client, uri)
     with stored_files(client, row.storage) as stored:
         table = stored.digests(((row.name, row.version),))
         files = digest.of_manifest(table)
@@ -241,8 +238,8 @@ def _look_at_files(client: Any, uri: str, stated: Mapping[str, Any]) -> tuple[di
     compare(stated, own, uri)
     with answering(f"counting the versions of {row.name}"):
         versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{row.name}'"))
-    kept = {key: getattr(row, key) for key in ("source", "storage", "run_id", "created")}
-    known = {"model_id": present.model_id, "files": files, "versions": versions, "recomputed": ("files", *own)}
+    kept = {key: getattr(row, key) for key in ("source", "storage", "run_id", "created", "model_id")}
+    known = {"files": files, "versions": versions, "recomputed": ("files", *own)}
     return kept | known, table
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
@@ -18,9 +18,9 @@ from privgate.guard import statement
 from privgate.guard.config import VARIABLE, Guard, Terms
 from privgate.guard.keys import TrustStore
 from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
-from privgate.registry.client import answering, reader, stored_files
+from privgate.registry.client import reader, stored_files
 from privgate.registry.files import MLFLOW_META, FolderFiles
-from privgate.registry.named import locate_reports, named, oddity
+from privgate.registry.named import Named, Row, locate_reports, named, oddity
 
 #: how far a signer's clock may run ahead of ours
 _CLOCKS = timedelta(minutes=5)
@@ -29,28 +29,6 @@ UNBOXED = (
     "bubblewrap works (--isolation bubblewrap), or say accept_unboxed: true in the guard's configuration, or "
     "--accept-unboxed to privgate guard sign"
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of the registry, as the registry has it."""
-
-    #: registered model and version; the version is empty for a row that is about to be created
-    name: str
-    version: str
-    #: immutable source
-    source: str
-    #: where the files lie
-    storage: str
-    #: creation time, milliseconds; 0 for a row that is about to be created
-    created: int = 0
-    #: the row's run; empty where it has none
-    run_id: str = ""
-
-    @classmethod
-    def read(cls, name: str, held: Any, storage: Any, created: Any) -> Self:
-        """Return the row of MLflow's entity of a version."""
-        return cls(name, str(held.version), str(held.source), str(storage), int(created), str(held.run_id or ""))
 
 
 def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
@@ -170,17 +148,8 @@ def is_copy(claims: Claims, row: Row) -> bool:
     return (claims.name, claims.version) != (row.name, row.version)
 
 
-TAG = "privgate.statement"
 EVIDENCE_FILE = "evidence.dsse.json"
 _EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
-
-
-def row_and_statement(client: Any, name: str, version: str) -> tuple[Row, str]:
-    """Return a row and the statement that it carries, read at once; the statement is empty where there is none."""
-    with answering(f"reading models:/{name}/{version}"):
-        held = client.get_model_version(name, version)
-        storage = client.get_model_version_download_uri(name, version)
-    return Row.read(name, held, storage, held.creation_timestamp), str(dict(held.tags).get(TAG, ""))
 
 
 def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
@@ -237,19 +206,18 @@ def verify(
         raise StatementError(f"{uri} is no registered version; statements are about versions")
     target = target or _alias(uri)
     exact = f"models:/{present.name}/{present.version}"
-    row, _ = held = row_and_statement(client, present.name, present.version)
     try:
-        claims = _check_row(client, held, guard, target)
+        claims = _check_row(client, present, guard, target)
     except StatementError as exc:
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
-    if (row.storage, claims.model_id) != (present.storage, present.model_id):
-        raise StatementError(f"{exact} was replaced while it was being verified; verify again")
+    if claims.model_id != present.model_id:
+        raise StatementError(f"{exact} may not serve: its statement is about another logged model; sign again")
     _, evidence = _signed_report(client, claims, guard, exact)
     signed = evidence.statement["predicate"].get("files", {})
-    with stored_files(client, row.storage) as stored:
+    with stored_files(client, present.storage) as stored:
         compare = _compare if to is None else partial(_hand_over, to=to)
         n_files = compare(claims, signed, stored, exact)
-    return Verified(claims, exact, n_files, row.storage)
+    return Verified(claims, exact, n_files, present.storage)
 
 
 def _alias(uri: str) -> str | None:
@@ -266,20 +234,19 @@ def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple
     return report, evidence
 
 
-def _check_row(client: Any, held: tuple[Row, str], guard: Guard, target: str | None) -> Claims:
+def _check_row(client: Any, row: Named, guard: Guard, target: str | None) -> Claims:
     """Return what a row's statement says; where the row is a copy, the version that was signed is asked, too."""
-    row, text = held
-    claims = check(text, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
+    claims = check(row.statement, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
     if not is_copy(claims, row):
         return claims
     try:
-        original = row_and_statement(client, claims.name, claims.version)
-    except RegistryError as exc:
+        original = named(client, f"models:/{claims.name}/{claims.version}")
+    except (RegistryError, SubjectError) as exc:
         raise StatementError(
             f"models:/{claims.name}/{claims.version}, which was signed, cannot be read, so that nobody can tell "
             f"whether it was refused since ({exc})"
         ) from exc
-    check_original(claims, original, guard.trust, statement.now())
+    check_original(claims, (original, original.statement), guard.trust, statement.now())
     return claims
 
 
@@ -344,9 +311,7 @@ def approved_report(
         return None
     try:
         guard, client = Guard.load(Path(place)), reader(tracking_uri)
-        present = named(client, uri)
-        held = row_and_statement(client, present.name, present.version)
-        claims = _check_row(client, held, guard, _alias(uri))
+        claims = _check_row(client, named(client, uri), guard, _alias(uri))
         document = strict_json.loads(_signed_report(client, claims, guard, uri)[0], LARGE)
     except (PrivgateError, DocumentError):
         return None  # a comparison is an extra, never a condition

@@ -14,7 +14,7 @@ from privgate.errors import PrivgateError, StatementError
 from privgate.guard import statement
 from privgate.guard.config import Watch, fold, refuse_name
 from privgate.guard.rows import BEFORE_COMMIT, Copies, permission_denied, refusing, transaction
-from privgate.guard.verification import TAG
+from privgate.registry.named import TAG
 
 #: registered model name that does not exist; a guarded registry answers its alias write with "gate active"
 PROBE = "privgate-probe"

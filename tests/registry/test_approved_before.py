@@ -8,6 +8,7 @@ import pytest
 from privgate.guard import keys as truststore
 from privgate.guard import signing, verification
 from privgate.guard.config import Guard
+from privgate.registry.named import TAG
 from tests.registry.test_signing import guard_for, sign
 
 
@@ -30,7 +31,7 @@ def attached(checked, signer):
     made = sign(checked, signer)
     signing.attach_statement(made)
     yield made
-    mlflow.MlflowClient().delete_model_version_tag("credit", "1", verification.TAG)
+    mlflow.MlflowClient().delete_model_version_tag("credit", "1", TAG)
 
 
 def test_a_signed_report_counts(attached, trusting):
@@ -65,4 +66,4 @@ def test_nor_one_that_a_stranger_signed_or_that_was_changed(checked, signer, tru
     forged = {**json.loads(made.report), "evidence": {"collusion": {"sources": {}}}}
     client.log_dict(made.claims.run_id, forged, f"{place}/report.json")
     assert ask() is None
-    client.delete_model_version_tag("credit", "1", verification.TAG)
+    client.delete_model_version_tag("credit", "1", TAG)

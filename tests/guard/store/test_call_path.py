@@ -15,8 +15,8 @@ from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
 from privgate.guard import config, rows, statement, writes
 from privgate.guard import store as guard
-from privgate.guard.signing import TAG
 from privgate.policy import Policy
+from privgate.registry.named import TAG
 from tests.guard.store.conftest import Registry
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
