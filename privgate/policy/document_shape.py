@@ -243,33 +243,18 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a policy file.
 
     The loader checks more: extends may only tighten, ids, dates and names must fit together. A file that extends
-    another needs to name only what it changes, so there a rule's other keys are optional.
+    another needs to name only what it changes, so no rule is demanded, and of a rule nothing but its metric.
     """
     model_schema = Document.model_json_schema(by_alias=True)
     definitions = model_schema["$defs"]
-    demanded = {}
-    for metric, rule in rules.ALL.items():
-        definition = definitions[rule.__name__]
-        demanded[metric] = definition.pop("required", [])
-        definition["required"] = ["metric"]
-        definition["description"] = rule.purpose()
+    for rule in rules.ALL.values():
+        definitions[rule.__name__] |= {"required": ["metric"], "description": rule.purpose()}
     suite = definitions["Data"]["properties"]["suite"]
     suite["anyOf"] = [{"type": "string", "minLength": 1}, {"type": "array", "items": suite.pop("items")}]
     del suite["type"]
-    model_schema["required"] = [name for name in model_schema["required"] if name != "rules"]
-    model_schema["if"] = {"not": {"required": ["extends"]}}
-    complete = [  # which keys a rule of each metric needs where it stands alone
-        {"if": {"properties": {"metric": {"const": metric}}, "required": ["metric"]}, "then": {"required": names}}
-        for metric, names in demanded.items()
-        if names
-    ]
-    model_schema["then"] = {"required": ["rules"], "properties": {"rules": {"items": {"allOf": complete}}}}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:privgate:schema:policy-v1",
-        **model_schema,
-        "title": "privgate policy",
-    }
+    model_schema["required"].remove("rules")
+    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:privgate:schema:policy-v1"}
+    return {**about, **model_schema, "title": "privgate policy"}
 
 
 def text() -> str:

@@ -431,7 +431,7 @@ def test_the_schema_is_valid_and_the_one_that_is_shipped():
 @pytest.mark.parametrize(
     "text",
     [
-        DTP.replace("max", "maximum"), DTP.replace("dtp", "dpt"), "rules:\n  - metric: dtp\n", "rules: []\n", "",
+        DTP.replace("max", "maximum"), DTP.replace("dtp", "dpt"), "rules: []\n",
         "rules:\n  - metric: attack_accuracy\n    max: 0.4\n", "observe: true\n" + DTP,
     ],
 )  # fmt: skip
