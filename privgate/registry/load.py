@@ -17,8 +17,8 @@ from privgate.registry.client import ADDRESSES, check_server, connect, download
 from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles, all_files, compare
 from privgate.registry.mlmodel import check_requirements, flavor_of
 from privgate.registry.named import Named, named
+from privgate.registry.native import StoredModel
 from privgate.registry.rest import find_client
-from privgate.registry.stored_model import StoredModel
 from privgate.subject import estimators
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release

@@ -30,7 +30,7 @@ from privgate.registry.files import (
     refuse_written,
 )
 from privgate.registry.named import find_version, named, plain_name
-from privgate.registry.stored_model import StoredModel
+from privgate.registry.native import StoredModel
 from privgate.subject import sources, tasks
 from privgate.subject.accepted_questions import is_double
 from privgate.subject.containers import take
