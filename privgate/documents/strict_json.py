@@ -30,13 +30,6 @@ class DocumentError(ValueError):
         super().__init__(what)
         self.spot, self.place, self.expected = spot, place, expected
 
-    def say_of_file(self, file: object) -> str:
-        """Return the whole sentence about a file."""
-        place = ".".join(map(str, self.place)).rstrip(".")
-        return ": ".join(
-            [f"{file}:{self.spot[0]}" if self.spot[0] else str(file), *([place] if place else []), str(self)]
-        )
-
 
 #: bytes of what people and signers write: policies, guards, trust stores, statements, MLmodel files
 SMALL = 1 << 20
@@ -73,10 +66,10 @@ def too_large(most: int) -> DocumentError:
 
 @contextmanager
 def reading(sentence: str, error: type[Exception]) -> Iterator[None]:
-    """Turn what values of an unexpected kind raise into one sentence with a few words on why; also a decorator."""
+    """Turn what files and values of an unexpected kind raise into one sentence that says why; also a decorator."""
     try:
         yield
-    except GARBLED as exc:
+    except (OSError, *GARBLED) as exc:
         raise error(f"{sentence}: {why(exc)}") from exc
 
 
@@ -85,6 +78,9 @@ def why(exc: BaseException) -> str:
     words = " ".join(str(exc).split())[:200]
     if isinstance(exc, OSError):
         return str(exc.strerror)
+    if isinstance(exc, DocumentError):
+        line, place = exc.spot[0], ".".join(map(str, exc.place))
+        return ": ".join(filter(None, [f"line {line}" if line else "", place, words]))
     if isinstance(exc, KeyError):
         return f"it lacks {words}"
     if isinstance(exc, RecursionError):

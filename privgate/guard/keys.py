@@ -154,7 +154,7 @@ class TrustStore:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Return the trust store in a file; ``StatementError``: it cannot be read, or means something unknown."""
-        try:
+        with strict_json.reading(f"trust store {path} cannot be used", StatementError):
             raw = strict_json.read(path)
             if raw["schema"] not in {SCHEMA, _SCHEMA_REVOKED}:
                 raise StatementError(f"trust store {path} has schema {raw['schema']!r:.60}, expected {SCHEMA}")
@@ -162,10 +162,6 @@ class TrustStore:
                 raise StatementError(f"trust store {path} has an unknown entry {unknown[0]!r:.60}")
             keys = tuple(Key.read(entry) for entry in raw["keys"])
             revoked = tuple(Revoked(**entry) for entry in raw.get("revoked", ()))
-        except OSError as exc:
-            raise StatementError(f"trust store {path} cannot be read: {exc.strerror}") from exc
-        except strict_json.GARBLED as exc:
-            raise StatementError(f"trust store {path} cannot be used: {strict_json.why(exc)}") from exc
         if len({k.key_id for k in keys}) != len(keys):
             raise StatementError(f"trust store {path} lists a key twice")
         return cls(keys, revoked)

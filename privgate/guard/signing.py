@@ -17,7 +17,7 @@ from typing import Any
 from securesystemslib.signer import Signer
 
 from privgate import cases, digest
-from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.evidence.verdict import Finding, Outcome, together
@@ -74,11 +74,9 @@ def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) 
 
 def read_document(content: bytes) -> dict[str, Any]:
     """Return the report to sign; ``StatementError``: it cannot be read, is of another version, or only observed."""
-    try:
+    with strict_json.reading("report.json cannot be read", StatementError):
         document = dict(strict_json.loads(content, LARGE))
         observed, schema = document["observed"], document["schema"]
-    except strict_json.GARBLED as exc:
-        raise StatementError(f"report.json cannot be read: {strict_json.why(exc)}") from exc
     if schema != "privgate/report/v2":
         raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v2")
     if observed is not False:
@@ -94,10 +92,7 @@ def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evid
     if document["policy"].get("digest") != policy.digest:
         raise StatementError(f"the report was not judged by this policy {policy.name!r}; check again under it")
     decided = statement.when(document["decided_at"])
-    try:
-        evidence = Evidence.from_payload(document["evidence"])
-    except (KeyError, TypeError, ValueError) as exc:
-        raise StatementError(f"the report's evidence cannot be read: {exc}") from exc
+    evidence = Evidence.from_payload(document["evidence"])
     if any(evidence.subject.get(k) != document["subject"].get(k) for k in ("name", "version", "digests")):
         raise StatementError("the report's evidence is about another model than the report")
     kept = evidence.run.remembered
@@ -178,12 +173,8 @@ def sign(
     ``DigestMismatchError``: the version's files are not those that were checked.
     """
     path = out_dir / "report.json"
-    try:
+    with strict_json.reading(f"{path} of privgate check cannot be read", StatementError):
         owner, content = path.stat().st_uid, strict_json.content(path, LARGE)
-    except OSError as exc:
-        raise StatementError(f"{path} cannot be read: {exc.strerror}; run privgate check first") from exc
-    except DocumentError as exc:
-        raise StatementError(exc.say_of_file(path)) from exc
     document = read_document(content)
     judged, evidence_given = judged_again(document, policy)
     outcome = Outcome(document["outcome"])  # which was just compared with the findings

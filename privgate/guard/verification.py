@@ -291,12 +291,9 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
     except ModuleNotFoundError as exc:
         raise UsageError(f"recomputing needs {exc.name}: pip install 'privgate-verify[recompute]'") from exc
     place = folder / "report.json"
-    try:
+    with strict_json.reading(f"{place} cannot be read", StatementError):
         content = strict_json.content(place, LARGE)
         document = strict_json.loads(content, LARGE)
-    except (OSError, DocumentError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else f"it {exc}"
-        raise StatementError(f"{place} cannot be read: {why}") from exc
     if statement.payload_digest(content) != claims.report:
         raise StatementError(f"{place} is not the report that was signed; name the folder of that check")
     return recompute(document, folder)
@@ -332,11 +329,8 @@ def verify_folder(
     the registered model to serve as, the one that was signed if absent. Where its alias points is not asked: to
     withdraw a release, revoke its statement in the trust store. Errors are those of `verify`.
     """
-    try:
+    with strict_json.reading(f"statement {statement_file} cannot be read", StatementError):
         text = strict_json.content(statement_file).decode()
-    except (OSError, DocumentError, UnicodeDecodeError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else exc
-        raise StatementError(f"statement {statement_file} cannot be read: {why}") from exc
     # read for its row only: nothing of it is believed before ``check`` verified the signature
     said = Claims.read(Envelope.parse(text).statement)
     row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id)

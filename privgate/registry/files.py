@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privgate import digest
-from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 
 # In the served folder lie ``privgate/recipe.json`` and the source snapshot ``privgate/src/<digest>/…``; with the *run*
@@ -112,17 +112,13 @@ class FolderFiles:
 
     def names(self) -> list[str]:
         """Return the paths of all files, sorted."""
-        try:
+        with strict_json.reading("the model's files cannot be listed", SubjectError):
             return sorted(p.relative_to(self.folder).as_posix() for p in digest.below(self.folder) if p.is_file())
-        except (DocumentError, OSError) as exc:
-            raise SubjectError(f"the model's files cannot be listed: {strict_json.why(exc)}") from exc
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes."""
-        try:
+        with strict_json.reading(f"{path} cannot be read, so attach the report again", SubjectError):
             return strict_json.content(self.folder / path, LARGE)
-        except DocumentError as exc:
-            raise SubjectError(f"{path}: {exc}; attach the report again") from exc
 
     def copy_to(self, folder: Path) -> None:
         """Write every file below ``folder``, which is empty; links stay links, which no digest accepts."""

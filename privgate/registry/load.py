@@ -156,12 +156,10 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
             f"privgate adopt {uri} --recipe module:recipe --data module:data; what holds no "
             "training data of yours has nothing to check: keep it out of the names that a guard protects"
         )
-    try:
+    with strict_json.reading(f"{RECIPE} of {uri} cannot be read, so log the recipe again", SubjectError):
         document = strict_json.read(path, LARGE)
         recorded = document.pop("digest")
         schema = document["schema"]
-    except (OSError, *strict_json.GARBLED) as exc:
-        raise SubjectError(f"{RECIPE} of {uri} cannot be read: {strict_json.why(exc)}; log the recipe again") from exc
     if schema != SCHEMA:
         raise SubjectError(f"{RECIPE} of {uri} has schema {schema!r}; this privgate reads {SCHEMA}")
     if digest.of_json(document) != recorded:

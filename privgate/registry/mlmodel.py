@@ -59,14 +59,12 @@ def read(folder: Path) -> tuple[dict[str, Any], Any]:
     path = folder / "MLmodel"
     if not path.is_file():
         raise SubjectError("the logged model has no MLmodel file; log it again")
-    try:
+    with strict_json.reading("the MLmodel file cannot be read, so log the model again", SubjectError):
         text = strict_json.content(path).decode("utf-8")
         if odd := UNPLAIN.search(text.replace("\r\n", "\n")):
             raise DocumentError(f"holds the character U+{ord(odd[0]):04X}, where some readers end a line")
         content = strict_yaml.as_mlflow_reads(text)
         flavors = {str(name): dict(conf) for name, conf in dict(content["flavors"]).items()}
-    except (OSError, *strict_json.GARBLED) as exc:
-        raise SubjectError(f"the MLmodel file cannot be read: {strict_json.why(exc)}; log the model again") from exc
     return flavors, content
 
 
