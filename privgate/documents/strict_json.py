@@ -59,6 +59,14 @@ def content(path: Path, most: int = SMALL) -> bytes:
     return data
 
 
+def text_of(path: Path, most: int = SMALL) -> str:
+    """Return the text of a regular file of UTF-8; ``DocumentError``: it is none, or too large."""
+    try:
+        return content(path, most).decode()
+    except UnicodeDecodeError as exc:
+        raise DocumentError("is not UTF-8 text") from exc
+
+
 def too_large(most: int) -> DocumentError:
     """Return the error of a document that is longer than so many bytes."""
     return DocumentError(f"the file is larger than {most >> 20} MiB")

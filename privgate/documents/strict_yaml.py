@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from privgate.documents.strict_json import DEEPEST, SMALL, DocumentError, Spot, content, too_large
+from privgate.documents.strict_json import DEEPEST, SMALL, DocumentError, Spot, text_of, too_large
 
 Key = str | int
 Place = tuple[Key, ...]
@@ -37,11 +37,8 @@ def parse(text: str, most: int = SMALL) -> tuple[Any, dict[Place, Spot]]:
 
 
 def read(path: Path, most: int = SMALL) -> Any:
-    """Return the value that a YAML file writes, read as by ``strict_json.content`` and ``parse``."""
-    try:
-        return parse(content(path, most).decode(), most)[0]
-    except UnicodeDecodeError as exc:
-        raise DocumentError("is not UTF-8 text") from exc
+    """Return the value that a YAML file writes, read as by ``strict_json.text_of`` and ``parse``."""
+    return parse(text_of(path, most), most)[0]
 
 
 def as_mlflow_reads(text: str) -> Any:

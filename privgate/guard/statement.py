@@ -250,7 +250,7 @@ class Claims:
     @classmethod
     def read(cls, statement: Mapping[str, Any]) -> Self:
         """Return what a verdict statement says; ``StatementError``: it is another kind, or lacks something."""
-        try:
+        with strict_json.reading("the verdict statement lacks or garbles something", StatementError):
             predicate = statement["predicate"]
             if statement["predicateType"] != VSA_TYPE or predicate["verifier"]["id"] != VERIFIER:
                 raise StatementError("the statement is no verdict of a privgate gate")
@@ -272,8 +272,6 @@ class Claims:
                 raise StatementError("the statement is for a workspace of MLflow, which 0.1.0 was the last to know")
             if predicate["resourceUri"] != resource(claims.registry, claims.name, claims.version):
                 raise StatementError("the statement names two different model versions")
-        except strict_json.GARBLED as exc:
-            raise StatementError(f"the verdict statement lacks or garbles something ({strict_json.why(exc)})") from exc
         return claims
 
 

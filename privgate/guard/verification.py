@@ -330,7 +330,7 @@ def verify_folder(
     withdraw a release, revoke its statement in the trust store. Errors are those of `verify`.
     """
     with strict_json.reading(f"statement {statement_file} cannot be read", StatementError):
-        text = strict_json.content(statement_file).decode()
+        text = strict_json.text_of(statement_file)
     # read for its row only: nothing of it is believed before ``check`` verified the signature
     said = Claims.read(Envelope.parse(text).statement)
     row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id)

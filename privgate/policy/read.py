@@ -210,13 +210,10 @@ def _read_suites(tree: Tree, folder: Path) -> tuple[dict[str, str], list[Path]]:
             continue  # the shape check says so
         path, place = folder / one, ("data", "suite", i)
         try:
-            text = strict_json.content(path, LARGE).decode("utf-8")
-            suite = suites.parse(text, path.name)
-        except OSError as exc:
-            what = f"{one!r} cannot be read: {exc.strerror}"
-            raise PolicyFileError(tree.problem(place, what, "a file beside the policy")) from exc
-        except (PolicyError, UnicodeDecodeError, DocumentError) as exc:
-            raise PolicyFileError(tree.problem(place, str(exc), "a Great Expectations suite")) from exc
+            suite = suites.parse(strict_json.text_of(path, LARGE), path.name)
+        except (OSError, PolicyError, DocumentError) as exc:
+            what = str(exc) if isinstance(exc, PolicyError) else f"{one!r} cannot be read: {strict_json.why(exc)}"
+            raise PolicyFileError(tree.problem(place, what, "a Great Expectations suite beside the policy")) from exc
         plain = json.dumps(suite, sort_keys=True, separators=(",", ":"))
         name = f"{path.name}@sha256:{hashlib.sha256(plain.encode()).hexdigest()}"
         texts[name] = plain

@@ -60,7 +60,7 @@ def read(folder: Path) -> tuple[dict[str, Any], Any]:
     if not path.is_file():
         raise SubjectError("the logged model has no MLmodel file; log it again")
     with strict_json.reading("the MLmodel file cannot be read, so log the model again", SubjectError):
-        text = strict_json.content(path).decode("utf-8")
+        text = strict_json.text_of(path)
         if odd := UNPLAIN.search(text.replace("\r\n", "\n")):
             raise DocumentError(f"holds the character U+{ord(odd[0]):04X}, where some readers end a line")
         content = strict_yaml.as_mlflow_reads(text)
