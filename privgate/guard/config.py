@@ -344,11 +344,8 @@ class Watch:
 
 
 def _seen(files: tuple[Path, ...]) -> object:
-    """Return what the files are and hold: by stamps alone, two writes in one tick of a file system's clock are one."""
+    """Return what the files hold."""
     try:
-        return [
-            (s.st_mtime_ns, s.st_ctime_ns, s.st_ino, hashlib.sha256(strict_json.content(f, LARGE)).digest())
-            for f, s in ((f, f.stat()) for f in files)
-        ]
+        return [(f, hashlib.sha256(strict_json.content(f, LARGE)).digest()) for f in files]
     except (OSError, DocumentError):
         return object()  # equal to nothing: reading it again says what is wrong

@@ -190,7 +190,7 @@ def _is_own(uri: str, tracking_uri: str) -> bool:
     registry, place = urllib.parse.urlsplit(tracking_uri), urllib.parse.urlsplit(uri)
     if registry.scheme in {"http", "https"}:
         if place.scheme == "mlflow-artifacts":  # MLflow's client asks that host by the registry's own scheme
-            return not place.netloc or _host(place, registry.scheme) == _host(registry, registry.scheme)
+            return place.netloc.lower() in {"", registry.netloc.rpartition("@")[2].lower()}
         return _lies_below(f"{tracking_uri.rstrip('/')}/api/2.0/mlflow-artifacts/artifacts", uri)
     if tracking_uri == "databricks" or registry.scheme == "databricks":
         return _lies_below("dbfs:/databricks/mlflow-tracking", uri)
@@ -204,14 +204,6 @@ def _is_own(uri: str, tracking_uri: str) -> bool:
         return here.is_relative_to(Path(urllib.parse.unquote(registry.path[1:])).resolve().parent)
     store = _folder(tracking_uri) if registry.scheme in {"", "file"} else None
     return store is not None and here.is_relative_to(store)
-
-
-def _host(parsed: urllib.parse.SplitResult, scheme: str) -> tuple[str, int | None]:
-    try:
-        port = parsed.port
-    except ValueError:  # a port that is none
-        return "", None
-    return parsed.hostname or "", (443 if scheme == "https" else 80) if port is None else port
 
 
 def _lies_below(prefix: str, uri: str) -> bool:

@@ -13,12 +13,11 @@ from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import native, training_data
-from privgate.registry.client import ADDRESSES, check_server, connect, download
+from privgate.registry.client import ADDRESSES, check_server, download, reader
 from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles, all_files, compare
 from privgate.registry.mlmodel import check_requirements, flavor_of
 from privgate.registry.named import Named, named
 from privgate.registry.native import StoredModel
-from privgate.registry.rest import find_client
 from privgate.subject import estimators
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -96,7 +95,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     ``SubjectError``: the version has no recipe, or an unreadable one.
     """
     check_server(tracking_uri)
-    client = find_client(tracking_uri, connect) or connect(tracking_uri)
+    client = reader(tracking_uri)
     target = named(client, uri)
     ADDRESSES[target.model_id] = str(client.tracking_uri)
     _downloads.append(copy := tempfile.TemporaryDirectory(prefix="privgate-"))
