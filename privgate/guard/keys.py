@@ -17,7 +17,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from securesystemslib.exceptions import Error
-from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signature, Signer, SSlibKey
+from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signer, SSlibKey
 
 from privgate.documents import strict_json
 from privgate.errors import StatementError, UsageError
@@ -205,10 +205,10 @@ class TrustStore:
                 because = f": {taken.note}" if taken.note else ""
                 raise StatementError(f"the {role} statement was revoked on {taken.at}{because}")
         times, why = tuple(moments), "it is signed by no trusted key"
-        for named, signature in envelope.signatures:
+        for named, signature in envelope.signatures.items():
             for key in (k for k in self.keys if k.key_id == named):
                 try:
-                    key.verifier.verify_signature(Signature(named, signature.hex()), envelope.signed)
+                    key.verifier.verify_signature(signature, envelope.pae())
                 except Error:
                     why = f"its signature by key {named[:12]} is not valid"
                     continue
@@ -288,6 +288,6 @@ def private_bytes(path: Path, what: str) -> bytes:
 
 def seal(body: Mapping[str, Any], signer: Signer) -> Envelope:
     """Return a statement in a signed envelope."""
-    unsigned = Envelope(statement.payload(body), ())
-    signature = signer.sign(unsigned.signed)
-    return replace(unsigned, signatures=((signature.keyid, bytes.fromhex(signature.signature)),))
+    envelope = Envelope(statement.payload(body), statement.PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    return envelope

@@ -20,7 +20,7 @@ from privgate.guard import keys as truststore
 from privgate.guard import signing, statement, verification
 from privgate.guard.config import Guard
 from privgate.guard.keys import TrustStore, fresh_key, seal
-from privgate.guard.statement import Claims, Envelope
+from privgate.guard.statement import PAYLOAD_TYPE, Claims, Envelope
 from privgate.policy import Policy
 from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
@@ -167,10 +167,9 @@ class World:
 
     def signed(self, payload):
         """Return the envelope of any payload, signed by the key that counts."""
-        unsigned = Envelope(payload, ())
-        return Envelope(
-            payload, ((self.signer.public_key.keyid, bytes.fromhex(self.signer.sign(unsigned.signed).signature)),)
-        ).text()
+        envelope = Envelope(payload, PAYLOAD_TYPE, {})
+        envelope.sign(self.signer)
+        return envelope.text()
 
     def report(self):
         """Return a report whose numbers block."""
