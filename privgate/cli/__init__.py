@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "policy": ("catalogue", "Lint and explain policies."),
 }
 
+#: commands of 0.1 that stand below ``guard`` now
+BELOW_GUARD = ("serve", "sign", "revoke", "doctor", "keys")
 #: commands that train or read much: they say at once that they have begun
 LONG = ("check", "adopt", "promote", "verify", "advise", "demo", "guard sign", "guard doctor")
 
@@ -60,6 +62,9 @@ class _Lazy(click.Group):
 
         from privgate.cli import console
 
+        if args and args[0] in BELOW_GUARD:
+            args = ["guard", *(args if args[1:2] != ["init"] else ["keys", *args[2:]])]
+            click.echo(f"note: `privgate {args[1]}` is now `privgate guard {args[1]}`", err=True)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -202,7 +202,7 @@ def keys(*, private: Path | None, store: Path, days: int, models: tuple[str, ...
     from privgate.guard import keys as truststore
     from privgate.guard import statement
 
-    if private is not None:
+    if private is not None and str(private) != "show":  # by which 0.1.0 listed them, and made no key
         outputs.file(store, "--trust")
         held = truststore.TrustStore.load(store) if store.exists() else truststore.TrustStore(())
         signer = truststore.new_key()
