@@ -2,7 +2,7 @@
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
@@ -183,6 +183,28 @@ def _compute_curve(mechanism: Mechanism) -> Tradeoff:
     deltas = np.asarray(_build_accountant(mechanism).get_delta(epsilons), dtype=np.float64)
     drawn = f"noise multiplier {mechanism.noise_multiplier:.4g}, sample rate {mechanism.sample_rate:.4g}"
     return Composed(epsilons, deltas, f"{mechanism.steps} steps, {drawn}")
+
+
+def find_noise_multiplier(epsilon: float, delta: float, mechanism: Mechanism) -> float:
+    """Return the least noise multiplier whose recomputed ε at ``delta`` is at most ``epsilon``, rounded up to 1e-4.
+
+    The search replaces the noise multiplier of ``mechanism``. ``MeasurementError``: no multiplier up to 10^5 suffices.
+    """
+
+    def epsilon_at(noise: float) -> float:
+        return _compute_epsilon(replace(mechanism, noise_multiplier=noise), delta)
+
+    low, high = 0.2, 1.0  # below 0.2 dp-accounting is slow, and ε is too large for any goal
+    if epsilon_at(low) <= epsilon:
+        return low
+    while epsilon_at(high) > epsilon:
+        low, high = high, 2 * high
+        if high > 1e5:
+            raise MeasurementError(f"no noise multiplier up to 100000 gives epsilon {epsilon:g} at delta {delta:g}")
+    while math.ceil(low * 1e4) < math.ceil(high * 1e4) - 1:
+        middle = (low + high) / 2
+        low, high = (low, middle) if epsilon_at(middle) <= epsilon else (middle, high)
+    return math.ceil(high * 1e4) / 1e4
 
 
 def add_releases(spends: tuple[tuple[float, float], ...]) -> tuple[float, float]:

@@ -316,3 +316,17 @@ def list_bounds(
 
 
 # From a goal to the largest ε that achieves it.
+
+
+def epsilon_for_accuracy(largest: float, prior: float, *, delta: float) -> float:
+    """Return the largest ε at which (ε, δ)-DP lets no adversary be right more often than ``largest`` = a.
+
+    It solves ``(e^ε + δ)/(1 + e^ε) = a``. ``UsageError``: at ε = 0 a constant answer is right more often than a.
+    """
+    p = check_prior(prior)
+    base = max(1 - p + p * check_delta(delta), p + (1 - p) * delta)
+    if not base <= largest < 1:
+        raise UsageError(
+            f"accuracy {largest:g} cannot be promised at prior {p:g}: guessing without a model already reaches {base:g}"
+        )
+    return math.log(max((largest - delta) / (1 - largest), 1.0))

@@ -15,6 +15,8 @@ from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.kernel.sample import upper_limit
 from privgate.run.run import Run
 
+#: values of ρ in the table that ``privgate dp bounds --deletions`` prints
+RHOS = (0.5, 0.8, 0.9, 0.95, 0.99)
 #: with δ > 0: probability, over the training's randomness, with which Thudi's statement may not hold
 FAILURE = 0.001
 #: δ at which the guarantee is tried for the largest capacity

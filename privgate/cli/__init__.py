@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
     "policy": ("catalogue", "Lint and explain policies."),
+    "dp": ("dp", "Differential privacy: bounds, goals and deletions."),
 }
 
 #: commands of 0.1 that stand below ``guard`` now
@@ -35,7 +36,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Start": ("init", "demo", "explain"),
     "Judge": ("check", "adopt", "promote", "report", "advise"),
     "Release and verify": ("verify", "guard"),
-    "Prepare": ("policy",),
+    "Prepare": ("policy", "dp"),
 }
 
 
@@ -100,8 +101,8 @@ def cli(ctx: click.Context, /, **_: Any) -> None:
     Exit codes: 0 approved, 1 refused, 2 command line or policy unusable, 3 a bug in privgate. 4 model, data, registry
     or statement unreadable or wrong. 5 undecided, which releases nothing. 6 approved, not signed. 130 interrupted.
 
-    Every option may stand as PRIVGATE_OPTION_NAME in the environment. Those of check, promote, advise, report, policy
-    and demo may stand in privgate.yaml.
+    Every option may stand as PRIVGATE_OPTION_NAME in the environment. Those of check, promote, advise, report, policy,
+    dp and demo may stand in privgate.yaml.
     """
     from privgate.cli import config, console
 

@@ -18,7 +18,7 @@ from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import ExitCode, UsageError
 
 #: commands that take their defaults from a file
-CONFIGURED = ("check", "promote", "advise", "report", "policy", "demo")
+CONFIGURED = ("check", "promote", "advise", "report", "policy", "dp", "demo")
 #: command -> keys without an option: what page one states of the model and its data
 STATED = dict.fromkeys(("check", "promote"), ("purpose", "owner", "data-name", "data-source"))
 FILE = "privgate.yaml"

@@ -31,6 +31,8 @@ WRONG = (
     ("check {one} --policy dtp-1 --reportdir out", 2, "--report-dir"),
     ("check {one} --policy dtp-1 --report-dir other.json", 2, "is a file"),
     ("check {one} --policy dtp-1 --seeds many", 2, "'many' is not a valid integer"),
+    ("dp bounds --deletions --epsilon 1 --delta 0 --adjacency replace_one", 2, "it needs --adjacency add_remove"),
+    ("dp bounds --max-accuracy .6 --fpr .1", 2, "--fpr says nothing about a goal"),
     ("guard revoke 7cf6 --trust trust.json", 4, "trust.json"),
     ("check {one} --policy dtp-1 --budget 0trainings", 2, "write 90s, 30m or 2h"),
     ("check {one} --policy dtp-1 --jobs 0", 2, "x>=1"),
@@ -54,6 +56,7 @@ WRONG = (
     ("policy explain metric.yaml", 2, "did you mean 'dtp'"),
     ("verify {one}", 2, "--config"),
     ("guard sign . --policy dtp-1", 2, "--config"),
+    ("dp bounds --epsilon x --delta 1e-5", 2, "'x' is not a valid float"),
     ("--verison", 2, "--version"),
 )
 

@@ -1,15 +1,18 @@
 """The whole way: the example's four trainings through the gate, and an audit of a real training function."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from privgate import Claim, Fleet, Recipe, Subject, TrainingData, evaluate
 from privgate.claims import accounting
 from privgate.claims.audit import AuditEffort, audit_claim
+from privgate.cli.dp import dp
 from privgate.run.run import Run
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "dp-trained"
@@ -28,7 +31,7 @@ def test_the_example_approves_the_honest_training_and_blocks_the_bugs():
     ]
 
 
-# -- an audit of output perturbation with and without its noise ---------------------------------
+# -- an audit from the command line, of output perturbation with and without its noise ---------------------------------
 
 
 def people():
@@ -52,14 +55,20 @@ def vote(X, y, *, seed, noise):
     return Vote(share)
 
 
+def audited(noise, **options):
+    extra = [text for k, v in options.items() for text in (f"--{k}", str(v))]
+    arguments = ["audit", f"{__name__}:vote", "--data", f"{__name__}:people", "--params", json.dumps({"noise": noise})]
+    arguments += ["--delta", "1e-5", "--adjacency", "replace_one", "--jobs", "1", "--canaries", "0", "--json", *extra]
+    sys.modules.setdefault(__name__, sys.modules[vote.__module__])
+    return CliRunner().invoke(dp, arguments, standalone_mode=False, catch_exceptions=False)
+
+
 @pytest.mark.parametrize("noise", [0.0, 1.0])
 def test_an_audit_breaks_the_claim_of_a_training_without_noise_and_no_other(noise):
-    claim = Claim("stated", "replace_one", epsilon=1.0, delta=1e-5)
-    with Fleet(1, "none", isolate="none") as fleet:
-        run = Run(Subject.local(Recipe(vote, params={"noise": noise}, dp=claim), people()), fleet)
-        audited = audit_claim(run, claim, delta=1e-5, confidence=0.999, effort=AuditEffort(7, 30, 0))
-    assert (audited.epsilon > 1) is (noise == 0)
-    assert audited.many_runs.counted == 60
+    done, broken = audited(noise, epsilon=1.0, runs=30), noise == 0
+    answer = json.loads(done.output)
+    assert (answer["broken"], answer["epsilon_at_least"] > 1, done.return_value) == (broken, broken, int(broken))
+    assert answer["many_runs"]["counted"] == 60
 
 
 def test_a_claim_without_the_accountant_is_undecided_before_anything_is_trained(monkeypatch):
