@@ -49,7 +49,7 @@ _REFUSAL = "privgate:"
 def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Path | None, **settings: Any) -> int:
     """Judge the model version URI by a policy.
 
-    URI is models:/name/version, models:/name@alias, or models:/<model_id>.
+    URI is models:/name/version, models:/name@alias, models:/<model_id>, runs:/<run_id>/<name> or a run id.
     """
     if plan:
         return options.print_plan(options.build(uri, settings, writes=False))

@@ -90,8 +90,8 @@ _downloads: list[tempfile.TemporaryDirectory[str]] = []
 def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     """Return the subject that ``uri`` names in a registry, downloaded and verified.
 
-    ``uri`` is ``models:/name/version``, ``models:/name@alias`` or ``models:/<model_id>``; a copied version, too.
-    ``DigestMismatchError``: a file differs from the recorded one; the message names it.
+    ``uri`` is ``models:/name/version``, ``models:/name@alias``, ``models:/<model_id>``, ``runs:/<run_id>/<name>`` or a
+    run id; a copied version, too. ``DigestMismatchError``: a file differs from the recorded one; the message names it.
     ``SubjectError``: the version has no recipe, or an unreadable one.
     """
     check_server(tracking_uri)

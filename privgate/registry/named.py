@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from privgate.errors import RegistryError, SubjectError
-from privgate.registry.client import answering
+from privgate.registry.client import answering, connect
 from privgate.registry.files import REPORTS, path_part
 
 
@@ -27,6 +27,8 @@ def plain_name(name: str, what: str) -> str:
     return name
 
 
+# a run, or a model by its name in it
+_RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})(?:/([^?#%]+))?/?")
 # the folder of a logged model, as MLflow's tracking stores lay it out
 _HOME = re.compile(r"/(m-[0-9a-f]{32})/artifacts$")
 _AGAIN = "register the logged model itself again"
@@ -71,7 +73,7 @@ class Named(Row):
 def named(client: Any, uri: str) -> Named:
     """Return what ``uri`` names now; its forms are those of ``load_subject``.
 
-    ``SubjectError``: another kind of URI, a name that readers take for another, or
+    ``SubjectError``: another kind of URI, no such model of a run or several, a name that readers take for another, or
     a version whose files are not those of one logged model.
     """
     name, version = find_version(client, uri)
@@ -88,12 +90,13 @@ def named(client: Any, uri: str) -> Named:
 
 def find_version(client: Any, uri: str) -> tuple[str, str]:
     """Return (name, version), or (model id, "")."""
+    if match := _RUN.fullmatch(uri):
+        return _logged_in(client, match[1], match[2] or "", uri), ""
     parsed = urllib.parse.urlparse(uri, allow_fragments=False)
     path = parsed.path.strip("/")
     if parsed.scheme != "models" or parsed.netloc or parsed.query or not path or path.count("/") > 1:
         raise SubjectError(
-            f"{uri!r} names no model; use models:/name/version, models:/name@alias or models:/<model_id>, as log_model "
-            "returned it; a model of a run is registered first, and adopted where it has no recipe"
+            f"{uri!r} names no model; use models:/name/version, models:/name@alias or runs:/<run_id>/<name>"
         )
     name, slash, suffix = path.partition("/")
     if slash:
@@ -105,6 +108,24 @@ def find_version(client: Any, uri: str) -> tuple[str, str]:
         with answering(f"reading {uri}"):
             return name, str(client.get_model_version_by_alias(name, alias).version)
     return name, ""
+
+
+def _logged_in(client: Any, run_id: str, name: str, uri: str) -> str:
+    """Return the id of the one logged model of a run, of this name if one is given."""
+    if not hasattr(client, "search_logged_models"):  # the verifier's own client asks about versions only
+        client = connect(client.tracking_uri)
+    with answering(f"reading {uri}"):
+        outputs = client.get_run(run_id).outputs
+        ids = dict.fromkeys(o.model_id for o in (outputs.model_outputs if outputs else []))
+        held = {i: str(client.get_logged_model(i).name) for i in ids}
+    chosen = [i for i, own in held.items() if name in {"", own}]
+    if len(chosen) == 1:
+        return str(chosen[0])
+    known = ", ".join(f"{own} (models:/{i})" for i, own in held.items()) or "no model of MLflow 3"
+    raise SubjectError(
+        f"{uri!r} names {len(chosen)} models of the run, which has logged {known}; name one of them, or register its "
+        "files and run: privgate adopt models:/name/version --recipe module:recipe --data module:data"
+    )
 
 
 def _location(client: Any, model_id: str) -> str:

@@ -1,21 +1,27 @@
 """Versions that are no logged model get a recipe; runs name their models."""
 
+import getpass
+import json
 import re
 import sys
 from pathlib import Path
 
 import mlflow
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 
-from privgate import Recipe, Release, Subject, TrainingData
+from privgate import Policy, Recipe, Release, Subject, TrainingData, evaluate, log_model
 from privgate.__main__ import run
+from privgate.check import beforehand
 from privgate.errors import SubjectError, UsageError
 from privgate.registry import adopt
+from privgate.registry.client import connect
 from privgate.registry.files import model_files
+from privgate.registry.named import named
 
 X = np.random.default_rng(1).normal(size=(30, 2))
 DATA = TrainingData(X, (X[:, 0] > 0).astype(int), one_record_each=True)
@@ -110,3 +116,73 @@ def test_an_error_in_the_owners_module_is_the_owners(tmp_path, monkeypatch, caps
     assert said in " ".join(error.split())
     assert not {"Traceback", "bug"} & set(error.split())
     sys.modules.pop("pg_broken", None)
+
+
+def test_a_run_names_its_models(registry):
+    with mlflow.start_run() as active:
+        one = log_model(Recipe(GaussianNB()), DATA, name="one", store="artifacts")
+    client, run_id = connect(registry), active.info.run_id
+    for uri in (run_id, f"runs:/{run_id}", f"runs:/{run_id}/one"):
+        assert named(client, uri).model_id == one.model_id
+        assert Subject.load(uri).digests["model"] == Subject.load(f"models:/{one.model_id}").digests["model"]
+    with pytest.raises(SubjectError, match="names 0 models of the run, which has logged one"):
+        named(client, f"runs:/{run_id}/two")
+    with mlflow.start_run(run_id=run_id):
+        two = log_model(Recipe(GaussianNB()), DATA, name="two", store="artifacts")
+    assert named(client, f"runs:/{run_id}/two").model_id == two.model_id
+    with pytest.raises(SubjectError, match="names 2 models"):
+        named(client, run_id)
+    with mlflow.start_run() as empty:
+        pass
+    with pytest.raises(SubjectError, match="privgate adopt"):
+        named(client, empty.info.run_id)
+
+
+# Whose the records are: declared beside the data of a version that is registered, never guessed.
+
+PEOPLE = np.random.default_rng(2).normal(size=(120, 3))
+FRAME = pd.DataFrame(PEOPLE, columns=list("abc")).assign(who=np.arange(120) // 3)
+
+
+@pytest.fixture
+def undeclared(registry):
+    data = TrainingData(FRAME, (PEOPLE[:, 0] > 0).astype(int), ids=np.arange(120), one_record_each=False)
+    log_model(Recipe(LogisticRegression(), seed=1), data, registered_model_name="monthly", store="artifacts")
+    return data
+
+
+def test_nothing_is_trained_while_nobody_declared_whose_the_records_are(undeclared, capsys):
+    assert run(["check", "models:/monthly/1", "--policy", "dtp-1", "--report-dir", "out", "--no-attach"]) == 5
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nobody declared whose each record is; run" in said
+    assert "privgate adopt models:/monthly/1 --one-record-each" in said
+    assert json.loads(Path("out/report.json").read_text())["evidence"]["run"]["trace"]["training_calls"] == 0
+    told = beforehand.check_people(Policy.load("share-1@4"), Subject.load("models:/monthly/1"))  # an earlier policy
+    assert (told.outcome, told.message[:39]) == ("warned", "each record was taken for a person; run")
+    for arguments, code, words in (
+        (["--groups", "nobody"], 4, "the data have no column 'nobody'"),
+        (["--groups", "who", "--one-record-each"], 2, "contradict each other"),
+        ([], 2, "give --recipe and --data"),
+        (["--one-record-each", "--recipe", "m:r"], 2, "give --recipe and --data"),
+    ):
+        assert run(["adopt", "models:/monthly/1", *arguments]) == code
+        assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_declaration_is_kept_beside_the_data_and_told_with_who_made_it(undeclared):
+    before = Subject.load("models:/monthly/1")
+    for option, people, declared in (
+        (["--one-record-each"], 120, "one record each"),
+        (["--groups", "who"], 40, "groups who"),
+    ):
+        assert run(["adopt", "models:/monthly/1", *option]) == 0
+        after = Subject.load("models:/monthly/1")
+        assert len(after.data.units) == people
+        assert after.data.digest == before.data.digest == undeclared.digest
+        assert after.digests["files"] != before.digests["files"]  # which a statement signs
+        assert after.data.declared_by == getpass.getuser()
+        assert beforehand.check_people(Policy.load("share-1"), after).outcome == "passed"
+        told = evaluate("attacks-1", after).evidence.subject  # too few candidates: nothing is trained
+        assert told["people"] == {"declared": after.data.people_declared, "by": getpass.getuser()}
+        assert declared.startswith(after.data.people_declared)
+        before = after
