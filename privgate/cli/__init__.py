@@ -23,7 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
     "policy": ("catalogue", "Lint and explain policies."),
-    "dp": ("dp", "Differential privacy: bounds, goals and deletions."),
+    "dp": ("dp", "Differential privacy: bounds, goals, deletions and audits."),
 }
 
 #: commands of 0.1 that stand below ``guard`` now

@@ -1,4 +1,4 @@
-"""``privgate dp``: what a guarantee bounds, and what achieves a goal; no registry needed."""
+"""``privgate dp``: what a guarantee bounds, what achieves a goal, what an audit proves; no registry needed."""
 
 import json
 from collections.abc import Mapping
@@ -7,9 +7,11 @@ from typing import Any
 import click
 
 from privgate.cli import shared
+from privgate.documents import DocumentError, strict_json
 from privgate.errors import UsageError
 
 ADJACENCY = click.Choice(["add_remove", "replace_one"])
+CONFIDENCE = 0.999  # of an audit's bound
 
 
 #: the mechanism of a goal where no option says it
@@ -18,7 +20,7 @@ SOLVED: Mapping[str, Any] = {"sample_rate": 0.01, "steps": 1000, "sampling": "po
 
 @click.group()
 def dp() -> None:
-    """Differential privacy: bounds on every attack, goals and deletions."""
+    """Differential privacy: bounds on every attack, goals, deletions and audits."""
 
 
 @dp.command()
@@ -132,3 +134,52 @@ def _print_deletions(o: dict[str, Any]) -> int:
         answer["note"] = "except for models of total probability 0.001: with delta above 0 no statement holds for all"
     _tell("how many people can go before the model must be trained again", answer, o)
     return 0
+
+
+@dp.command()
+@click.argument("training")
+@click.option("--data", required=True, metavar="PKG.MODULE:FUNCTION", help="Returns the TrainingData.")
+@click.option("--params", default="{}", help="JSON: keyword arguments of the training function.")
+@click.option("--epsilon", type=float, help="The claim that is audited.")
+@click.option("--delta", type=float, required=True)
+@click.option("--adjacency", type=ADJACENCY, required=True, help="What neighbors of the claim differ in.")
+@click.option("--runs", type=click.IntRange(8), default=80, show_default=True, help="Counted trainings of each kind.")
+@click.option("--canaries", type=click.IntRange(0), default=200, show_default=True, help="For the single run; 0: none.")
+@shared.jobs
+@shared.as_json
+def audit(*, training: str, data: str, **o: Any) -> int:
+    """Prove a lower bound on the epsilon of TRAINING, a function pkg.module:fit(X, y, *, seed, ...).
+
+    Exit code 1 if the bound is above --epsilon: the claim is broken. A small bound shows nothing.
+    """
+    from privgate.claims import audit as audits
+    from privgate.cli.check import import_named
+    from privgate.run.run import Run
+    from privgate.subject.claim import Claim
+    from privgate.subject.data import TrainingData
+    from privgate.subject.recipe import Recipe
+    from privgate.subject.subject import Subject
+    from privgate.training.fleet import Fleet
+
+    claim = Claim("stated", adjacency=o["adjacency"], epsilon=o["epsilon"] or 0.0, delta=o["delta"])
+    recipe = Recipe(import_named(training, "TRAINING"), params=_params(o["params"]), dp=claim)
+    effort = audits.AuditEffort(o["runs"] // 4, o["runs"], o["canaries"])
+    with Fleet(jobs=o["jobs"], ledger="none") as fleet:
+        run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
+        audited = audits.audit_claim(run, claim, delta=o["delta"], confidence=CONFIDENCE, effort=effort)
+    broken = o["epsilon"] is not None and audited.epsilon > o["epsilon"]
+    answer: dict[str, Any] = {"epsilon_at_least": audited.epsilon, "confidence": CONFIDENCE, "broken": broken}
+    if not broken:
+        answer["note"] = "no audit can show that a claim holds"
+    _tell(f"what attacks prove at delta {o['delta']:g}", {**answer, **audited.payload()}, o)
+    return int(broken)
+
+
+def _params(text: str) -> dict[str, Any]:
+    try:
+        given = strict_json.loads(text)
+    except DocumentError as exc:
+        raise UsageError(f"--params {exc}") from exc
+    if not isinstance(given, dict):
+        raise UsageError("--params must be a JSON object, for example '{\"epochs\": 3}'")
+    return given

@@ -47,11 +47,13 @@ def test_no_bound_on_positive_accuracy_without_an_fpr_when_delta_is_above_0():
         ["bounds", "--epsilon", "1", "--delta", "0", "--steps", "5"],
         ["bounds"],
         ["bounds", "--epsilon", "1", "--max-accuracy", "0.6"],
+        ["audit", "nowhere:fit", "--data", "nowhere:data", "--delta", "0", "--adjacency", "add_remove"],
     ],
 )
 def test_calls_that_cannot_be_answered_end_with_code_2(arguments, capsys):
     assert run(["dp", *arguments]) == 2
-    assert capsys.readouterr().err.startswith(("error: ", "Usage"))
+    said = capsys.readouterr().err.removeprefix("dp audit: reading libraries, then nowhere:fit\n")
+    assert said.startswith(("error: ", "Usage"))
 
 
 def test_a_goal_is_answered_by_the_largest_epsilon():
