@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privgate import kernel
-from privgate.documents import DocumentLimits, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.kernel import Case
 from privgate.kernel.sample import exceeding_limit, plan_looks, quantile_rank
@@ -33,7 +33,6 @@ _SAME = 1e-6
 _ALPHA = 0.05
 #: arrays of one file: a case has about thirty; people of a report
 _ARRAYS, _PEOPLE = 2_000, 1 << 27
-_HEAD = DocumentLimits(4 << 20, 100_000, 16)
 #: kinds of numbers in arrays, eight bytes each; the kernel reads no others
 _KINDS = ("<f8", "<i8")
 
@@ -222,7 +221,7 @@ def read(path: Path) -> tuple[Kept, ...]:
                 raise ValueError("an array is compressed or encrypted")  # its size would be known when it is read
             f.seek(0)
             arrays = dict(np.load(f, allow_pickle=False))
-        head = strict_json.loads(arrays.pop("head").tobytes(), _HEAD)
+        head = strict_json.loads(arrays.pop("head").tobytes(), LARGE)
         if odd := next((a.dtype for a in arrays.values() if a.dtype.str not in _KINDS), None):
             raise ValueError(f"an array of {odd}")
         return tuple(_read_case(t, arrays) for t in head)

@@ -106,8 +106,6 @@ def prepare(
     policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget | None, known: Mapping[str, Any] | None = None
 ) -> Run:
     """Return a run that knows what the policy asks for and what it can never conclude for this model."""
-    if subject.uri and (why := policy.refusal(subject.name)):
-        raise UsageError(why)
     if why := policy.powerless({"n_units": len(subject.data.units), "n_records": subject.data.n}):
         raise UsageError(why)
     if why := subject.recipe.refusal:

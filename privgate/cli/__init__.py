@@ -12,18 +12,18 @@ from privgate.version import __version__
 
 #: command -> (module of privgate.cli, help line); the modules import MLflow and more, so they wait
 COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("init", "Write a configuration and a CI snippet to start from."),
+    "init": ("config", "Write a configuration and a CI snippet to start from."),
     "demo": ("demo", "Run the gate on real data against a registry of its own."),
     "explain": ("catalogue", "Explain a rule, attack, policy or word; --list names them all."),
     "check": ("check", "Judge a model version by a policy; write and attach the report."),
-    "adopt": ("adopt", "Give a version without a recipe one; older versions become a new one of the same bytes."),
+    "adopt": ("check", "Give a version without a recipe one; older versions become a new one of the same bytes."),
     "promote": ("check", "Check a model version and move an alias to it if it is approved."),
     "report": ("report", "Render a report again, or compare two."),
     "advise": ("check", "Find a change of one parameter of a refused model that is approved."),
     "verify": ("verify", "Verify at deployment: the statement and every byte of the files; exit 0 or 4."),
     "guard": ("guard", "Guard a registry: serve, sign, revoke, doctor and keys."),
-    "policy": ("policy", "Lint and explain policies; draft a suite of the data."),
-    "dp": ("dp", "Differential privacy: bounds, goals and deletions."),
+    "policy": ("catalogue", "Lint and explain policies."),
+    "dp": ("dp", "Differential privacy: bounds, goals, deletions and audits."),
 }
 
 #: commands of 0.1 that stand below ``guard`` now

@@ -1,4 +1,4 @@
-"""``privgate explain``: what there is, and what it means."""
+"""``privgate explain``: what there is, and what it means; ``privgate policy``: the same of one policy file."""
 
 import inspect
 import re
@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 
-from privgate.cli.console import WIDTH
-from privgate.errors import UsageError
+from privgate.cli import shared
+from privgate.cli.console import WIDTH, plain
+from privgate.errors import ExitCode, UsageError
+from privgate.policy import Policy
 
 
 def _documentation(thing: Any) -> str:
@@ -99,3 +101,34 @@ def _list(*, every: bool) -> None:
             click.secho({"policy": "policies"}.get(kind, f"{kind}s"), bold=True)
             last = kind
         click.echo(textwrap.fill(first_line(page), WIDTH, initial_indent=f"  {name:<24} ", subsequent_indent=" " * 27))
+
+
+@click.group()
+def policy() -> None:
+    """Work with policy files; nothing is trained."""
+
+
+@policy.command()
+@click.argument("name", shell_complete=shared.complete_policy)
+def lint(*, name: str) -> int:
+    """Check that the policy NAME (a shipped name, or a file) and its suites can be used; exit 2 where they cannot."""
+    from privgate.controls import suites
+
+    loaded = Policy.load(name)
+    for suite, text in loaded.suites.items():
+        file = suite.partition("@")[0]
+        suites.build(suites.parse(text, file), file)
+    click.echo(plain(f"{loaded.name} version {loaded.version} can be used; {loaded.digest}"))
+    return int(ExitCode.PASSED)
+
+
+@policy.command("explain")
+@click.argument("name", shell_complete=shared.complete_policy)
+@click.argument("rule", required=False)
+def explain_policy(*, name: str, rule: str | None) -> int:
+    """Say in plain words what the policy NAME, or one RULE of it, means, and where each number comes from."""
+    from privgate.policy.resolved_policy import explain as tell
+
+    for line in tell(Policy.load(name), rule):
+        click.echo(plain(line))
+    return int(ExitCode.PASSED)

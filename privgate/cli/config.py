@@ -1,8 +1,8 @@
-"""Defaults of options: ``PRIVGATE_<OPTION>`` in the environment, then ``privgate.yaml``.
+"""Defaults of options: ``PRIVGATE_<OPTION>`` in the environment, then ``privgate.yaml``; ``init`` writes one.
 
 The file is that of the working folder or of the nearest folder above it, where one of another user does not count. Its
-paths begin at its folder. A key that is a command's name holds keys for that command alone. Commands that decide what
-is trusted (guard, verify) take no file: who can write to a working folder must not choose whom to trust.
+paths begin at its folder. Commands that decide what is trusted (guard, verify) take no file: who can write to a working
+folder must not choose whom to trust.
 """
 
 import os
@@ -13,8 +13,9 @@ from typing import Any
 
 import click
 
+from privgate.cli import outputs, shared
 from privgate.documents import DocumentError, strict_yaml
-from privgate.errors import UsageError
+from privgate.errors import ExitCode, UsageError
 
 #: commands that take their defaults from a file
 CONFIGURED = ("check", "promote", "advise", "report", "policy", "dp", "demo")
@@ -47,8 +48,13 @@ def defaults(
     cannot be read, or a key of it is no option of any command.
     """
     used: list[str] = []
-    place, given = _settings(folder, every) if name in CONFIGURED else (folder, {})
-    return _for(name, command, given, environ, used, place), list(dict.fromkeys(used))
+    path, keys = _read(folder) if name in CONFIGURED else (folder, {})
+    given = {str(key).replace("_", "-"): value for key, value in keys.items()}
+    known = {*STATED["check"], *(option for inner in (every() if given else {}).values() for option in _names(inner))}
+    for key in given.keys() - known:
+        near = get_close_matches(key, known, n=1)
+        raise UsageError(f"{path}: no option is called {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+    return _for(name, command, given, environ, used, path.parent), list(dict.fromkeys(used))
 
 
 def source(folder: Path) -> str:
@@ -59,24 +65,19 @@ def source(folder: Path) -> str:
 def _for(  # noqa: PLR0917  private
     called: str, command: click.Command, given: Mapping[str, Any], environ: Mapping[str, str], used: list[str], at: Path
 ) -> dict[str, Any]:
-    own = given.get(called)
-    settings = {**given, **(own if isinstance(own, Mapping) else {})}
     values: dict[str, Any] = {}
     for name, option in {**dict.fromkeys(STATED.get(called, ())), **options_of(command)}.items():
-        key = name.replace("-", "_")
+        key, many = name.replace("-", "_"), option is not None and option.multiple
         parameter = key if option is None else str(option.name)
-        value = settings.get(name, settings.get(key))
-        if (name in settings or key in settings) and not isinstance(value, Mapping):  # a command's own keys
-            plain = isinstance(value, bool | list) or value is None
-            values[parameter] = value if plain else _from(at, option, str(value))
-            if option is not None and option.multiple and not isinstance(value, list):
-                values[parameter] = [values[parameter]]
+        if name in given:
+            value = given[name]
+            value = value if isinstance(value, bool | list) or value is None else _from(at, option, str(value))
+            values[parameter] = [value] if many and not isinstance(value, list) else value
             used.append(name)
         if (text := environ.get(f"PRIVGATE_{key.upper()}", "")) and key not in _OTHER_MEANING:
-            values[parameter] = text.split(",") if option is not None and option.multiple else text
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            values[name] = _for(name, inner, settings, environ, used, at)
+            values[parameter] = text.split(",") if many else text
+    for name, inner in getattr(command, "commands", {}).items():
+        values[name] = _for(name, inner, given, environ, used, at)
     return values
 
 
@@ -89,32 +90,10 @@ def _from(place: Path, option: click.Option | None, value: str) -> str:
     return value if shipped and not value.endswith((".yaml", ".yml")) else str(path)
 
 
-def _settings(folder: Path, every: Callable[[], Mapping[str, click.Command]]) -> tuple[Path, dict[str, Any]]:
-    path, keys = _read(folder)
-    known = every() if keys else {}
-    allowed = {name for command in known.values() for name in _names(command)} | set(known)
-    allowed |= {*STATED["check"]}
-    for key in _keys(keys):
-        name = key.replace("_", "-")
-        if name not in allowed:
-            near = get_close_matches(name, allowed, n=1)
-            raise UsageError(f"{path}: no option is called {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
-    return path.parent, keys
-
-
 def _names(command: click.Command) -> Iterator[str]:
     yield from options_of(command)
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield name
-            yield from _names(inner)
-
-
-def _keys(settings: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in settings.items():
-        yield str(key)
-        if isinstance(value, Mapping):
-            yield from _keys(value)
+    for inner in getattr(command, "commands", {}).values():
+        yield from _names(inner)
 
 
 def _read(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -141,3 +120,80 @@ def _read(folder: Path) -> tuple[Path, dict[str, Any]]:
                 raise UsageError(f"{path} holds a {kind}; write one option a line, such as policy: dtp-1")
             return path, keys
     return folder / FILE, {}
+
+
+_CONFIG = """\
+# Settings of privgate. Options on the command line and PRIVGATE_<OPTION> in the environment win over this file.
+# To tighten the policy, name a file of your own that `extends` it. Sign and guard by the same one.
+policy: {policy}
+report-dir: privgate-report
+# what page one of the report says; uncomment and fill in
+# purpose: what the model is for
+# owner: who answers for it
+# data-name: what the training data are called
+# data-source: where they come from
+"""
+_GITHUB = """\
+# A check of one model version. It runs training code, in a box: sign in another job.
+name: privacy
+on:
+  workflow_dispatch:
+    inputs:
+      model:
+        description: models:/name/version
+        required: true
+permissions:
+  contents: read
+jobs:
+  check:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2
+        with:
+          persist-credentials: false
+      - uses: actions/setup-python@a26af69be951a213d495a4c3e4e4022e16d87065 # v5.6.0
+        with:
+          python-version: "3.11"
+      # Ubuntu 24.04 lets no unprivileged program make a box until it is told to
+      - name: Let training code run in a box
+        run: |
+          command -v bwrap > /dev/null ||
+            {{ sudo apt-get update -qq && sudo apt-get install -y -qq --no-install-recommends bubblewrap; }} || true
+          sudo sysctl -qew kernel.apparmor_restrict_unprivileged_userns=0 || true # the check says whether it can
+      # the environment that trained the model, with privgate from its repository or a wheel
+      - run: pip install -r requirements.txt
+      - env:
+          PRIVGATE_INPUT_MODEL: ${{{{ inputs.model }}}}
+          PRIVGATE_INPUT_POLICY: {policy}
+          PRIVGATE_INPUT_ISOLATION: bubblewrap
+          # lines NAME=VALUE for registry and data, as MLFLOW_TRACKING_TOKEN; they should only read, and attach reports
+          PRIVGATE_CREDENTIALS: ${{{{ secrets.PRIVGATE_CREDENTIALS }}}}
+          PRIVGATE_INPUT_TRACKING_URI: ${{{{ vars.MLFLOW_TRACKING_URI }}}}
+        run: python -P -m privgate.github check
+"""
+_SNIPPETS = {
+    "github": (".github/workflows/privacy.yml", _GITHUB),
+    "none": (FILE, _CONFIG),
+}
+
+
+@click.command()
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Here if absent.")
+@click.option("--policy", default="release-1", show_default=True, shell_complete=shared.complete_policy)
+@click.option("--ci", type=click.Choice(list(_SNIPPETS)), default="github", show_default=True)
+def init(*, folder: Path, policy: str, ci: str) -> int:
+    """Write privgate.yaml and a CI snippet; what exists is left as it is."""
+    from privgate.policy import Policy
+
+    Policy.load(policy)  # an unknown one is said before anything is written
+    place = outputs.folder(folder, "--folder")
+    for name, text in dict([(FILE, _CONFIG), _SNIPPETS[ci]]).items():
+        path = place / name
+        if path.exists():
+            click.echo(f"kept {path}: it exists")
+            continue
+        outputs.file(path, "init:").write_text(text.format(policy=policy), encoding="utf-8")
+        click.echo(f"wrote {path}")
+    click.echo(f"next: privgate policy explain {policy}, then privgate check models:/NAME/VERSION")
+    click.echo('completion: eval "$(_PRIVGATE_COMPLETE=bash_source privgate)"   # or zsh_source, fish_source')
+    return int(ExitCode.PASSED)

@@ -1,17 +1,14 @@
 """``privgate dp``: what a guarantee bounds, what achieves a goal, what an audit proves; no registry needed."""
 
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
 from privgate.cli import shared
 from privgate.documents import DocumentError, strict_json
 from privgate.errors import UsageError
-
-if TYPE_CHECKING:
-    from privgate.evidence import GuaranteeBound
 
 ADJACENCY = click.Choice(["add_remove", "replace_one"])
 CONFIDENCE = 0.999  # of an audit's bound
@@ -53,42 +50,43 @@ def bounds(**o: Any) -> int:
     return _print_goal(o) if goal else _print_bounds(o)
 
 
+def _tell(title: str, answer: Mapping[str, Any], o: Mapping[str, Any]) -> None:
+    """Print an answer as JSON, or line by line under its title: a list's items have a line each."""
+    if o["as_json"]:
+        click.echo(json.dumps(answer, indent=1))
+        return
+    click.secho(title, bold=True)
+    for name, value in answer.items():
+        rows = value if isinstance(value, list) else [value]
+        for row in rows:
+            told = ", ".join(f"{k} {_write(v)}" for k, v in row.items()) if isinstance(row, dict) else _write(row)
+            click.echo(f"  {name.replace('_', ' ')}: {told}")
+
+
+def _write(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else f"{value}"
+
+
 def _print_bounds(o: dict[str, Any]) -> int:
     from privgate.claims.bounds import list_bounds
 
-    epsilon = o["epsilon"]
     inclusion = "independent" if o["adjacency"] == "add_remove" else "fixed_size"
     given = {"adjacency": o["adjacency"], "inclusion": inclusion, "fprs": o["fpr"]}
-    rows = list_bounds(epsilon, o["delta"], o["prior"], **given)
+    rows = list_bounds(o["epsilon"], o["delta"], o["prior"], **given)
+    answer: dict[str, Any] = {"epsilon": o["epsilon"], "delta": o["delta"]}
     if o["as_json"]:
-        table = [row.payload() for row in rows]
-        click.echo(json.dumps({"epsilon": epsilon, "delta": o["delta"], "bounds": table}, indent=1))
-        return 0
-    click.secho(f"epsilon {epsilon:.4g}, delta {o['delta']:g}", bold=True)
-    _print_table(rows)
+        answer["bounds"] = [row.payload() for row in rows]
+    else:
+        common = [word for word in rows[0].assumptions if all(word in row.assumptions for row in rows)]
+        for row in rows:
+            own = "; ".join(["prior any" if row.prior is None else f"prior {row.prior:g}",
+                             *(word for word in row.assumptions if word not in common)])  # fmt: skip
+            answer[row.name] = f"at most {row.bound:.4f} ({own})"
+        answer["if"] = common
     if o["delta"] > 0:
-        click.echo(
-            "no bound on positive accuracy holds without a false-positive rate when delta is above 0: rare tests\n"
-            "may be certain; pass --fpr"
-        )
+        answer["note"] = "no bound on positive accuracy holds without a false-positive rate: pass --fpr"
+    _tell("what the guarantee limits", answer, o)
     return 0
-
-
-def _print_table(rows: Sequence["GuaranteeBound"]) -> None:
-    """Print name, prior and bound in columns, hypotheses of all rows once, and those of some rows as notes."""
-    common = [w for w in rows[0].assumptions if all(w in r.assumptions for r in rows)]
-    notes = list(dict.fromkeys(w for r in rows for w in r.assumptions if w not in common))
-    width = max(len(r.name) for r in rows)
-    click.echo(f"  {'bound':<{width}}  {'prior':>6}  {'at most':>8}  note")
-    for row in rows:
-        marks = " ".join(f"[{notes.index(w) + 1}]" for w in row.assumptions if w not in common)
-        prior = "any" if row.prior is None else f"{row.prior:g}"
-        click.echo(f"  {row.name:<{width}}  {prior:>6}  {row.bound:>8.4f}  {marks}".rstrip())
-    click.echo("These hold")
-    for word in common:
-        click.echo(f"  - {'for' if word.startswith('any') else 'if'} {word}")
-    for k, word in enumerate(notes, start=1):
-        click.echo(f"  [{k}] {word}")
 
 
 def _print_goal(o: dict[str, Any]) -> int:
@@ -97,16 +95,10 @@ def _print_goal(o: dict[str, Any]) -> int:
     most, prior, delta = o["max_accuracy"], o["prior"], o["delta"]
     epsilon = bounds.epsilon_for_accuracy(most, prior, delta=delta)
     words = f"no attack right in more than {most:g} of cases at prior {prior:g}"
-    if o["as_json"]:
-        click.echo(json.dumps({"goal": words, "epsilon": epsilon, "delta": delta}, indent=1))
-        return 0
-    click.secho(words, bold=True)
-    click.echo(f"  epsilon  {epsilon:.4f} at delta {delta:g}, {o['adjacency']}")
-    noise = "Gaussian: Opacus' make_private_with_epsilon(target_epsilon=…) finds its deviation"
+    noise = "Gaussian noise: Opacus' make_private_with_epsilon(target_epsilon=…) finds its deviation"
     if delta == 0:
-        scale = "infinite" if epsilon == 0 else f"{1 / epsilon:.4g}"
-        noise = f"not Gaussian: Laplace, for example, of scale {scale} times the sensitivity for one release"
-    click.echo(f"  noise    {noise}")
+        noise = "other noise than Gaussian: Laplace of 1/epsilon times the sensitivity, for example"
+    _tell(words, {"goal": words, "epsilon": epsilon, "delta": delta, "adjacency": o["adjacency"], "note": noise}, o)
     return 0
 
 
@@ -117,25 +109,14 @@ def _print_deletions(o: dict[str, Any]) -> int:
         raise UsageError("--deletions counts people who are removed; it needs --adjacency add_remove")
     epsilon, delta, priors = o["epsilon"], o["delta"], o["prior"] or (0.0001, 0.001, 0.01, 0.1)
     most_delta = 1e-5 if delta else 0.0
-    people_covered = {(r, p): deletion_capacity(epsilon, p, r, delta=delta).people for r in RHOS for p in priors}
     close = {e: group_capacity(epsilon, delta, most_epsilon=e, most_delta=most_delta).people for e in (1, 4)}
-    if o["as_json"]:
-        rows = [{"rho": r, "prior": p, "capacity": people} for (r, p), people in people_covered.items()]
-        answer = {"epsilon": epsilon, "delta": delta, "capacity": rows}
-        click.echo(json.dumps({**answer, "without_prior": {f"epsilon {e}": m for e, m in close.items()}}, indent=1))
-        return 0
-    click.secho(f"deletion requests covered, epsilon {epsilon:g} at delta {delta:g}, add/remove", bold=True)
-    within = " at delta 1e-05" if delta else ""
-    for e, people in close.items():
-        click.echo(f"  {people:,} stay within epsilon {e}{within} of a model that never saw them, whoever was drawn")
-    click.echo("or, where the training set is drawn from a pool, as likely as rho never used (Thudi et al.):")
-    click.echo(f"  {'rho':<7}" + "".join(f"{f'p = {p:g}':>12}" for p in priors))
-    for r in RHOS:
-        click.echo(f"  {r:<7g}" + "".join(f"{people_covered[r, p]:>12,}" for p in priors))
-    click.echo("p is the largest probability with which a person of the pool was used; requests must depend neither on")
-    click.echo("membership nor on the model; inclusion is independent and the training size not published")
+    people = [(rho, p, deletion_capacity(epsilon, p, rho, delta=delta).people) for rho in RHOS for p in priors]
+    answer = {"epsilon": epsilon, "delta": delta, "without_prior": {f"epsilon {e}": n for e, n in close.items()}}
+    answer["capacity"] = [{"rho": rho, "prior": p, "capacity": n} for rho, p, n in people]
+    answer["if"] = "requests depend on neither membership nor model; inclusion is independent, at most at the prior"
     if delta:
-        click.echo("except for models of total probability 0.001: with delta above 0 no statement holds for all")
+        answer["note"] = "except for models of total probability 0.001: with delta above 0 no statement holds for all"
+    _tell("how many people can go before the model must be trained again", answer, o)
     return 0
 
 
@@ -156,7 +137,7 @@ def audit(*, training: str, data: str, **o: Any) -> int:
     Exit code 1 if the bound is above --epsilon: the claim is broken. A small bound shows nothing.
     """
     from privgate.claims import audit as audits
-    from privgate.cli.adopt import import_named
+    from privgate.cli.check import import_named
     from privgate.run.run import Run
     from privgate.subject.claim import Claim
     from privgate.subject.data import TrainingData
@@ -171,21 +152,10 @@ def audit(*, training: str, data: str, **o: Any) -> int:
         run = Run(Subject.local(recipe, TrainingData.from_loader(data)), fleet)
         audited = audits.audit_claim(run, claim, delta=o["delta"], confidence=CONFIDENCE, effort=effort)
     broken = o["epsilon"] is not None and audited.epsilon > o["epsilon"]
-    if o["as_json"]:
-        answer = {"epsilon_at_least": audited.epsilon, "confidence": CONFIDENCE, "broken": broken}
-        click.echo(json.dumps({**answer, **audited.payload()}, indent=1))
-        return int(broken)
-    many, single = audited.many_runs, audited.one_run
-    said = f"epsilon is at least {audited.epsilon:.4g} at delta {o['delta']:g} (confidence {CONFIDENCE:g})"
-    click.secho(said, bold=True)
-    counted = f"{many.counted} counted trainings: {many.misses} misses, {many.false_alarms} false alarms"
-    click.echo(f"  many runs  {counted}: {many.epsilon:.4g}")
-    if single is not None:
-        click.echo(f"  one run    {single.right} of {single.guesses} guesses right: {single.epsilon:.4g}")
-    if broken:
-        click.secho(f"  the claim of {o['epsilon']:g} is contradicted", fg="red")
-    elif o["epsilon"] is not None:
-        click.echo(f"  the claim of {o['epsilon']:g} is not contradicted; no audit can show that it holds")
+    answer: dict[str, Any] = {"epsilon_at_least": audited.epsilon, "confidence": CONFIDENCE, "broken": broken}
+    if not broken:
+        answer["note"] = "no audit can show that a claim holds"
+    _tell(f"what attacks prove at delta {o['delta']:g}", {**answer, **audited.payload()}, o)
     return int(broken)
 
 

@@ -1,16 +1,189 @@
-"""``privgate guard``: what runs beside a guarded registry, and keys: making them, and letting one count no longer."""
+"""``privgate guard``: what runs beside a guarded registry: serving, signing, revoking, keys and the doctor."""
 
+import logging
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import click
 
 from privgate.cli import outputs, shared
 from privgate.cli.console import plain
-from privgate.cli.serve import serve
-from privgate.cli.sign import sign
-from privgate.errors import ExitCode, StatementError, UsageError
+from privgate.errors import ExitCode, RegistryError, StatementError, UsageError
+
+#: options of a check or a promotion that are this server's own to give, or turn a promotion into something else
+_OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", "--sign-command"}
+
+
+@click.command()
+@click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    required=True,
+    metavar="NAME|FILE",
+    help="What requests may name; repeatable.",
+)
+@click.option("--work", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for reports.")
+@shared.sign_command
+@click.option(
+    "--without-isolation",
+    is_flag=True,
+    help="Run training code of others as this user, who can read what this user can. Only for debugging.",
+)
+@click.option("--webhook-secret-file", type=click.Path(path_type=Path), help="The secret the webhook was made with.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535))
+@click.option("--every", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
+@click.option(
+    "--check-seconds",
+    default=86400.0,
+    show_default=True,
+    type=click.FloatRange(0.1),
+    help="Time of one check; then it is ended, and not approved.",
+)
+@shared.tracking_uri
+@click.argument("options", nargs=-1)
+def serve(*, options: tuple[str, ...], **o: Any) -> int:
+    """Check versions that ask for it by tag privgate.request=POLICY[,ALIAS].
+
+    With ALIAS it runs privgate promote, else privgate check; OPTIONS after -- go to either, such as --budget 30m.
+    Without --sign-command, who signs an approval asks again. All state is in the registry: kill it at any time,
+    and start it again. GET /health; POST /webhook, made with the secret, only wakes it.
+    """
+    import uvicorn
+
+    from privgate.cli.check import check
+    from privgate.guard.config import Guard
+    from privgate.policy import Policy
+    from privgate.registry.client import connect
+    from privgate.serve import Loop, Server, make_application
+
+    names = {option.split("=")[0] for option in options}
+    if own := sorted(_OWN & names):
+        raise UsageError(
+            f"{', '.join(own)} is about one model and one decision, and no option of all checks of a server"
+        )
+    options = (*options, f"--isolation={_isolation(names, without_isolation=o['without_isolation'])}")
+    check.make_context("check", ["models:/name/1", *options])  # a mistake is said now, not in the log of every check
+    Guard.load(o["config"])  # refuse a wrong configuration now, not in a log
+    known = {Policy.load(p).name: p for p in o["policies"]}
+    secret = None if o["webhook_secret_file"] is None else _read_secret(o["webhook_secret_file"])
+    work = outputs.folder(o["work"], "--work").resolve()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    about = o["config"], known, work, options, o["sign_command"], o["check_seconds"]
+    server = Server(connect(o["tracking_uri"]), *about)
+    loop = Loop(server.look, o["every"])
+    loop.start()
+    # an open connection must not keep the process from ending
+    app = make_application(server, loop, secret)
+    uvicorn.run(app, host=o["host"], port=o["port"], log_level="warning", timeout_graceful_shutdown=5)
+    return 0
+
+
+def _isolation(names: set[str], *, without_isolation: bool) -> str:
+    """Return the isolation that every check is told; refuses to run training code of others as this user."""
+    from privgate.training import isolation
+
+    if without_isolation:
+        what = "WARNING: --without-isolation: training code runs as this user and reads what it can read"
+        click.echo(f"{what}; such an approval counts only where guard.yaml says accept_unboxed: true", err=True)
+        return isolation.NONE
+    if names & {"--isolation", "--cluster"}:
+        raise UsageError("--isolation and --cluster run checks without a box; say --without-isolation beside them")
+    if why := isolation.missing():
+        raise UsageError(f"{why}; serve runs training code of others, so mend that, or say --without-isolation")
+    return isolation.OFFLINE  # the author of the recipe must not choose
+
+
+def _read_secret(path: Path) -> bytes:
+    from privgate.guard.keys import private_bytes
+
+    secret = private_bytes(path, "webhook secret").strip()
+    if len(secret) < 16:
+        raise UsageError(f"the webhook secret in {path} is shorter than 16 characters")
+    return secret
+
+
+@click.command()
+@click.argument("out_dir", type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--policy", "policy_name", required=True, metavar="NAME|FILE", help="The signer's own copy of the policy."
+)
+@click.option("--config", type=click.Path(path_type=Path), help="The guard's configuration; gives registry and trust.")
+@click.option("--registry-id", metavar="ID", help="Id of the registry, where no --config gives it.")
+@click.option("--target", "targets", multiple=True, metavar="MODEL@ALIAS", help="Allowed release; may be repeated.")
+@click.option("--to", "to_dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the envelopes.")
+@click.option("--model", "asked_uri", default="", metavar="URI", help="models:/NAME/VERSION; refuse any other report.")
+@click.option("--nonce", default="", help="What the check was started with; refuse the report of any other.")
+@click.option("--accept-unboxed", is_flag=True, help="Sign approvals of training code that ran without a box.")
+@click.option("--checked-elsewhere", is_flag=True, help="I state that another container or host ran the check.")
+@click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
+@shared.tracking_uri
+@click.option("--key-id", metavar="ID", help="Id of the key in a key service, as the trust store lists it.")
+@click.option("--key", "key_file", type=click.Path(path_type=Path), help="Private key, PEM, or a URI of a key service.")
+def sign(*, out_dir: Path, **o: Any) -> int:
+    """Sign the report in OUT_DIR, after judging its numbers again and looking at the registry's files.
+
+    The key comes from --key or the environment variable PRIVGATE_SIGNING_KEY. Run this as another user than privgate
+    check, or on another host: otherwise the statement is marked advisory.
+    """
+    from privgate.guard import signing
+    from privgate.guard.config import Guard
+    from privgate.guard.keys import signer_from
+    from privgate.guard.signing import SigningRequest
+    from privgate.policy import Policy
+
+    guard = Guard.load(o["config"]) if o["config"] is not None else None
+    registry = o["registry_id"] or (guard.registry if guard is not None else None)
+    if registry is None:
+        raise UsageError("say which registry this is: --config FILE or --registry-id ID")
+    if o["to_dir"] is not None:
+        outputs.folder(o["to_dir"], "--to")
+    unboxed = o["accept_unboxed"] or (guard is not None and guard.accept_unboxed)
+    signed = signing.sign(
+        out_dir,
+        signer_from(key_file=o["key_file"], key_id=o["key_id"], trust=None if guard is None else guard.trust),
+        policy=Policy.load(o["policy_name"]),
+        registry=registry,
+        targets=[_target(t) for t in o["targets"]],
+        tracking_uri=o["tracking_uri"],
+        checked_elsewhere=o["checked_elsewhere"],
+        guard=guard,
+        request=SigningRequest(o["asked_uri"], o["nonce"], unboxed),
+    )
+    place = o["to_dir"] or out_dir
+    signed.write(place)
+    if not o["no_attach"]:
+        try:
+            signing.attach_statement(signed, tracking_uri=o["tracking_uri"])
+        except RegistryError as exc:
+            raise RegistryError(f"{exc}; what was signed is in {place}") from exc
+    return _print_claims(signed.claims)
+
+
+def _print_claims(claims: Any) -> int:
+    word = "approval" if claims.passed else f"refusal ({claims.outcome})"
+    click.echo(f"signed the {word} of models:/{claims.name}/{claims.version} until {claims.expires.date()}")
+    for model, target in claims.targets if claims.passed else ():
+        click.echo(f"  may be released as {model}@{target}")
+    if "data" not in claims.recomputed:
+        click.echo("  the data are named by digest only: they could not be read here")
+    if claims.advisory:
+        click.echo("  advisory: the same user checked and signed; a guarded registry may refuse it", err=True)
+    if claims.passed:
+        return int(ExitCode.PASSED)
+    return int(ExitCode.FAILED if claims.outcome == "failed" else ExitCode.INCONCLUSIVE)
+
+
+def _target(text: str) -> tuple[str, str]:
+    model, at, alias = text.rpartition("@")
+    if not (model and at and alias):
+        raise UsageError(f"target {text!r} is not MODEL@ALIAS")
+    return model, alias
+
 
 _MARKS = {"fine": "+", "look": "!", "wrong": "x"}
 _STORE = click.option("--trust", "store", required=True, type=click.Path(path_type=Path), help="The trust store file.")

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,81 +41,38 @@ def subject(command: F) -> F:
     return tracking_uri(click.argument("uri")(command))
 
 
-def policy(command: F) -> F:
-    """Add the policy."""
-    return click.option(
-        "--policy",
-        "policy_name",
-        default="release-1",
-        show_default=True,
-        metavar="NAME|FILE",
-        shell_complete=complete_policy,
-        help="A shipped policy's name, or a YAML file.",
-    )(command)
+policy = click.option(
+    "--policy", "policy_name", default="release-1", show_default=True, metavar="NAME|FILE",
+    shell_complete=complete_policy, help="A shipped policy's name, or a YAML file.",
+)  # fmt: skip
+_shown = partial(click.option, show_default=True)
+_RUN = (
+    _shown("--report-dir", type=click.Path(file_okay=False), default="privgate-report", help="The report's folder."),
+    _shown("--format", "form", type=click.Choice(PRINTED), default="text", help="What is printed on stdout; the "
+           "report's files are written in any case."),
+    click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
+    click.option("--nonce", default="", help="Kept in the report; a signer who is told it signs no other."),
+    jobs,
+    click.option("--cluster", metavar="tcp://HOST:PORT", help="Dask scheduler to retrain on."),
+    ledger,
+    click.option("--budget", metavar="30m", help="Most that leaving people out may cost, as 30m, 2h or '100 "
+                 "trainings'; people are sampled to fit."),
+    click.option("--full", is_flag=True, help="Measure everybody, though the verdict is decided by the first few."),
+    click.option("--seeds", type=click.IntRange(min=1), help="Fewest other seeds to compare with."),
+    _shown("--time-limit", type=float, default=600.0, help="Seconds for one training."),
+    _shown("--isolation", type=click.Choice((*WAYS, OFFLINE)), default="auto", help="Where training code runs: in a "
+           "box if one can be made, in a box, as you, for debugging, or in a box without the network that its recipe "
+           "declares."),
+    click.option("--file-not-downloadable", "file_withheld", is_flag=True, help="State that nobody who may ask the "
+                 "model can get its file. A guard must say so, too."),
+    click.option("--hash-key-file", type=click.Path(dir_okay=False), help="Key of the hashes that stand for people."),
+    quiet,
+)  # fmt: skip
 
 
 def run(command: F) -> F:
     """Add where the report goes and what the run may cost."""
-    for option in reversed(
-        [
-            click.option(
-                "--report-dir",
-                type=click.Path(file_okay=False),
-                default="privgate-report",
-                show_default=True,
-                help="Folder for the report's files.",
-            ),
-            click.option(
-                "--format",
-                "form",
-                type=click.Choice(PRINTED),
-                default="text",
-                show_default=True,
-                help="What is printed on stdout; the report's files are written in any case.",
-            ),
-            click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
-            click.option("--nonce", default="", help="Kept in the report; a signer who is told it signs no other."),
-            jobs,
-            click.option("--cluster", default=None, metavar="tcp://HOST:PORT", help="Dask scheduler to retrain on."),
-            ledger,
-            click.option(
-                "--budget",
-                default=None,
-                metavar="30m",
-                help="Most that leaving people out may cost, as 30m, 2h or '100 trainings'; people are sampled to fit.",
-            ),
-            click.option(
-                "--full", is_flag=True, help="Measure everybody, though the verdict is decided by the first few."
-            ),
-            click.option(
-                "--seeds", type=click.IntRange(min=1), default=None, help="Fewest other seeds to compare with."
-            ),
-            click.option(
-                "--time-limit", type=float, default=600.0, show_default=True, help="Seconds for one training."
-            ),
-            click.option(
-                "--isolation",
-                type=click.Choice((*WAYS, OFFLINE)),
-                default="auto",
-                show_default=True,
-                help="Where training code runs: in a box if one can be made, in a box, as you, for debugging, or in a "
-                "box without the network that its recipe declares.",
-            ),
-            click.option(
-                "--file-not-downloadable",
-                "file_withheld",
-                is_flag=True,
-                help="State that nobody who may ask the model can get its file. A guard must say so, too.",
-            ),
-            click.option(
-                "--hash-key-file",
-                type=click.Path(dir_okay=False),
-                default=None,
-                help="Key of the hashes that stand for people in reports.",
-            ),
-            quiet,
-        ]
-    ):
+    for option in reversed(_RUN):
         command = option(command)
     return command
 

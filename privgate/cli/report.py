@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from privgate.cli import outputs, shared
-from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import SubjectError, UsageError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -61,12 +61,8 @@ def _document(source: str, tracking_uri: str | None) -> dict[str, Any]:
 
 def read(source: Path) -> dict[str, Any]:
     """Return a report document from a file. ``SubjectError``: the file cannot be read, or is no JSON object."""
-    try:
+    with strict_json.reading(f"{source} cannot be read", SubjectError):
         document = strict_json.read(source, LARGE)
-    except OSError as exc:
-        raise SubjectError(f"{source} cannot be read: {exc.strerror}") from exc
-    except DocumentError as exc:
-        raise SubjectError(f"{source} {exc}") from exc
     if not isinstance(document, dict):
         raise SubjectError(f"{source} is no report: it holds a {type(document).__name__}, not an object")
     return document

@@ -1,6 +1,7 @@
 """``privgate verify``, and all of ``privgate-verify``: for deployment scripts, without a training environment."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,52 +15,41 @@ _PATH = click.Path(path_type=Path)
 @click.argument("what", metavar="URI|FOLDER")
 @click.option("--config", type=_PATH, required=True, help="The guard's configuration.")
 @click.option("--target", metavar="ALIAS", help="What it is to serve as; the URI's alias if absent.")
-@click.option("--to", type=click.Path(path_type=Path), help="Hand the verified files over in this new folder.")
+@click.option("--to", type=_PATH, help="Hand the verified files over in this new folder.")
 @click.option("--statement", type=_PATH, help="For a FOLDER: the verdict that was signed (verdict.dsse.json).")
 @click.option("--model", metavar="NAME", help="For a FOLDER: the registered model it is to serve as.")
 @click.option(
     "--recompute", type=_PATH, metavar="FOLDER", help="Let theorems' limits come out again of a check's folder."
 )
 @shared.tracking_uri
-def verify(
-    *,
-    what: str,
-    config: Path,
-    target: str | None,
-    to: Path | None,
-    statement: Path | None,
-    model: str | None,
-    recompute: Path | None,
-    tracking_uri: str | None,
-) -> int:
+def verify(*, what: str, **o: Any) -> int:
     """Verify that URI, or what was downloaded to FOLDER, may serve now: its statement and every byte. Exit 0 or 4.
 
     Without --to it prints the place and digest to pin: what is downloaded later, or by name, is another download.
     """
     from privgate.guard.config import Guard
 
-    guard = Guard.load(config)
+    guard, target, to = Guard.load(o["config"]), o["target"], o["to"]
     if what.startswith("models:"):
-        if statement is not None or model is not None:
+        if o["statement"] is not None or o["model"] is not None:
             raise UsageError("--statement and --model are for a folder; a registry knows both itself")
         from privgate.guard.verification import verify as verified
 
-        checked = verified(what, guard, target=target, tracking_uri=tracking_uri, to=to)
+        checked = verified(what, guard, target=target, tracking_uri=o["tracking_uri"], to=to)
         place, claims, n_files = checked.uri, checked.claims, checked.n_files
         pin = f"handed over: {to}" if to is not None else f"pin: {checked.pin}"
     else:
-        if statement is None or target is None or to is not None:
+        if o["statement"] is None or target is None or to is not None:
             raise UsageError(f"{what!r} is no models:/ URI; a folder takes --statement and --target, and no --to")
         from privgate.guard.verification import verify_folder
 
-        claims, n_files = verify_folder(Path(what), statement, guard, target=target, model=model)
-        pin = f"folder: {what}"
-        place = f"{what} holds models:/{claims.name}/{claims.version}"
+        claims, n_files = verify_folder(Path(what), o["statement"], guard, target=target, model=o["model"])
+        pin, place = f"folder: {what}", f"{what} holds models:/{claims.name}/{claims.version}"
     sentences = []
-    if recompute is not None:
+    if o["recompute"] is not None:
         from privgate.guard.verification import recomputed
 
-        sentences = recomputed(claims, recompute)  # before anything is called verified
+        sentences = recomputed(claims, o["recompute"])  # before anything is called verified
     click.echo(
         f"verified: {place}, {n_files} files, {claims.outcome} under {claims.policy} "
         f"on {claims.decided.date()}, valid until {claims.expires.date()}"

@@ -1,7 +1,7 @@
 """Strict YAML 1.2: plain values only, duplicate keys and non-finite numbers are errors, every spot is remembered.
 
 Other readers of YAML take the last of two equal keys, read ``yes`` as true and ``1e-6`` as text; a limit must not
-depend on that. Read from the events of libyaml's parser, so that nothing is built before it was counted.
+depend on that. Read from the events of libyaml's parser.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from privgate.documents.strict_json import SMALL, DocumentError, DocumentLimits, Spot, content, too_large
+from privgate.documents.strict_json import DEEPEST, SMALL, DocumentError, Spot, text_of, too_large
 
 Key = str | int
 Place = tuple[Key, ...]
@@ -30,50 +30,42 @@ _LARGEST = 1 << 63  # what 64 bits hold
 _LONGEST_NUMBER = 100  # characters
 
 
-def parse(text: str, limits: DocumentLimits = SMALL) -> tuple[Any, dict[Place, Spot]]:
+def parse(text: str, most: int = SMALL) -> tuple[Any, dict[Place, Spot]]:
     """Return the value that a YAML text writes, and line and column of every key and item; or ``DocumentError``."""
     marks: dict[Place, Spot] = {}
-    return _Builder(_events(text, limits), marks).document(), marks
+    return _Builder(_events(text, most), marks).document(), marks
 
 
-def read(path: Path, limits: DocumentLimits = SMALL) -> Any:
-    """Return the value that a YAML file writes, read as by ``strict_json.content`` and ``parse``."""
-    try:
-        return parse(content(path, limits).decode(), limits)[0]
-    except UnicodeDecodeError as exc:
-        raise DocumentError("is not UTF-8 text") from exc
+def read(path: Path, most: int = SMALL) -> Any:
+    """Return the value that a YAML file writes, read as by ``strict_json.text_of`` and ``parse``."""
+    return parse(text_of(path, most), most)[0]
 
 
 def as_mlflow_reads(text: str) -> Any:
-    """Return what MLflow's own reader, of YAML 1.1, makes of a text, if every reader makes the same of its structure.
+    """Return what MLflow's own reader, of YAML 1.1, makes of a text; ``DocumentError`` also at all that ``parse`` bans.
 
-    ``DocumentError`` also at a tag, a merge key, a key twice, a number of a hundred digits, or aliases beyond the
-    limit.
+    Only numbers are left alone.
     """
-    # refuses what ``parse`` refuses, except notations of numbers, and aliases whose expansion is within the limit
-    _Builder(_events(text, SMALL), {}, lenient=SMALL).document()
+    _Builder(_events(text, SMALL), {}, numbers=False).document()
     try:
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  the safe one
     except (yaml.YAMLError, ValueError, TypeError, OverflowError) as exc:
         raise DocumentError(f"is not YAML: {' '.join(str(exc).split())[:200]}") from exc
 
 
-def _events(text: str, limits: DocumentLimits) -> Iterator[Any]:
-    """Give the parser's events, counted; libyaml's parser, or the slower one of Python where that is not built."""
-    depth = values = 0
-    if len(text) > limits.size:
-        raise too_large(limits)
+def _events(text: str, most: int) -> Iterator[Any]:
+    """Give the parser's events; libyaml's parser, or the slower one of Python where that is not built."""
+    depth = 0
+    if len(text) > most:
+        raise too_large(most)
     if _DIRECTIVE.search(text):  # each one slows down every other
         raise DocumentError("is not YAML that is read here: it holds a directive (%TAG)", expected="plain values")
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            values += isinstance(event, yaml.NodeEvent)
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            spot = _spot(event)
-            if values > limits.values:
-                raise DocumentError(f"holds more than {limits.values} values", spot=spot)
-            if depth > limits.depth:
-                raise DocumentError(f"is not YAML that is read here: nested more than {limits.depth} deep", spot=spot)
+            if depth > DEEPEST:
+                what = f"is not YAML that is read here: nested more than {DEEPEST} deep"
+                raise DocumentError(what, spot=_spot(event))
             yield event
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
@@ -86,17 +78,10 @@ def _events(text: str, limits: DocumentLimits) -> Iterator[Any]:
 
 
 class _Builder:
-    """Turns events into plain values; refuses aliases, so the size of the result is that of the file.
+    """Turns events into plain values; refuses aliases, so the size of the result is that of the file."""
 
-    Where it is ``lenient``, aliases count for all that they stand for, and numbers are left alone.
-    """
-
-    def __init__(
-        self, events: Iterator[Any], marks: dict[Place, Spot], *, lenient: DocumentLimits | None = None
-    ) -> None:
-        self.events, self.marks, self.lenient, self.count = events, marks, lenient, 0
-        #: anchor -> what it stands for, and how many values that is
-        self.anchored: dict[str, tuple[Any, int]] = {}
+    def __init__(self, events: Iterator[Any], marks: dict[Place, Spot], *, numbers: bool = True) -> None:
+        self.events, self.marks, self.numbers = events, marks, numbers
 
     def document(self) -> Any:
         value = None
@@ -111,32 +96,17 @@ class _Builder:
         return value
 
     def build(self, event: Any, place: Place) -> Any:
-        spot, before = _spot(event), self.count
+        spot = _spot(event)
         self.marks.setdefault(place, spot)
-        self.count += 1
         if isinstance(event, yaml.AliasEvent):
-            return self.alias(str(event.anchor), spot, place)
+            raise _refuse(spot, place, "an alias (*name)", "the value itself, or 'extends'")
         if event.tag is not None:
             raise _refuse(spot, place, f"the tag {event.tag[:80]} is not allowed", "plain values")
         if isinstance(event, yaml.MappingStartEvent):
-            value: Any = dict(self.pairs(place))
-        elif isinstance(event, yaml.SequenceStartEvent):
-            value = list(self.items(place))
-        else:
-            value = self.scalar(event, spot, place)
-        if event.anchor:
-            self.anchored[event.anchor] = value, self.count - before
-        return value
-
-    def alias(self, name: str, spot: Spot, place: Place) -> Any:
-        """Return what an alias stands for; only behind it, so that nothing holds itself."""
-        if self.lenient is None or name not in self.anchored:
-            raise _refuse(spot, place, "an alias (*name)", "the value itself, or 'extends'")
-        value, size = self.anchored[name]
-        self.count += size
-        if self.count > self.lenient.values:
-            raise _refuse(spot, place, f"holds more than {self.lenient.values} values", "")
-        return value
+            return dict(self.pairs(place))
+        if isinstance(event, yaml.SequenceStartEvent):
+            return list(self.items(place))
+        return self.scalar(event, spot, place)
 
     def items(self, place: Place) -> Iterator[Any]:
         for i, event in enumerate(self.events):
@@ -171,7 +141,7 @@ class _Builder:
             return _BOOL[text]
         if text[0] in "-+.0123456789" and (len(text) > _LONGEST_NUMBER or _NUMBER.fullmatch(text)):
             value = _number(text) if len(text) <= _LONGEST_NUMBER else None
-            if self.lenient is not None and len(text) <= _LONGEST_NUMBER:
+            if not self.numbers and len(text) <= _LONGEST_NUMBER:
                 return text
             if value is None or not math.isfinite(value):
                 shown = text if len(text) <= 40 else f"{text[:37]}..."

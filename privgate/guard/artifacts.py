@@ -70,7 +70,7 @@ class GuardedRepository(ArtifactRepository):  # type: ignore[misc]  # MLflow is 
         try:
             held = find_released(place, folder=folder)
         except Exception as exc:  # whatever it is: what cannot be asked is not written
-            from privgate.guard.transaction import UNAVAILABLE, permission_denied
+            from privgate.guard.rows import UNAVAILABLE, permission_denied
 
             why = f"whether {path or 'all files'!r} belongs to a released version could not be found out"
             why = f"privgate: {why} ({type(exc).__name__}: {exc!s:.300}); try again"
@@ -216,8 +216,8 @@ def find_released(place: str, *, folder: bool) -> Held | None:
 def _is_released(held: Held, guard: "Guard") -> bool:
     """Whether a version holds what is protected, or a statement that counts lets it be released."""
     from privgate.guard import statement
-    from privgate.guard.checks import counting
     from privgate.guard.config import fold
+    from privgate.guard.verification import counting
 
     protected = (guard.alias_meant(target) or fold(target) in guard.stages for target in held.targets if target)
     if not guard.excepts(held.name) and any(protected):
@@ -235,8 +235,8 @@ def _list_held(place: str, *, folder: bool) -> Iterator[Held]:
     from mlflow.store.model_registry.dbmodels.models import SqlRegisteredModelAlias as Alias
     from sqlalchemy import func, or_, tuple_
 
-    from privgate.guard.checks import TAG
     from privgate.guard.rows import DELETED
+    from privgate.registry.named import TAG
 
     def touching(storage: str) -> bool:
         try:
@@ -265,8 +265,8 @@ def _list_held(place: str, *, folder: bool) -> Iterator[Held]:
 
 
 def _refuse(why: str) -> MlflowException:
+    from privgate.guard.rows import permission_denied
     from privgate.guard.store import watch_configured
-    from privgate.guard.transaction import permission_denied
     from privgate.guard.writes import record_event
 
     with suppress(Exception):  # the refusal stands, whether it can be written down or not

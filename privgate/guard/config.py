@@ -206,17 +206,14 @@ class Guard:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Return the guard that a file describes; ``PolicyError``, ``StatementError``: it cannot be used."""
-        try:
+        with strict_json.reading(f"{path} cannot be read", PolicyError):
             given = strict_yaml.read(path)
+        try:
             kind = _FORMATS.get(str(given.get("schema")), _File) if isinstance(given, dict) else _File
             raw: Any = kind.model_validate(given, context=cache(partial(policy_named, folder=path.parent)))
         except ValidationError as exc:
             first = exc.errors()[0]
             raise PolicyError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from exc
-        except OSError as exc:
-            raise PolicyError(f"{path} cannot be read: {exc.strerror}") from exc
-        except DocumentError as exc:
-            raise PolicyError(exc.say_of_file(path)) from exc
         protected, rows, earlier = raw.protected, raw.releases, raw.still_accepted
         if not (protected.aliases or protected.stages or protected.models):
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")
@@ -347,11 +344,8 @@ class Watch:
 
 
 def _seen(files: tuple[Path, ...]) -> object:
-    """Return what the files are and hold: by stamps alone, two writes in one tick of a file system's clock are one."""
+    """Return what the files hold."""
     try:
-        return [
-            (s.st_mtime_ns, s.st_ctime_ns, s.st_ino, hashlib.sha256(strict_json.content(f, LARGE)).digest())
-            for f, s in ((f, f.stat()) for f in files)
-        ]
+        return [(f, hashlib.sha256(strict_json.content(f, LARGE)).digest()) for f in files]
     except (OSError, DocumentError):
         return object()  # equal to nothing: reading it again says what is wrong

@@ -17,7 +17,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from securesystemslib.exceptions import Error
-from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signature, Signer, SSlibKey
+from securesystemslib.signer import SIGNER_FOR_URI_SCHEME, CryptoSigner, Signer, SSlibKey
 
 from privgate.documents import strict_json
 from privgate.errors import StatementError, UsageError
@@ -154,7 +154,7 @@ class TrustStore:
     @classmethod
     def load(cls, path: Path) -> Self:
         """Return the trust store in a file; ``StatementError``: it cannot be read, or means something unknown."""
-        try:
+        with strict_json.reading(f"trust store {path} cannot be used", StatementError):
             raw = strict_json.read(path)
             if raw["schema"] not in {SCHEMA, _SCHEMA_REVOKED}:
                 raise StatementError(f"trust store {path} has schema {raw['schema']!r:.60}, expected {SCHEMA}")
@@ -162,10 +162,6 @@ class TrustStore:
                 raise StatementError(f"trust store {path} has an unknown entry {unknown[0]!r:.60}")
             keys = tuple(Key.read(entry) for entry in raw["keys"])
             revoked = tuple(Revoked(**entry) for entry in raw.get("revoked", ()))
-        except OSError as exc:
-            raise StatementError(f"trust store {path} cannot be read: {exc.strerror}") from exc
-        except strict_json.GARBLED as exc:
-            raise StatementError(f"trust store {path} cannot be used: {strict_json.why(exc)}") from exc
         if len({k.key_id for k in keys}) != len(keys):
             raise StatementError(f"trust store {path} lists a key twice")
         return cls(keys, revoked)
@@ -209,10 +205,10 @@ class TrustStore:
                 because = f": {taken.note}" if taken.note else ""
                 raise StatementError(f"the {role} statement was revoked on {taken.at}{because}")
         times, why = tuple(moments), "it is signed by no trusted key"
-        for named, signature in envelope.signatures:
+        for named, signature in envelope.signatures.items():
             for key in (k for k in self.keys if k.key_id == named):
                 try:
-                    key.verifier.verify_signature(Signature(named, signature.hex()), envelope.signed)
+                    key.verifier.verify_signature(signature, envelope.pae())
                 except Error:
                     why = f"its signature by key {named[:12]} is not valid"
                     continue
@@ -292,6 +288,6 @@ def private_bytes(path: Path, what: str) -> bytes:
 
 def seal(body: Mapping[str, Any], signer: Signer) -> Envelope:
     """Return a statement in a signed envelope."""
-    unsigned = Envelope(statement.payload(body), ())
-    signature = signer.sign(unsigned.signed)
-    return replace(unsigned, signatures=((signature.keyid, bytes.fromhex(signature.signature)),))
+    envelope = Envelope(statement.payload(body), statement.PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    return envelope

@@ -17,20 +17,20 @@ from typing import Any
 from securesystemslib.signer import Signer
 
 from privgate import cases, digest
-from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, StatementError
 from privgate.evidence import Evidence
 from privgate.evidence.verdict import Finding, Outcome, together
 from privgate.guard import statement
-from privgate.guard.checks import EVIDENCE_FILE, TAG, check_terms, row_and_statement
 from privgate.guard.config import Guard, Terms, refuse_name
 from privgate.guard.keys import seal
 from privgate.guard.statement import Claims, Envelope
+from privgate.guard.verification import EVIDENCE_FILE, check_terms
 from privgate.policy import Judged, Policy
 from privgate.registry.attachments import copy_to_run
 from privgate.registry.client import answering, connect, list_pages, stored_files
 from privgate.registry.load import recompute_digests
-from privgate.registry.named import join_folder, named
+from privgate.registry.named import TAG, join_folder, named
 from privgate.version import __version__
 
 #: without these, no number is about the registered model and its data
@@ -74,11 +74,9 @@ def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) 
 
 def read_document(content: bytes) -> dict[str, Any]:
     """Return the report to sign; ``StatementError``: it cannot be read, is of another version, or only observed."""
-    try:
+    with strict_json.reading("report.json cannot be read", StatementError):
         document = dict(strict_json.loads(content, LARGE))
         observed, schema = document["observed"], document["schema"]
-    except strict_json.GARBLED as exc:
-        raise StatementError(f"report.json cannot be read: {strict_json.why(exc)}") from exc
     if schema != "privgate/report/v2":
         raise StatementError(f"report.json has schema {schema!r}; this privgate signs privgate/report/v2")
     if observed is not False:
@@ -94,10 +92,7 @@ def judged_again(document: dict[str, Any], policy: Policy) -> tuple[Judged, Evid
     if document["policy"].get("digest") != policy.digest:
         raise StatementError(f"the report was not judged by this policy {policy.name!r}; check again under it")
     decided = statement.when(document["decided_at"])
-    try:
-        evidence = Evidence.from_payload(document["evidence"])
-    except (KeyError, TypeError, ValueError) as exc:
-        raise StatementError(f"the report's evidence cannot be read: {exc}") from exc
+    evidence = Evidence.from_payload(document["evidence"])
     if any(evidence.subject.get(k) != document["subject"].get(k) for k in ("name", "version", "digests")):
         raise StatementError("the report's evidence is about another model than the report")
     kept = evidence.run.remembered
@@ -178,67 +173,29 @@ def sign(
     ``DigestMismatchError``: the version's files are not those that were checked.
     """
     path = out_dir / "report.json"
-    try:
+    with strict_json.reading(f"{path} of privgate check cannot be read", StatementError):
         owner, content = path.stat().st_uid, strict_json.content(path, LARGE)
-    except OSError as exc:
-        raise StatementError(f"{path} cannot be read: {exc.strerror}; run privgate check first") from exc
-    except DocumentError as exc:
-        raise StatementError(exc.say_of_file(path)) from exc
-    advisory, client = owner == os.geteuid() and not checked_elsewhere, connect(tracking_uri)
-    words = {"registry": registry, "targets": tuple(targets), "advisory": advisory}
-    return _sign(content, signer, client, policy, request=request or SigningRequest(), words=words, guard=guard)
-
-
-def _sign(
-    content: bytes,
-    signer: Signer,
-    client: Any,
-    policy: Policy,
-    *,
-    request: SigningRequest,
-    words: Mapping[str, Any],
-    guard: Guard | None,
-) -> Signed:
-    """Return signed statements about a report; ``words`` are the claims that are the signer's own."""
     document = read_document(content)
     judged, evidence_given = judged_again(document, policy)
     outcome = Outcome(document["outcome"])  # which was just compared with the findings
+    request = request or SigningRequest()
     request.refuse_others(evidence_given, releases=outcome.releases)
-    subject = document["subject"]
+    client, subject = connect(tracking_uri), document["subject"]
     name, version = str(subject["name"]), str(subject["version"])
     if not version:
         raise StatementError("the report is about no registered version; register the model and check that")
-    uri = f"models:/{name}/{version}"
-    present, (row, _) = named(client, uri), row_and_statement(client, name, version)
-    if row.storage != present.storage:
-        raise DigestMismatchError(f"{uri} was replaced while it was being signed; check again")
-    with stored_files(client, row.storage) as stored:
-        table = stored.digests(((name, version),))
-        files = digest.of_manifest(table)
-        if files != subject["digests"].get("files"):
-            raise DigestMismatchError(f"the files of {uri} are not those that were checked; check again")
-        own = recompute_digests(client, uri, stored, table)
-    compare(subject["digests"], own, uri)
-    targets = words["targets"] or ((name, "production"),)
-    for model, target in targets:
-        refuse_name(model)
-        refuse_name(target)
-        if refusal := policy.refusal(model, target):
-            raise StatementError(refusal)
-    with answering(f"counting the versions of {name}"):
-        versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{name}'"))
+    places = tuple(targets) or ((name, "production"),)
+    for place in {part for pair in places for part in pair}:
+        refuse_name(place)
+    facts, table = _look_at_files(client, f"models:/{name}/{version}", subject["digests"])
     decided = statement.when(document["decided_at"])
     claims = Claims(
-        **{**words, "targets": targets},
+        **facts,
+        registry=registry,
         name=name,
         version=version,
-        source=row.source,
-        storage=row.storage,
-        model_id=present.model_id,
-        run_id=row.run_id,
-        created=row.created,
-        files=files,
-        versions=versions,
+        targets=places,
+        advisory=owner == os.geteuid() and not checked_elsewhere,
         digests={k: str(v) for k, v in subject["digests"].items() if k != "files"},
         policy=policy.name,
         policy_digest=policy.digest,
@@ -251,7 +208,6 @@ def _sign(
         expires=expires(document, judged, policy, decided),
         levels=levels(policy, judged.findings),
         isolation=evidence_given.run.isolation,
-        recomputed=("files", *own),
         task=str(evidence_given.subject.get("task") or "classification"),
         withheld=bool(evidence_given.subject.get("file")),
     )
@@ -259,6 +215,23 @@ def _sign(
     evidence = seal(claims.evidence_statement(document, table), signer)
     full = replace(claims, evidence=statement.payload_digest(evidence.payload))
     return Signed(full, evidence, seal(full.summary(__version__), signer), content)
+
+
+def _look_at_files(client: Any, uri: str, stated: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, str]]:
+    """Return what the registry says of a version, as claims, and each file's digest; refuse others than checked."""
+    row = named(client, uri)
+    with stored_files(client, row.storage) as stored:
+        table = stored.digests(((row.name, row.version),))
+        files = digest.of_manifest(table)
+        if files != stated.get("files"):
+            raise DigestMismatchError(f"the files of {uri} are not those that were checked; check again")
+        own = recompute_digests(client, uri, stored, table)
+    compare(stated, own, uri)
+    with answering(f"counting the versions of {row.name}"):
+        versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{row.name}'"))
+    kept = {key: getattr(row, key) for key in ("source", "storage", "run_id", "created", "model_id")}
+    known = {"files": files, "versions": versions, "recomputed": ("files", *own)}
+    return kept | known, table
 
 
 def refuse_unread(claims: Claims, policy: Policy, guard: Guard | None, *, unboxed: bool) -> None:

@@ -4,15 +4,16 @@ The verdict is an SLSA Verification Summary v1 in a DSSE v1.0.2 envelope; the ev
 v1 of our own type, named in the summary's ``inputAttestations`` by digest. Nothing here holds or trusts a key.
 """
 
-import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Self
 from urllib.parse import quote
+
+from securesystemslib import dsse
+from securesystemslib.exceptions import Error
 
 from privgate.documents import strict_json
 from privgate.errors import StatementError
@@ -43,22 +44,8 @@ PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 
 
-@dataclass(frozen=True)
-class Envelope:
-    """A signed payload."""
-
-    #: what was signed
-    payload: bytes
-    #: at least one
-    signatures: tuple[tuple[str, bytes], ...]
-    #: signed too
-    payload_type: str = PAYLOAD_TYPE
-
-    @property
-    def signed(self) -> bytes:
-        """The bytes that DSSE signs: type and payload with their lengths."""
-        kind = self.payload_type.encode()
-        return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(self.payload), self.payload)
+class Envelope(dsse.Envelope):
+    """A signed payload, by DSSE."""
 
     @property
     def statement(self) -> dict[str, Any]:
@@ -73,21 +60,16 @@ class Envelope:
 
     def text(self) -> str:
         """Return the envelope as JSON on one line."""
-        signatures = [{"keyid": k, "sig": base64.b64encode(s).decode()} for k, s in self.signatures]
-        body = {"payload": base64.b64encode(self.payload).decode(), "payloadType": self.payload_type}
-        return json.dumps({**body, "signatures": signatures}, separators=(",", ":"))
+        return json.dumps(self.to_dict(), separators=(",", ":"))
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the envelope that ``text`` writes; ``StatementError``: it is none, or holds no signature."""
         try:
-            raw = strict_json.loads(text)
-            read = partial(base64.b64decode, validate=True)
-            signatures = tuple((str(s["keyid"]), read(s["sig"])) for s in raw["signatures"])
-            envelope = cls(read(raw["payload"]), signatures, str(raw["payloadType"]))
-        except strict_json.GARBLED as exc:
+            envelope: Self = cls.from_dict(strict_json.loads(text))  # type: ignore[assignment]  # it makes this class
+        except (Error, *strict_json.GARBLED) as exc:
             raise StatementError(f"the statement is no DSSE envelope ({type(exc).__name__})") from exc
-        if not signatures:
+        if not envelope.signatures or not isinstance(envelope.payload_type, str):
             raise StatementError("the statement carries no signature")
         return envelope
 
@@ -108,7 +90,6 @@ VERIFIER = "urn:privgate:gate:v1"
 EXTENSION = "urn:privgate:verdict:v2"
 #: the task of a model about which nothing can be asked, because it holds no training data of its owner's
 NOT_APPLICABLE = "not applicable"
-_EXTENSION_1 = "urn:privgate:verdict:v1"
 
 
 def _digest(digest: str) -> dict[str, str]:
@@ -251,14 +232,10 @@ class Claims:
     @classmethod
     def read(cls, statement: Mapping[str, Any]) -> Self:
         """Return what a verdict statement says; ``StatementError``: it is another kind, or lacks something."""
-        try:
+        with strict_json.reading("the verdict statement lacks or garbles something", StatementError):
             predicate = statement["predicate"]
             if statement["predicateType"] != VSA_TYPE or predicate["verifier"]["id"] != VERIFIER:
                 raise StatementError("the statement is no verdict of a privgate gate")
-            if EXTENSION not in predicate and _EXTENSION_1 in predicate:
-                raise StatementError(
-                    "the statement is of version 1, which does not name every served file; check and sign again"
-                )
             own = predicate[EXTENSION]
             (subject,) = statement["subject"]
             (evidence,) = predicate["inputAttestations"]
@@ -277,8 +254,6 @@ class Claims:
                 raise StatementError("the statement is for a workspace of MLflow, which 0.1.0 was the last to know")
             if predicate["resourceUri"] != resource(claims.registry, claims.name, claims.version):
                 raise StatementError("the statement names two different model versions")
-        except strict_json.GARBLED as exc:
-            raise StatementError(f"the verdict statement lacks or garbles something ({strict_json.why(exc)})") from exc
         return claims
 
 

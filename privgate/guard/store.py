@@ -9,7 +9,7 @@ from typing import Any
 
 from privgate.errors import PolicyError
 from privgate.guard.config import VARIABLE, Watch
-from privgate.guard.transaction import check_equality, share_sessions
+from privgate.guard.rows import check_equality, share_sessions
 from privgate.guard.writes import GuardedWrites, RecordedWrites
 
 # MLflow's assistant lets every client over loopback, so every client behind a proxy on this host, set the address of a

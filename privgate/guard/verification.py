@@ -1,23 +1,174 @@
-"""Verifying at deployment: the statement, and every byte of the files that are about to be served."""
+"""Whether a statement lets a row be released now: pure; and verifying that, and every served byte, at deployment."""
 
 import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from privgate import digest
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.errors import DigestMismatchError, PrivgateError, RegistryError, StatementError, UsageError
+from privgate.errors import DigestMismatchError, PrivgateError, RegistryError, StatementError, SubjectError, UsageError
 from privgate.guard import statement
-from privgate.guard.checks import Row, check, check_original, is_copy, row_and_statement, stored_evidence
-from privgate.guard.config import VARIABLE, Guard
-from privgate.guard.statement import Claims, Envelope
+from privgate.guard.config import VARIABLE, Guard, Terms
+from privgate.guard.keys import TrustStore
+from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
 from privgate.registry.client import reader, stored_files
 from privgate.registry.files import MLFLOW_META, FolderFiles
-from privgate.registry.named import named
+from privgate.registry.named import Named, Row, locate_reports, named, oddity
+
+#: how far a signer's clock may run ahead of ours
+_CLOCKS = timedelta(minutes=5)
+UNBOXED = (
+    "the training code ran without a box, as the user who checked, and could have written the report; check where "
+    "bubblewrap works (--isolation bubblewrap), or say accept_unboxed: true in the guard's configuration, or "
+    "--accept-unboxed to privgate guard sign"
+)
+
+
+def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str | None, now: datetime) -> Claims:
+    """Return a statement's claims, or raise ``StatementError``: ``row`` may not be released as a target (None: any)."""
+    if not text:
+        raise StatementError("there is no statement")
+    envelope = Envelope.parse(text)
+    claims = Claims.read(envelope.statement)
+    # the signature is checked before anything it covers is believed, or repeated in a message
+    trust.verify(envelope, claims.role("verdict"), model=claims.name, moments=(claims.signed, now))
+    _refuse((*_about(claims, row, terms, target), *_still(claims, terms, now)))
+    return claims
+
+
+def check_terms(claims: Claims, terms: Terms | None, now: datetime) -> None:
+    """Raise ``StatementError`` unless what a statement says counts now: asked by who signs, and by the guard.
+
+    Without terms, as for a refusal, its time must have come, and nothing else is asked.
+    """
+    _refuse(_ahead(claims, now) if terms is None else _still(claims, terms, now))
+
+
+def _refuse(rows: Iterable[tuple[bool, str]]) -> None:
+    for holds, otherwise in rows:
+        if not holds:
+            raise StatementError(otherwise)
+
+
+def _ahead(claims: Claims, now: datetime) -> tuple[tuple[bool, str], ...]:
+    return (
+        (claims.signed <= now + _CLOCKS, "the statement is signed in the future; check the clocks"),
+        (claims.decided <= claims.signed + _CLOCKS, "the statement is signed before its verdict was decided"),
+    )
+
+
+def _about(claims: Claims, row: Row, terms: Terms, target: str | None) -> tuple[tuple[bool, str], ...]:
+    """Return whether the statement is about this row and target."""
+    signed = f"models:/{claims.name}/{claims.version}"
+    place = f"{row.name}@{target or '…'}"
+    itself = not is_copy(claims, row)
+    odd = [(name, oddity(name)) for name in (row.name, claims.name)]
+    other = f"the statement is for registry {claims.registry!r}, not {terms.registry!r}"
+    known = itself or row.source in {signed, claims.source}
+    return (
+        (claims.registry == terms.registry, other),
+        (known, f"the statement is about {signed}, not about this version or a copy's source"),
+        (not itself or row.created == claims.created, f"{signed} was deleted and created again since it was signed"),
+        (not itself or row.source == claims.source, f"the source of {signed} is not the one that was signed"),
+        (not itself or row.run_id == claims.run_id, f"the run of {signed} is not the one that was signed"),
+        *((not problem, f"{name!r} can be neither checked nor released: {problem}") for name, problem in odd),
+        (row.storage == claims.storage, "the version's files lie elsewhere than those that were checked"),
+        (claims.allows(row.name, target), f"the statement does not allow {place}; sign it with --target {place}"),
+    )
+
+
+def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str], ...]:
+    """Return whether the statement approves, and still counts."""
+    reached = f"the verdict was reached under policy {claims.policy!r} ({claims.policy_digest[:19]}…)"
+    in_force = f"in force is {terms.policy!r} ({terms.policy_digest[:19]}…); check again under that one"
+    task = claims.task or ("regression" if claims.policy.startswith("regression-1") else "classification")
+    undeclared = (
+        "the verdict rests on a file that is not downloadable, and the guard's table does not say that of this model; "
+        "add 'file: not downloadable' to its row, or check without it"
+    )
+    earlier = any(e.counts(claims.policy_digest, claims.signed, now) for e in terms.earlier)
+    alone = "the statement is advisory: checker and signer were one user; sign as another user, container or host"
+    kind = f"the model was judged as {task}, and the guard's table says that it is {terms.task or 'to be judged'}"
+    same = task == terms.task if NOT_APPLICABLE in (task, terms.task) else terms.task in {"", task}
+    return (
+        (claims.passed and claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
+        (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
+        *_ahead(claims, now),
+        (claims.signed <= claims.expires, "the statement ends before it was signed; check the clocks"),
+        (earlier or claims.policy_digest == terms.policy_digest, f"{reached}, {in_force}"),
+        (same, kind),
+        (terms.withheld or not claims.withheld, undeclared),
+        (terms.accept_advisory or not claims.advisory, alone),
+        (terms.accept_unboxed or task == NOT_APPLICABLE or is_sandboxed(claims.isolation), UNBOXED),
+    )
+
+
+def is_sandboxed(isolation: str) -> bool:
+    """Whether what a report says of its isolation is a box."""
+    return isolation.partition(" ")[0] == "bubblewrap"
+
+
+def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:
+    """Return what a verdict says that a key which counts has signed; None for anything else."""
+    with suppress(StatementError):
+        envelope = Envelope.parse(text)
+        claims = Claims.read(envelope.statement)
+        # a refusal outlives the window of its key: an approval by a younger key must not outlive the refusal
+        moments = (claims.signed, now) if claims.passed else (claims.signed,)
+        trust.verify(envelope, claims.role("verdict"), model=claims.name, moments=moments)
+        return claims
+    return None
+
+
+def check_original(claims: Claims, original: tuple[Row, str] | None, trust: TrustStore, now: datetime) -> None:
+    """Refuse a copy of a version that was refused after its signature, or whose row is gone.
+
+    ``original`` is the row that the statement is about and the statement that it carries now; None where there is none.
+    """
+    signed = f"models:/{claims.name}/{claims.version}"
+    if original is None or (original[0].created, original[0].storage) != (claims.created, claims.storage):
+        raise StatementError(
+            f"{signed}, which was signed, is gone, so that nobody can tell whether it was refused since; check and "
+            "sign this version itself"
+        )
+    held = counting(original[1], trust, now)
+    if held is not None and not held.passed and (held.signed >= claims.signed or held.decided >= claims.decided):
+        raise StatementError(f"{signed}, which was signed, was refused since, on {statement.stamp(held.signed)}")
+
+
+def is_copy(claims: Claims, row: Row) -> bool:
+    """Whether a statement is about another row than this one."""
+    return (claims.name, claims.version) != (row.name, row.version)
+
+
+EVIDENCE_FILE = "evidence.dsse.json"
+_EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
+
+
+def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
+    """Return the stored report and the evidence envelope of this digest; ``StatementError``: there is none."""
+    gone = (
+        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
+    )
+    try:
+        place = locate_reports(client, model_id)
+    except SubjectError as exc:
+        raise StatementError(gone) from exc
+    with stored_files(client, place) as files:
+        stored = files.names()
+        for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
+            report = path.removesuffix(EVIDENCE_FILE) + "report.json"
+            envelope = Envelope.parse(files.read(path).decode(errors="replace"))
+            if statement.payload_digest(envelope.payload) == wanted and report in stored:
+                return files.read(report), envelope
+    raise StatementError(gone)
 
 
 @dataclass(frozen=True)
@@ -55,19 +206,18 @@ def verify(
         raise StatementError(f"{uri} is no registered version; statements are about versions")
     target = target or _alias(uri)
     exact = f"models:/{present.name}/{present.version}"
-    row, _ = held = row_and_statement(client, present.name, present.version)
     try:
-        claims = _check_row(client, held, guard, target)
+        claims = _check_row(client, present, guard, target)
     except StatementError as exc:
         raise StatementError(f"{exact} may not serve{f' as {target!r}' if target else ''}: {exc}") from exc
-    if (row.storage, claims.model_id) != (present.storage, present.model_id):
-        raise StatementError(f"{exact} was replaced while it was being verified; verify again")
+    if claims.model_id != present.model_id:
+        raise StatementError(f"{exact} may not serve: its statement is about another logged model; sign again")
     _, evidence = _signed_report(client, claims, guard, exact)
     signed = evidence.statement["predicate"].get("files", {})
-    with stored_files(client, row.storage) as stored:
+    with stored_files(client, present.storage) as stored:
         compare = _compare if to is None else partial(_hand_over, to=to)
         n_files = compare(claims, signed, stored, exact)
-    return Verified(claims, exact, n_files, row.storage)
+    return Verified(claims, exact, n_files, present.storage)
 
 
 def _alias(uri: str) -> str | None:
@@ -84,20 +234,19 @@ def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple
     return report, evidence
 
 
-def _check_row(client: Any, held: tuple[Row, str], guard: Guard, target: str | None) -> Claims:
+def _check_row(client: Any, row: Named, guard: Guard, target: str | None) -> Claims:
     """Return what a row's statement says; where the row is a copy, the version that was signed is asked, too."""
-    row, text = held
-    claims = check(text, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
+    claims = check(row.statement, guard.trust, row, guard.terms(target, row.name), target=target, now=statement.now())
     if not is_copy(claims, row):
         return claims
     try:
-        original = row_and_statement(client, claims.name, claims.version)
-    except RegistryError as exc:
+        original = named(client, f"models:/{claims.name}/{claims.version}")
+    except (RegistryError, SubjectError) as exc:
         raise StatementError(
             f"models:/{claims.name}/{claims.version}, which was signed, cannot be read, so that nobody can tell "
             f"whether it was refused since ({exc})"
         ) from exc
-    check_original(claims, original, guard.trust, statement.now())
+    check_original(claims, (original, original.statement), guard.trust, statement.now())
     return claims
 
 
@@ -142,12 +291,9 @@ def recomputed(claims: Claims, folder: Path) -> list[str]:
     except ModuleNotFoundError as exc:
         raise UsageError(f"recomputing needs {exc.name}: pip install 'privgate-verify[recompute]'") from exc
     place = folder / "report.json"
-    try:
+    with strict_json.reading(f"{place} cannot be read", StatementError):
         content = strict_json.content(place, LARGE)
         document = strict_json.loads(content, LARGE)
-    except (OSError, DocumentError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else f"it {exc}"
-        raise StatementError(f"{place} cannot be read: {why}") from exc
     if statement.payload_digest(content) != claims.report:
         raise StatementError(f"{place} is not the report that was signed; name the folder of that check")
     return recompute(document, folder)
@@ -162,9 +308,7 @@ def approved_report(
         return None
     try:
         guard, client = Guard.load(Path(place)), reader(tracking_uri)
-        present = named(client, uri)
-        held = row_and_statement(client, present.name, present.version)
-        claims = _check_row(client, held, guard, _alias(uri))
+        claims = _check_row(client, named(client, uri), guard, _alias(uri))
         document = strict_json.loads(_signed_report(client, claims, guard, uri)[0], LARGE)
     except (PrivgateError, DocumentError):
         return None  # a comparison is an extra, never a condition
@@ -185,11 +329,8 @@ def verify_folder(
     the registered model to serve as, the one that was signed if absent. Where its alias points is not asked: to
     withdraw a release, revoke its statement in the trust store. Errors are those of `verify`.
     """
-    try:
-        text = strict_json.content(statement_file).decode()
-    except (OSError, DocumentError, UnicodeDecodeError) as exc:
-        why = exc.strerror if isinstance(exc, OSError) else exc
-        raise StatementError(f"statement {statement_file} cannot be read: {why}") from exc
+    with strict_json.reading(f"statement {statement_file} cannot be read", StatementError):
+        text = strict_json.text_of(statement_file)
     # read for its row only: nothing of it is believed before ``check`` verified the signature
     said = Claims.read(Envelope.parse(text).statement)
     row = Row(said.name, said.version, said.source, said.storage, said.created, said.run_id)

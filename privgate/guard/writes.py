@@ -12,10 +12,9 @@ from typing import Any
 
 from privgate.errors import PrivgateError, StatementError
 from privgate.guard import statement
-from privgate.guard.checks import TAG
 from privgate.guard.config import Watch, fold, refuse_name
-from privgate.guard.rows import Copies
-from privgate.guard.transaction import BEFORE_COMMIT, permission_denied, refusing, transaction
+from privgate.guard.rows import BEFORE_COMMIT, Copies, permission_denied, refusing, transaction
+from privgate.registry.named import TAG
 
 #: registered model name that does not exist; a guarded registry answers its alias write with "gate active"
 PROBE = "privgate-probe"

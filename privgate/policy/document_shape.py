@@ -1,7 +1,6 @@
 """What a policy file may say: its models, its JSON Schema, and their errors in words."""
 
 import json
-import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import date
@@ -29,13 +28,6 @@ WARNING_DAYS = 14  # before an approval ends
 
 #: what is stated of a file that nobody who may ask the model can get
 WITHHELD: Literal["not downloadable"] = "not downloadable"
-
-
-class AppliesTo(Part):
-    """For which registered models and aliases this policy is meant; used for another, it is refused before training."""
-
-    models: tuple[Text, ...] = Field(default=("*",), min_length=1, description="Names; * and ? stand for any text.")
-    aliases: tuple[Text, ...] = Field(default=("*",), min_length=1, description="Aliases that a promotion may set.")
 
 
 class Data(Part):
@@ -103,7 +95,6 @@ class Document(Part):
     extends: Text | None = Field(
         default=None, description="A shipped policy, or a file beside this one; may only be tightened."
     )
-    applies_to: AppliesTo = AppliesTo()
     audit: Audit = Audit()
     data: Data = Data()
     valid_days: Annotated[int, Field(ge=1, le=3650)] = Field(default=365, description="How long an approval lasts.")
@@ -160,30 +151,15 @@ class Document(Part):
 # The shape of a policy file: pydantic's errors, translated into place, key, what was expected and the nearest name.
 
 _OBSERVE = "observing is the operator's setting, `privgate check --observe`"
-#: pydantic's kind of error -> what was expected; ``{}`` is the bound that was broken
+#: pydantic's kind of error, or the pattern that a text does not match -> what was expected, where pydantic says less
 _WORDS = {
-    "too_short": "at least one; a policy without rules would approve everything",
-    "float_type": "a number",
-    **dict.fromkeys(("int_type", "int_from_float"), "a whole number"),
-    "bool_type": "true or false",
-    "string_type": "text in quotes",
-    "string_too_short": "some text",
-    "tuple_type": "a list",
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "keys with values"),
-    **dict.fromkeys(("date_type", "date_from_datetime_parsing"), "a date, for example 2026-11-21"),
-    "less_than_equal": "a number of at most {:g}",
-    "less_than": "a number below {:g}",
-    "greater_than_equal": "a number of at least {:g}",
-    "greater_than": "a number above {:g}",
-}
-_PATTERNS = {
     NAME: "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
     DIGEST: "sha256: and 64 hexadecimal digits, as the report prints the model's digest",
 }
-#: lines that every policy has, as a newcomer would write them
-_FIRST_LINES = {"schema": "schema: privgate/policy/v1", "name": "name: my-policy", "version": 'version: "1"'}
-#: metrics of earlier versions -> what to use instead
+#: metrics and keys of earlier versions -> what to use instead
 GONE = {
+    "applies_to": "rows of a guard's table: they say by which policy a model is released",
     "collusion": "attack_accuracy and pdtp, which judge the model itself",
     "table": "pdtp, or an expectation in the suite of data",
 }
@@ -211,9 +187,13 @@ def _problem(tree: Tree, error: Any) -> Problem:
     choices: list[str] = []  # where one of several words was expected
     if kind == "extra_forbidden":
         choices, given = list(_fields_beside(place, tree)), str(place[-1])
-        what, expected = f"unknown key {given!r}", f"no such key; {_OBSERVE}" if given == "observe" else ""
+        what, expected = (
+            f"unknown key {given!r}",
+            f"no such key; {_OBSERVE}" if given == "observe" else GONE.get(given, ""),
+        )
     elif kind == "missing":
-        what, expected = "missing", _expected(place, tree)
+        description = _fields_beside(place, tree)[str(place[-1])].description or "a value"
+        what, expected = "missing", _inside(description).rstrip(".")
     elif kind == "union_tag_not_found":
         place, what, expected = (*place, "metric"), "missing", f"one of {', '.join(rules.ALL)}"
     elif kind == "union_tag_invalid":
@@ -231,9 +211,9 @@ def _problem(tree: Tree, error: Any) -> Problem:
         place = (*place, ctx["key"]) if (*place, ctx["key"]) in tree.marks else place
         what = ctx["text"]
     else:
-        shown = json.dumps(given, ensure_ascii=False, default=str)
-        what = f"{shown if len(shown) <= 40 else shown[:37] + '...'} cannot be used"
-        expected = "; write ".join(filter(None, [_sentence(error), _right(kind, given, ctx)]))
+        shown, expected = json.dumps(given, ensure_ascii=False, default=str), _WORDS.get(ctx.get("pattern", kind), "")
+        why = "" if expected else f": {_inside(str(error['msg']).removeprefix('Value error, '))}"
+        what = f"{shown if len(shown) <= 40 else shown[:37] + '...'} cannot be used{why}"
     if choices:
         near = nearest(given, choices)
         expected = expected or ("" if near else f"one of {', '.join(choices)}")
@@ -252,44 +232,8 @@ def _fields_beside(place: Place, tree: Tree) -> dict[str, Any]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _expected(place: Place, tree: Tree) -> str:
-    """Return a key's description as it reads inside a sentence."""
-    if (key := str(place[-1])) in _FIRST_LINES and len(place) == 1:
-        return f"the line `{_FIRST_LINES[key]}`"
-    return _inside(_fields_beside(place, tree)[key].description or "a value").rstrip(".")
-
-
 def _inside(text: str) -> str:
     return text[:1].lower() + text[1:]
-
-
-def _sentence(error: Any) -> str:
-    """Return what pydantic expected, in our words where we have some."""
-    kind, ctx = error["type"], error.get("ctx", {})
-    if kind in _WORDS:
-        return _WORDS[kind].format(*ctx.values())
-    if kind == "string_pattern_mismatch":
-        return _PATTERNS.get(ctx["pattern"], f"text that matches {ctx['pattern']}")
-    return _inside(str(error["msg"]).removeprefix("Value error, ").removeprefix("Input should be "))
-
-
-def _right(kind: str, given: Any, ctx: Mapping[str, Any]) -> str:
-    """Return the value that was meant, as it is written; empty where it cannot be told."""
-    if kind in {"less_than_equal", "less_than"} and next(iter(ctx.values())) == 1 and 1 < given < 100:
-        return f"{given / 100:g} for {given:g} %"
-    if kind == "string_type" and isinstance(given, int | float) and not isinstance(given, bool):
-        return json.dumps(str(given))
-    if kind == "bool_type" and str(given).lower() in {"true", "false", "yes", "no"}:
-        return "true" if str(given).lower() in {"true", "yes"} else "false"
-    if kind == "tuple_type" and isinstance(given, dict):
-        return "a dash before the first key of each item"
-    number = re.fullmatch(r"\s*(\d*\.?\d+)\s*(%?)\s*", given) if isinstance(given, str) else None
-    if number and kind in {"float_type", "int_type"}:
-        return f"{float(number[1]) / 100:g} for {number[1]} %" if number[2] else f"{number[1]} without quotes"
-    if kind == "string_pattern_mismatch" and ctx["pattern"] == NAME:
-        name = re.sub(r"[^a-z0-9._-]+", "-", str(given).lower()).strip("-._")
-        return name if re.fullmatch(NAME, name) else ""
-    return ""
 
 
 # The JSON Schema of policy files, from which an editor completes and checks them while they are written.
@@ -299,33 +243,18 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a policy file.
 
     The loader checks more: extends may only tighten, ids, dates and names must fit together. A file that extends
-    another needs to name only what it changes, so there a rule's other keys are optional.
+    another needs to name only what it changes, so no rule is demanded, and of a rule nothing but its metric.
     """
     model_schema = Document.model_json_schema(by_alias=True)
     definitions = model_schema["$defs"]
-    demanded = {}
-    for metric, rule in rules.ALL.items():
-        definition = definitions[rule.__name__]
-        demanded[metric] = definition.pop("required", [])
-        definition["required"] = ["metric"]
-        definition["description"] = rule.purpose()
+    for rule in rules.ALL.values():
+        definitions[rule.__name__] |= {"required": ["metric"], "description": rule.purpose()}
     suite = definitions["Data"]["properties"]["suite"]
     suite["anyOf"] = [{"type": "string", "minLength": 1}, {"type": "array", "items": suite.pop("items")}]
     del suite["type"]
-    model_schema["required"] = [name for name in model_schema["required"] if name != "rules"]
-    model_schema["if"] = {"not": {"required": ["extends"]}}
-    complete = [  # which keys a rule of each metric needs where it stands alone
-        {"if": {"properties": {"metric": {"const": metric}}, "required": ["metric"]}, "then": {"required": names}}
-        for metric, names in demanded.items()
-        if names
-    ]
-    model_schema["then"] = {"required": ["rules"], "properties": {"rules": {"items": {"allOf": complete}}}}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:privgate:schema:policy-v1",
-        **model_schema,
-        "title": "privgate policy",
-    }
+    model_schema["required"].remove("rules")
+    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:privgate:schema:policy-v1"}
+    return {**about, **model_schema, "title": "privgate policy"}
 
 
 def text() -> str:

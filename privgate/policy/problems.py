@@ -117,14 +117,10 @@ def read(path: Path, name: str | None = None) -> Tree:
     """Return what a file says, which messages call ``name``; ``PolicyFileError``: it is no mapping of plain values."""
     file = name or str(path)
     try:
-        return parse(strict_json.content(path).decode("utf-8"), file)
-    except OSError as exc:
-        problem = Problem(Mark(file), "", f"cannot be read: {exc.strerror}", "the path of a policy file")
-    except UnicodeDecodeError:
-        problem = Problem(Mark(file), "", "is not UTF-8 text", "YAML")
-    except DocumentError as exc:
-        problem = Problem(Mark(file), "", str(exc), "a policy")
-    raise PolicyFileError(problem)
+        return parse(strict_json.text_of(path), file)
+    except (OSError, DocumentError) as exc:
+        problem = Problem(Mark(file), "", f"cannot be read: {strict_json.why(exc)}", "the path of a policy file")
+        raise PolicyFileError(problem) from exc
 
 
 def parse(text: str, file: str) -> Tree:

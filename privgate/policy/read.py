@@ -15,7 +15,7 @@ from privgate.errors import PolicyError
 from privgate.membership import NAMES
 from privgate.policy import document_shape
 from privgate.policy import problems as locate
-from privgate.policy.document_shape import WAIVER_DAYS, AppliesTo, Document
+from privgate.policy.document_shape import WAIVER_DAYS, Document
 from privgate.policy.problems import PolicyFileError, Tree, nearest, read
 from privgate.policy.rules.rule_base import ISOLATIONS
 
@@ -23,19 +23,17 @@ from privgate.policy.rules.rule_base import ISOLATIONS
 
 #: mappings that are merged key by key
 _MERGED = ("audit", "data")
-#: what a file says about itself; never inherited (conditions are all kept, but beside one another). A waiver was
+#: what a file says about itself; never inherited. A waiver was
 #: granted against the limits of its own file
-_OWN = ("schema", "name", "version", "description", "approves", "extends", "applies_to", "not_applicable", "waivers")
+_OWN = ("schema", "name", "version", "description", "approves", "extends", "not_applicable", "waivers")
 
 
 def lay_over(child: Tree, parent: Tree) -> Tree:
-    """Return the child's values over the parent's; every value remembers the file and line it comes from.
+    """Return the child's values over the parent's.
 
     Rules are matched by id. The child's rules come first, so that positions in messages are those of the child's file.
     """
     value = {k: v for k, v in parent.value.items() if k not in _OWN}
-    beside = ("rules", "waivers", "never_waivable")
-    marks = {place: mark for place, mark in parent.marks.items() if place and place[0] not in beside}
     value.update({k: v for k, v in child.value.items() if k not in (*_MERGED, "rules")})
     if isinstance(said := child.value.get("never_waivable") or [], list):  # the shape check names anything else
         value["never_waivable"] = [*said, *(n for n in parent.value.get("never_waivable") or () if n not in said)]
@@ -48,9 +46,13 @@ def lay_over(child: Tree, parent: Tree) -> Tree:
         if name == "data":  # by now paths of suites are a list; anything else the shape check names
             ours = [] if given.get("suite") is None else given["suite"]
             value[name]["suite"] = [*theirs.get("suite", ()), *(ours if isinstance(ours, list) else [ours])]
-    merged = Tree(child.file, value, {**marks, **child.marks})
-    _merge_rules(merged, child, parent)
-    return merged
+    mine = child.value.get("rules", [])
+    if not isinstance(mine, list) or not all(isinstance(rule, dict) for rule in mine):
+        value["rules"] = mine  # as above
+    else:
+        theirs = {_id(rule): rule for rule in parent.value["rules"]}
+        value["rules"] = [*({**theirs.pop(_id(rule), {}), **rule} for rule in mine), *theirs.values()]
+    return Tree(child.file, value, child.marks)
 
 
 _TIGHTER = "a tighter value, or a waiver for one model version"
@@ -85,41 +87,11 @@ def _size(value: Any) -> float:
     return float(ISOLATIONS.index(value) if isinstance(value, str) else value)
 
 
-def _merge_rules(merged: Tree, child: Tree, parent: Tree) -> None:
-    """Lay the child's rules over the parent's rules of the same id, and put the parent's other rules behind them."""
-    mine = child.value.get("rules", [])
-    if not isinstance(mine, list) or not all(isinstance(r, dict) for r in mine):
-        merged.value["rules"] = mine
-        return
-    theirs = {_id(r): (k, r) for k, r in enumerate(parent.value["rules"])}
-    rules: list[Any] = []
-    for i, rule in enumerate(mine):
-        k, base = theirs.pop(_id(rule), (None, {}))
-        if k is not None:
-            own = {place: mark for place, mark in merged.marks.items() if place[:2] == ("rules", i)}
-            _move(merged, parent, ("rules", k), ("rules", i))
-            merged.marks.update(own)
-        rules.append({**base, **rule})
-    for k, base in theirs.values():
-        _move(merged, parent, ("rules", k), ("rules", len(rules)))
-        rules.append(base)
-    merged.value["rules"] = rules
-    merged.marks.setdefault(("rules",), parent.mark(("rules",)))
-
-
 def _id(rule: dict[str, Any]) -> Any:
     return str(rule.get("id") or rule.get("metric"))
 
 
-def _move(merged: Tree, source: Tree, old: Place, new: Place) -> None:
-    """Copy the marks of everything below ``old`` of the source to below ``new``."""
-    for place, mark in source.marks.items():
-        if place[: len(old)] == old:
-            merged.marks[(*new, *place[len(old) :])] = mark
-
-
 D = TypeVar("D", bound=Document)
-_DEEPEST = 8  # files that extend one another; more is a mistake
 
 
 @dataclass(frozen=True)
@@ -128,8 +100,6 @@ class Resolved(Generic[D]):
 
     tree: Tree
     document: D
-    #: all of them must hold: its own and those of what it extends
-    conditions: tuple[AppliesTo, ...]
     #: ``name version`` of what it extends, nearest first
     chain: tuple[str, ...] = ()
     #: ``file@sha256:<digest> -> JSON text`` of every suite that is named
@@ -150,12 +120,11 @@ def resolve(path: Path, name: str, kind: type[D], above: tuple[Path, ...] = ()) 
     unfit = (tree.problem(*problem) for problem in (*_unknown_names(document), *_unfit_waivers(document)))
     if problems := sorted([*weakened, *unfit]):
         raise PolicyFileError(*problems)
-    own = Resolved(tree, document, (document.applies_to,), suites=suite_texts, files=(path, *suite_files))
+    own = Resolved(tree, document, suites=suite_texts, files=(path, *suite_files))
     if parent is None:
         return own
     return replace(
         own,
-        conditions=(*own.conditions, *parent.conditions),
         chain=(f"{parent.document.name} {parent.document.version}", *parent.chain),
         suites={**parent.suites, **own.suites},
         files=(*own.files, *parent.files),
@@ -181,8 +150,6 @@ def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved[Documen
     here = (*above, path.resolve())
     if target.resolve() in here:
         raise refusal(f"{base!r} leads back to itself", "a policy that ends somewhere")
-    if len(here) > _DEEPEST:
-        raise refusal(f"more than {_DEEPEST} policies deep", "a shorter chain")
     if not _is_policy(target, base):  # any file can be named, and nothing of it is anybody's to read
         raise refusal(f"{base!r} is no policy that can be read", "a shipped name, or a policy file without mistakes")
     return resolve(target, base, Document, here)
@@ -225,11 +192,7 @@ def _unfit_waivers(document: Document) -> Iterator[tuple[Place, str, str, str]]:
         if len(same) > 1 and days > WAIVER_DAYS:
             text = f"{len(same)} waivers excuse rule {waiver.rule!r} for the same version over {days} days together"
             yield (*place, "expires"), text, f"at most {WAIVER_DAYS} days; renewing one replaces it", ""
-        if rule.is_within(waiver.ceiling, rule.limit):
-            side = "above" if rule.direction == "max" else "below"
-            text = f"the ceiling {waiver.ceiling:g} waives nothing: the limit is {rule.limit:g}"
-            yield (*place, "ceiling"), text, f"a number {side} the limit", ""
-        elif why := rule.with_limit(waiver.ceiling).vacuous({}):
+        if why := rule.with_limit(waiver.ceiling).vacuous({}):
             text = f"the ceiling {waiver.ceiling:g} waives everything: {why}"
             yield (*place, "ceiling"), text, "a ceiling that a measurement can exceed", ""
 
@@ -247,13 +210,10 @@ def _read_suites(tree: Tree, folder: Path) -> tuple[dict[str, str], list[Path]]:
             continue  # the shape check says so
         path, place = folder / one, ("data", "suite", i)
         try:
-            text = strict_json.content(path, LARGE).decode("utf-8")
-            suite = suites.parse(text, path.name)
-        except OSError as exc:
-            what = f"{one!r} cannot be read: {exc.strerror}"
-            raise PolicyFileError(tree.problem(place, what, "a file beside the policy")) from exc
-        except (PolicyError, UnicodeDecodeError, DocumentError) as exc:
-            raise PolicyFileError(tree.problem(place, str(exc), "a Great Expectations suite")) from exc
+            suite = suites.parse(strict_json.text_of(path, LARGE), path.name)
+        except (OSError, PolicyError, DocumentError) as exc:
+            what = str(exc) if isinstance(exc, PolicyError) else f"{one!r} cannot be read: {strict_json.why(exc)}"
+            raise PolicyFileError(tree.problem(place, what, "a Great Expectations suite beside the policy")) from exc
         plain = json.dumps(suite, sort_keys=True, separators=(",", ":"))
         name = f"{path.name}@sha256:{hashlib.sha256(plain.encode()).hexdigest()}"
         texts[name] = plain

@@ -1,10 +1,9 @@
-"""The policy as it is judged: resolved, frozen, named by digest."""
+"""The policy as it is judged: resolved, frozen, named by digest; and what it means in plain words."""
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -15,13 +14,15 @@ from privgate import digest
 from privgate.arrays import Compute, compute_here
 from privgate.controls import suites
 from privgate.controls.suites import Data
-from privgate.errors import PrivgateWarning, settled
+from privgate.errors import PrivgateWarning, UsageError, settled
 from privgate.evidence import Evidence, Precondition
 from privgate.evidence.verdict import Finding
 from privgate.policy import problems, read
 from privgate.policy.document_shape import Document
 from privgate.policy.judging import Judged, judge
-from privgate.policy.problems import Mark, PolicyFileError, Problem
+from privgate.policy.problems import Mark, PolicyFileError, Problem, nearest
+from privgate.policy.rules.metric import QUESTIONS
+from privgate.policy.rules.rule_base import Rule
 
 Confirm = Callable[[Sequence[Finding]], Sequence[Finding]]
 
@@ -80,7 +81,6 @@ class Policy(Document):
     @cached_property
     def resolved(self) -> dict[str, Any]:
         """JSON values of the policy with everything it extends and every default written out."""
-        conditions = [c.model_dump(mode="json") for c in dict.fromkeys(self._source.conditions)]
         said = self.model_dump(mode="json", by_alias=True)
         # what says nothing changes no digest
         if not self.data.people_declared:
@@ -91,7 +91,9 @@ class Policy(Document):
         said["rules"] = [
             {k: v for k, v in r.items() if v or k not in ("when", "either", "over", "level")} for r in said["rules"]
         ]
-        return {**said, "extends": list(self._source.chain), "applies_to": conditions}
+        # of a key that went; digests of before stay
+        every = [{"models": ["*"], "aliases": ["*"]}]
+        return {**said, "extends": list(self._source.chain), "applies_to": every}
 
     @cached_property
     def digest(self) -> str:
@@ -101,15 +103,6 @@ class Policy(Document):
     def asked_of(self, holds: Collection[str]) -> Self:
         """Return the policy with those rules alone that are asked of a model of which ``holds`` holds."""
         return self.model_copy(update={"rules": tuple(r for r in self.rules if not r.unasked(holds))})
-
-    def refusal(self, model: str, alias: str | None = None) -> str:
-        """Return why this policy is not for a registered model, or not for setting an alias; empty if it is."""
-        for condition in self._source.conditions:
-            for word, value, patterns in (("model", model, condition.models), ("alias", alias, condition.aliases)):
-                if value is not None and not any(fnmatchcase(value, p) for p in patterns):
-                    wanted = ", ".join(patterns)
-                    return f"policy {self.name!r} applies to {word} {wanted}, not to {value!r}; name another policy"
-        return ""
 
     def check_data(self, data: Data, compute: Compute = compute_here) -> list[Precondition]:
         """Return what the policy demands of the data; ``PolicyError``: an expectation or its arguments are unknown."""
@@ -135,3 +128,75 @@ class Policy(Document):
         judged = judge(self, evidence, facts=facts, today=today or datetime.now(UTC).date())
         findings = judged.findings if confirm is None else confirm(judged.findings)
         return replace(judged, findings=tuple(settled(findings, self.groups)))
+
+
+#: keys of every rule that explanations leave out, and those that they tell only where a file sets them
+_QUIET, _USUAL = ("metric", "id", "reason", "source"), ("mode", "bound", "required")
+
+
+def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
+    """Yield lines of text about one rule, or about all; ``UsageError``: no rule has this id."""
+    rules = {r.name: r for r in policy.rules}
+    if rule is None:
+        yield from _policy(policy)
+    elif rule not in rules:
+        near = nearest(rule, rules)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise UsageError(f"policy {policy.name!r} has no rule {rule!r}{hint}; it has {', '.join(rules)}")
+    for name in rules if rule is None else [rule]:
+        yield ""
+        yield from _rule(policy, rules[name])
+
+
+def _policy(policy: Policy) -> Iterator[str]:
+    yield f"{policy.name} version {policy.version}"
+    yield from (f"  {' '.join(text.split())}" for text in (policy.description, policy.approves) if text)
+    yield from (f"  extends {base}" for base in policy.resolved["extends"])
+    yield f"  digest {policy.digest}"
+    yield f"  {questions(policy)}"
+    yield f"  an approval lasts {policy.valid_days} days"
+    if policy.file != "downloadable":
+        yield f"  the file is {policy.file}: rules about it warn at most, and the policy's owner answers for that"
+    for key, field in type(policy.audit).model_fields.items():
+        value = getattr(policy.audit, key)
+        if value != field.default:
+            yield f"  audit.{key} = {value}  ({_where(policy, 'audit', key)}); less is undecided"
+    for waiver in policy.waivers:
+        yield (
+            f"  waiver {waiver.key}: up to {waiver.ceiling:g} until {waiver.expires}, {waiver.reason} "
+            f"(asked by {waiver.requester}, approved by {waiver.approver})"
+        )
+
+
+def _where(policy: Policy, *place: str | int) -> str:
+    mark = policy.mark_of(*place)
+    return f"{mark.file}:{mark.line}" if mark else "inherited"
+
+
+def questions(policy: Policy) -> str:
+    """Return which questions of a release a policy enforces, and which it does not ask."""
+    enforced = {r.about.question for r in policy.rules if r.mode == "enforce"}
+    ours = ", ".join(QUESTIONS[q] for q in QUESTIONS if q in enforced) or "none of the questions of a release"
+    others = ", ".join(QUESTIONS[q] for q in QUESTIONS if q not in enforced)
+    return f"asks about {ours}{others and f'; does not ask about {others}'}"
+
+
+def _rule(policy: Policy, rule: Rule) -> Iterator[str]:
+    yield f"{rule.name}: {rule.about.title}"
+    yield f"  {rule.purpose()}"
+    yield f"  {rule.outcomes()}"
+    yield f"  the metric reaches from {rule.about.reaches}"
+    if why := rule.vacuous({}):
+        yield f"  CANNOT REFUSE: {why}; it counts for nothing"
+    for key, field in type(rule).model_fields.items():
+        value = getattr(rule, key)
+        if key in _QUIET or value is None or (key in _USUAL and value == field.default):
+            continue
+        where = _where(policy, "rules", policy.rules.index(rule), key)
+        shown = "default" if where == "inherited" and value == field.default else where
+        yield f"  {key} = {str(value).partition('@')[0]}  ({shown})  {field.description or ''}".rstrip()
+    for key in ("reason", "source"):
+        if text := " ".join(getattr(rule, key).split()):
+            yield f"  {key}: {text}"
+    if rule.name in policy.never_waivable:
+        yield "  may never be waived"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate import digest
-from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, Outcome, RegistryError, SubjectError
 from privgate.evidence.verdict import SCOPES, Verdict
 from privgate.registry.client import ADDRESSES, answering, connect, stored_files
@@ -173,10 +173,8 @@ def attached(uri: str, *, tracking_uri: str | None = None) -> dict[str, Any]:
     # other tools may have written artifacts: only a signed statement is evidence
     with stored_files(client, location) as stored:
         for path in (p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")):
-            try:
+            with strict_json.reading(f"{path} attached to {uri} cannot be read", SubjectError):
                 documents.append(dict(strict_json.loads(stored.read(path), LARGE)))
-            except (DocumentError, TypeError, ValueError) as exc:
-                raise SubjectError(f"{path} attached to {uri} {strict_json.why(exc)}") from exc
     if not documents:
         raise none
     return max(documents, key=lambda d: str(d.get("decided_at", "")))

@@ -15,8 +15,7 @@ from urllib.request import url2pathname
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry.files import FolderFiles, refuse_files
-from privgate.registry.rest import RestClient, address_for
-from privgate.registry.sqlite_store import find_client
+from privgate.registry.rest import RestClient, address_for, find_client
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
 ADDRESSES: dict[str, str] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privgate import digest
-from privgate.documents import LARGE, DocumentError, strict_json
+from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 
 # In the served folder lie ``privgate/recipe.json`` and the source snapshot ``privgate/src/<digest>/…``; with the *run*
@@ -112,17 +112,13 @@ class FolderFiles:
 
     def names(self) -> list[str]:
         """Return the paths of all files, sorted."""
-        try:
+        with strict_json.reading("the model's files cannot be listed", SubjectError):
             return sorted(p.relative_to(self.folder).as_posix() for p in digest.below(self.folder) if p.is_file())
-        except (DocumentError, OSError) as exc:
-            raise SubjectError(f"the model's files cannot be listed: {strict_json.why(exc)}") from exc
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes."""
-        try:
+        with strict_json.reading(f"{path} cannot be read, so attach the report again", SubjectError):
             return strict_json.content(self.folder / path, LARGE)
-        except DocumentError as exc:
-            raise SubjectError(f"{path}: {exc}; attach the report again") from exc
 
     def copy_to(self, folder: Path) -> None:
         """Write every file below ``folder``, which is empty; links stay links, which no digest accepts."""
@@ -148,6 +144,8 @@ _SPECIAL = ("/proc", "/sys", "/dev")
 def refuse_data(uri: str) -> None:
     """Raise ``SubjectError`` for an address of training data that is not allowed; the message names the setting."""
     scheme, plain = _plain(uri)
+    if scheme in {"http", "https"}:  # what reads it would go where that leads
+        raise SubjectError(f"{uri!r:.200} is on the web, where no data are read; keep them in an object store, or here")
     stored = VARIABLE not in os.environ and (scheme in {"", "file"} or _is_store(uri))
     if plain and (stored or _is_listed(uri)):
         return
@@ -192,7 +190,7 @@ def _is_own(uri: str, tracking_uri: str) -> bool:
     registry, place = urllib.parse.urlsplit(tracking_uri), urllib.parse.urlsplit(uri)
     if registry.scheme in {"http", "https"}:
         if place.scheme == "mlflow-artifacts":  # MLflow's client asks that host by the registry's own scheme
-            return not place.netloc or _host(place, registry.scheme) == _host(registry, registry.scheme)
+            return place.netloc.lower() in {"", registry.netloc.rpartition("@")[2].lower()}
         return _lies_below(f"{tracking_uri.rstrip('/')}/api/2.0/mlflow-artifacts/artifacts", uri)
     if tracking_uri == "databricks" or registry.scheme == "databricks":
         return _lies_below("dbfs:/databricks/mlflow-tracking", uri)
@@ -206,14 +204,6 @@ def _is_own(uri: str, tracking_uri: str) -> bool:
         return here.is_relative_to(Path(urllib.parse.unquote(registry.path[1:])).resolve().parent)
     store = _folder(tracking_uri) if registry.scheme in {"", "file"} else None
     return store is not None and here.is_relative_to(store)
-
-
-def _host(parsed: urllib.parse.SplitResult, scheme: str) -> tuple[str, int | None]:
-    try:
-        port = parsed.port
-    except ValueError:  # a port that is none
-        return "", None
-    return parsed.hostname or "", (443 if scheme == "https" else 80) if port is None else port
 
 
 def _lies_below(prefix: str, uri: str) -> bool:
@@ -273,25 +263,3 @@ def _begins(prefix: str, uri: str) -> bool:
         return False
     above_path = listed.path.rstrip("/")
     return named.path == above_path or named.path.startswith(f"{above_path}/")
-
-
-_SECONDS = 60.0  # for an answer
-
-
-def fetch_address(uri: str, place: Path) -> Path:
-    """Write what lies at an http(s) address to a file; ``SubjectError``: it may not be read, or leads elsewhere."""
-    import requests
-
-    refuse_data(uri)
-    try:
-        with requests.Session() as session:
-            session.trust_env = False  # a proxy of the environment would ask other hosts for us
-            with session.get(uri, stream=True, timeout=_SECONDS, allow_redirects=False) as answer:
-                if answer.is_redirect:
-                    raise SubjectError(f"{uri!r:.200} leads to another address; name and list the one it leads to")
-                answer.raise_for_status()
-                with place.open("wb") as written:
-                    written.writelines(answer.iter_content(1 << 20))
-    except (OSError, ValueError) as exc:  # requests' errors, too
-        raise RegistryError(f"{uri!r:.200} cannot be read ({exc!s:.200})") from exc
-    return place

@@ -2,23 +2,22 @@
 
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, ValidationError, create_model
 
 from privgate import digest
 from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import native, training_data
-from privgate.registry.client import ADDRESSES, check_server, connect, download
+from privgate.registry.client import ADDRESSES, check_server, download, reader
 from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles, all_files, compare
-from privgate.registry.mlmodel import flavor_of
+from privgate.registry.mlmodel import check_requirements, flavor_of
 from privgate.registry.named import Named, named
-from privgate.registry.requirement_files import check_requirements
-from privgate.registry.sqlite_store import find_client
-from privgate.registry.stored_model import StoredModel
+from privgate.registry.native import StoredModel
 from privgate.subject import estimators
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -28,55 +27,34 @@ from privgate.subject.subject import Subject
 # The shape of ``privgate/recipe.json``, which an untrusted author may have written; pydantic checks it before use.
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-
-
-class _Files(_Part):
-    files: dict[str, str]
-
-
-class _Sources(_Files):
-    folder: str
-
-
-class _Data(_Part):
-    kind: str
-    digest: str
-    reference: str = ""
-    options: dict[str, Any] = {}
-    run_id: str = ""
-    path: str = ""
-    uri: str = ""
-    source: dict[str, Any] = {}
-    files: dict[str, str] = {}
-
-
-class _Recipe(_Part):
-    kind: Literal["estimator", "function"]
-    seed: int | None
-    predict: str | None
-    dp: dict[str, Any] | None
-    params: dict[str, Any]
-    fit: str | None = None
-    network: bool = False
-    task: Literal["classification", "regression"] | None = None
-
-
-class _Environment(_Part):
-    python: str = ""
-    packages: dict[str, str | None] = {}
-
-
-class _Document(_Part):
-    recipe: _Recipe
-    recipe_digest: str
-    sources: _Sources
-    model: _Files
-    data: _Data
-    environment: _Environment
-    release: dict[str, Any]
-    logged_at: str
+_shape = partial(create_model, __config__=ConfigDict(extra="allow", strict=True, allow_inf_nan=False))
+_SHAPE = {
+    "recipe": _shape(
+        "Recipe",
+        kind=(Literal["estimator", "function"], ...),
+        seed=(int | None, ...),
+        predict=(str | None, ...),
+        dp=(dict[str, Any] | None, ...),
+        params=(dict[str, Any], ...),
+        fit=(str | None, None),
+        network=(bool, False),
+        task=(Literal["classification", "regression"] | None, None),
+    ),
+    "recipe_digest": str,
+    "sources": _shape("Sources", folder=(str, ...), files=(dict[str, str], ...)),
+    "model": _shape("Model", files=(dict[str, str], ...)),
+    "data": _shape(
+        "Data",
+        **dict.fromkeys(("kind", "digest"), (str, ...)),
+        **dict.fromkeys(("reference", "run_id", "path", "uri"), (str, "")),
+        **dict.fromkeys(("options", "source"), (dict[str, Any], {})),
+        files=(dict[str, str], {}),
+    ),
+    "environment": _shape("Environment", python=(str, ""), packages=(dict[str, str | None], {})),
+    "release": dict[str, Any],
+    "logged_at": str,
+}
+_Document = _shape("Document", **{name: (kind, ...) for name, kind in _SHAPE.items()})
 
 
 def check_document(document: Mapping[str, Any], sentence: str) -> None:
@@ -117,7 +95,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     ``SubjectError``: the version has no recipe, or an unreadable one.
     """
     check_server(tracking_uri)
-    client = find_client(tracking_uri, connect) or connect(tracking_uri)
+    client = reader(tracking_uri)
     target = named(client, uri)
     ADDRESSES[target.model_id] = str(client.tracking_uri)
     _downloads.append(copy := tempfile.TemporaryDirectory(prefix="privgate-"))
@@ -177,12 +155,10 @@ def read_recipe(folder: Path, uri: str) -> dict[str, Any]:
             f"privgate adopt {uri} --recipe module:recipe --data module:data; what holds no "
             "training data of yours has nothing to check: keep it out of the names that a guard protects"
         )
-    try:
+    with strict_json.reading(f"{RECIPE} of {uri} cannot be read, so log the recipe again", SubjectError):
         document = strict_json.read(path, LARGE)
         recorded = document.pop("digest")
         schema = document["schema"]
-    except (OSError, *strict_json.GARBLED) as exc:
-        raise SubjectError(f"{RECIPE} of {uri} cannot be read: {strict_json.why(exc)}; log the recipe again") from exc
     if schema != SCHEMA:
         raise SubjectError(f"{RECIPE} of {uri} has schema {schema!r}; this privgate reads {SCHEMA}")
     if digest.of_json(document) != recorded:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -30,7 +30,7 @@ from privgate.registry.files import (
     refuse_written,
 )
 from privgate.registry.named import find_version, named, plain_name
-from privgate.registry.stored_model import StoredModel
+from privgate.registry.native import StoredModel
 from privgate.subject import sources, tasks
 from privgate.subject.accepted_questions import is_double
 from privgate.subject.containers import take
@@ -100,7 +100,7 @@ def log_model(
         if why := recipe.answerless(model):
             raise SubjectError(why)
         _try_prediction(recipe, model, data, subject.classes)
-        with tracking_at(tracking_uri), _run(tracking_uri) as run_id, answering(f"logging {name!r}"):
+        with tracking_at(tracking_uri), answering(f"logging {name!r}"), _run(tracking_uri):
             info = native.log(
                 model,
                 name=name,
@@ -110,7 +110,7 @@ def log_model(
                 own_classes=any(r.startswith(f"{sources.main_module()}:") for r in recipe._references()),  # noqa: SLF001  one package
                 serving=native.Serving(recipe, release, subject.classes, _accepted(data)),
             )
-            _attach(info, recipe, kept, packages, release=release, tracking_uri=tracking_uri, run_id=run_id)
+            _attach(info, recipe, kept, packages, release=release, tracking_uri=tracking_uri)
             if registered_model_name is not None:
                 row = mlflow.register_model(f"models:/{info.model_id}", registered_model_name, tags=dict(tags or {}))
                 info.registered_model_version = int(row.version)
@@ -204,14 +204,13 @@ def _attach(
     *,
     release: Release,
     tracking_uri: str | None,
-    run_id: str | None = None,
 ) -> None:
     client = connect(tracking_uri)
     given = getattr(info_or_uri, "model_id", None)
     present = named(client, f"models:/{given}" if given else str(info_or_uri))
     with answering(f"reading {present.model_id}"):
         logged = client.get_logged_model(present.model_id)
-        if not (run_id := run_id or logged.source_run_id):
+        if not (run_id := logged.source_run_id):
             run = client.create_run(logged.experiment_id, run_name="training data")
             client.set_terminated(run_id := str(run.info.run_id))
     with tempfile.TemporaryDirectory() as place:
@@ -321,18 +320,12 @@ def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) 
         _upload_recipe(client, present.model_id, _state_people(document, declared), Path(place, "written"))
 
 
-@contextmanager
-def _run(tracking_uri: str | None) -> Iterator[str]:
-    """Log into the run that is active, or into one of our own; its experiment is ours, or else MLflow's choice."""
+def _run(tracking_uri: str | None) -> AbstractContextManager[Any]:
+    """Return the run that is active, or one of our own; its experiment is ours, or else MLflow's choice."""
     import mlflow
 
-    if (active := mlflow.active_run()) is not None:
-        yield active.info.run_id
-        return
-    with answering("starting a run"):
-        run = mlflow.start_run(experiment_id=EXPERIMENTS.get(tracking_uri or ""))
-    with run:
-        yield run.info.run_id
+    active = mlflow.active_run()
+    return nullcontext() if active else mlflow.start_run(experiment_id=EXPERIMENTS.get(tracking_uri or ""))
 
 
 def adopt(

@@ -4,7 +4,7 @@ import re
 import unicodedata
 import urllib.parse
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from privgate.errors import RegistryError, SubjectError
 from privgate.registry.client import answering, connect
@@ -34,19 +34,40 @@ _HOME = re.compile(r"/(m-[0-9a-f]{32})/artifacts$")
 _AGAIN = "register the logged model itself again"
 
 
+#: tag of a version that carries its statement
+TAG = "privgate.statement"
+
+
 @dataclass(frozen=True)
-class Named:
-    """What a URI names."""
+class Row:
+    """A row of the registry, as the registry has it."""
+
+    #: registered model and version; the version is empty for a row that is about to be created
+    name: str
+    version: str
+    #: immutable source
+    source: str
+    #: where the files lie: what a consumer of the URI is given, and the only place that is ever read
+    storage: str
+    #: creation time, milliseconds; 0 for a row that is about to be created
+    created: int = 0
+    #: the row's run; empty where it has none
+    run_id: str = ""
+
+    @classmethod
+    def read(cls, name: str, held: Any, storage: Any, created: Any) -> Self:
+        """Return the row of MLflow's entity of a version."""
+        return cls(name, str(held.version), str(held.source), str(storage), int(created), str(held.run_id or ""))
+
+
+@dataclass(frozen=True)
+class Named(Row):
+    """What a URI names; name, version and source are empty if it names a logged model directly."""
 
     #: the logged model that holds the files
-    model_id: str
-    #: where they lie: what a consumer of the URI is given, and the only place that is ever read
-    storage: str
-    #: registered model and version; empty if the URI names a logged model directly
-    name: str = ""
-    version: str = ""
-    #: the version's immutable source, as the registry's row has it
-    source: str = ""
+    model_id: str = ""
+    #: that the version carries; empty if it has none
+    statement: str = ""
 
 
 def named(client: Any, uri: str) -> Named:
@@ -57,13 +78,14 @@ def named(client: Any, uri: str) -> Named:
     """
     name, version = find_version(client, uri)
     if not version:
-        return Named(model_id=name, storage=_location(client, name))
+        return Named("", "", "", _location(client, name), model_id=name)
     plain_name(name, uri)
     with answering(f"reading {uri}"):
-        row = client.get_model_version(name, version)
+        held = client.get_model_version(name, version)
         storage = str(client.get_model_version_download_uri(name, version))
-    source = str(row.source)
-    return Named(_holder(client, uri, source, storage), storage, name, version, source)
+    row = Row.read(name, held, storage, held.creation_timestamp)
+    model_id = _holder(client, uri, row.source, storage)
+    return Named(**vars(row), model_id=model_id, statement=str(dict(held.tags).get(TAG, "")))
 
 
 def find_version(client: Any, uri: str) -> tuple[str, str]:

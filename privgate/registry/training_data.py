@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from privgate import digest
-from privgate.documents import LARGE, limited, strict_json
-from privgate.errors import DigestMismatchError, SubjectError, UsageError
+from privgate.documents import LARGE, strict_json
+from privgate.errors import DigestMismatchError, PrivgateError, SubjectError, UsageError
 from privgate.evidence import Count
 from privgate.registry.client import answering, download
-from privgate.registry.files import DATA, all_files, compare, fetch_address, refuse_data, refuse_files
+from privgate.registry.files import DATA, all_files, compare, refuse_data, refuse_files
 from privgate.subject import storing
 from privgate.subject.data import TrainingData
 from privgate.subject.sources import check_path
@@ -38,17 +38,15 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path) -> TrainingDat
         importlib.invalidate_caches()
         data = TrainingData.from_loader(loader, **dict(reference.get("options", {})))
     elif kind == "file":
-        try:
-            near = _fetch_named(reference["source"], folder)
-            data = limited.apart(lambda: _digested(TrainingData.from_source(near)), "the file of the training data")
-        except (KeyError, TypeError, ValueError) as exc:
-            why = strict_json.why(exc)
-            raise SubjectError(f"recipe.json does not say how the file of the data is read: {why}") from exc
+        with _reading("the file of the training data"):
+            for uri in (reference["source"][part] for part in ("uri", "candidates") if reference["source"].get(part)):
+                refuse_data(str(uri))
+            data = TrainingData.from_source(reference["source"])
     elif kind in {"run", "uri"}:
         recorded = {check_path(str(k)): str(v) for k, v in reference["files"].items()}
         fetched = _fetch_allowed(client, reference, folder)
         compare(recorded, all_files(fetched), "data")
-        data = limited.apart(lambda: _digested(_read_folder(fetched, recorded)), "the training data")
+        data = _read_folder(fetched, recorded)
     else:
         raise SubjectError(f"recipe.json refers to data of unknown kind {kind!r}; this privgate is too old for it")
     if data.digest != reference["digest"]:
@@ -68,21 +66,15 @@ def declare_people(data: TrainingData, stated: Any) -> TrainingData:
     return data.declare_people(str(stated["declared"]), str(stated["by"]), groups)
 
 
-def _digested(data: TrainingData) -> TrainingData:
-    _ = data.digest  # costs what the data are large, and is paid where that is limited
-    return data
-
-
-def _fetch_named(source: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    """Return how a file is read, with what may be asked over http(s) fetched before: pandas would follow anything."""
-    near = dict(source)
-    for part in ("uri", "candidates"):
-        if (uri := near.get(part)) is not None:
-            refuse_data(str(uri))
-            if str(uri).lower().startswith(_WEB):
-                folder.mkdir(parents=True, exist_ok=True)
-                near[part] = str(fetch_address(str(uri), folder / part))
-    return near
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Say in one sentence what reading a file of others raises."""
+    try:
+        yield
+    except PrivgateError:
+        raise
+    except Exception as exc:  # a reader of others may raise anything
+        raise SubjectError(f"{what} cannot be read: {' '.join(str(exc).split())[:200] or type(exc).__name__}") from exc
 
 
 def _fetch_allowed(client: Any, reference: Mapping[str, Any], folder: Path) -> Path:
@@ -95,24 +87,18 @@ def _fetch_allowed(client: Any, reference: Mapping[str, Any], folder: Path) -> P
         refuse_files(uri, tracking_uri=client.tracking_uri)
     else:
         refuse_data(uri)
-        if uri.lower().startswith(_WEB):  # MLflow's client would go where it leads
-            raise SubjectError(f"data stored in a folder at {uri!r:.200} are not read; keep them in an object store")
     return download(uri, folder, tracking_uri=client.tracking_uri)
 
 
 def _read_folder(folder: Path, files: Mapping[str, str]) -> TrainingData:
     """Read data whose index names nothing but verified files."""
-    try:
+    with _reading("data.json of the training data"):
         index = strict_json.read(folder / "data.json", LARGE)
         named = [v for value in index["files"].values() for v in (value if isinstance(value, list) else [value]) if v]
-    except (OSError, *strict_json.GARBLED) as exc:
-        raise SubjectError(f"data.json of the training data cannot be read: {strict_json.why(exc)}") from exc
     if unrecorded := [name for name in named if name not in files]:
         raise SubjectError(f"data.json names {unrecorded[0]!r}, which is no recorded file of the training data")
-    try:
+    with _reading("the training data"):
         return TrainingData.load(folder)
-    except (OSError, *strict_json.GARBLED) as exc:
-        raise SubjectError(f"the files of the training data cannot be read: {strict_json.why(exc)}") from exc
 
 
 _READABLE = (
@@ -150,6 +136,8 @@ def kept(data: TrainingData, *, store: str | Path | None) -> Iterator[Kept]:
         yield Kept(data, {"kind": "loader", **json.loads(data.loader), "digest": data.digest})
         return
     if data.source is not None:
+        if str(data.source["uri"]).lower().startswith(_WEB):
+            raise UsageError("no check reads data from the web; download the file, or keep it in an object store")
         again = TrainingData.from_source(data.source)
         if again.digest != data.digest:
             why = storing.difference(data.X, again.X)

@@ -6,7 +6,6 @@ from typing import Any
 
 from privgate.evidence.verdict import Finding
 from privgate.report import assertions, page_one
-from privgate.report.page import table
 from privgate.report.people import NAMES
 from privgate.report.schema import (
     COMPARISON,
@@ -21,7 +20,7 @@ from privgate.report.schema import (
     RuleFigures,
     read,
 )
-from privgate.report.text import plain, say
+from privgate.report.text import plain, say, table
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:

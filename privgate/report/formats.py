@@ -8,10 +8,9 @@ from xml.etree import ElementTree as ET
 from privgate.evidence.verdict import Outcome
 from privgate.report import assertions, page_one
 from privgate.report.compare import lay_out, name_both
-from privgate.report.page import fill
 from privgate.report.schema import Comparison, ReportDocument
 from privgate.report.sections import sections
-from privgate.report.text import item, markdown, plain, prose, say
+from privgate.report.text import fill, item, markdown, plain, prose, say
 
 
 def page(doc: ReportDocument) -> str:

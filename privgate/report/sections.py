@@ -11,9 +11,8 @@ from privgate.evidence.figures import fold, number, percent, sure
 from privgate.policy.rules import about
 from privgate.report import assertions, page_one, people
 from privgate.report.compare import lay_out
-from privgate.report.page import Section, fill_section
 from privgate.report.schema import ReportDocument
-from privgate.report.text import capital, moment, plain, prose, say, shown
+from privgate.report.text import Section, capital, fill_section, moment, plain, prose, say, shown
 from privgate.run.needs import Need
 
 #: what the template is told of a section

@@ -1,20 +1,17 @@
-"""Foreign text made harmless, for every format.
+"""Foreign text made harmless, for every format, and the pages that show it: no scripts, nothing fetched."""
 
-Names of models, tags, columns and people are hostile input: markup, control characters, right-to-left marks, workflow
-commands of a CI log. ``plain`` is applied to every text that is rendered; escapes of the formats come after it.
-"""
-
+import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from privgate.documents import LARGE, strict_yaml
 from privgate.evidence import Count
-from privgate.evidence.figures import number
+from privgate.evidence.figures import fold, number, percent
 
 #: longest foreign text shown anywhere; the JSON keeps all of it
 LONGEST = 600
@@ -141,3 +138,75 @@ def say(key: str, **values: object) -> str:
 def known(key: str) -> str:
     """Return the sentence of a key as it stands; empty if there is none."""
     return read_sentences().get(key, "")
+
+
+_FOLDER = Path(__file__).parent / "templates"
+#: how a cell that is set flush right begins
+_FIGURE = re.compile(r"(?!\d{4}-)[−\d]|unlimited|not measured|suppressed")
+
+
+class TableBlock(NamedTuple):
+    """A table with a caption; the first column names the row, and each row is as long as ``columns``."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    @property
+    def numeric(self) -> list[int]:
+        """Columns that hold figures alone, which are set flush right."""
+        return [i for i in range(1, len(self.columns)) if all(_FIGURE.match(row[i]) for row in self.rows)]
+
+
+class Section(NamedTuple):
+    """A numbered section of the evidence by its anchor."""
+
+    name: str
+    title: str
+    #: of its template
+    body: str
+
+
+def cell(value: Any) -> str:
+    """Return a value as a table shows it: text cut, numbers short, and None, a hidden count, as suppressed."""
+    if value is None:
+        return "suppressed"
+    return plain(value, 2 * LONGEST) if isinstance(value, str) else number(value)
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> TableBlock:
+    """Return a table of raw values."""
+    return TableBlock(caption, columns, [[cell(value) for value in row] for row in rows])
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def harmless(value: Any) -> Any:
+        # sections have cut foreign text already; our own paragraphs are longer
+        return value if isinstance(value, Markup) else plain(value, 4000)
+
+    env = Environment(loader=FileSystemLoader(_FOLDER), autoescape=True, undefined=StrictUndefined, finalize=harmless,
+                      trim_blocks=True, lstrip_blocks=True)  # fmt: skip
+    env.globals["style"] = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))  # noqa: S704  our own file
+    env.globals |= {"say": say, "tabulate": table, "percent": percent, "inf": math.inf}
+    env.filters |= {f.__name__: f for f in (cell, fold, number, percent, plain, prose, shown)}
+    env.filters["finite"] = math.isfinite
+    env.filters["counted"] = lambda count: number(count) if count else ""
+    env.filters["drawn"] = Markup  # only for drawings by privgate.report.charts, which escapes its text
+    return env
+
+
+def fill(template: str, **values: Any) -> str:
+    """Return a page of a template: everything shown passes ``plain`` and is escaped."""
+    return str(_environment().get_template(template).render(**values))
+
+
+def fill_section(name: str, asserted: Any) -> Section:
+    """Return a section of the evidence; its body is empty where the figures hold nothing for it."""
+    blocks = _environment().get_template("sections.html").module
+    body = getattr(blocks, name)(asserted).strip()
+    # a sentence is one line, wherever the template wraps it
+    return Section(name, blocks.titles[name], type(body)(re.sub(r"\s*\n(?=[^<\n])", " ", body)))

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.kernel.linear import DOUBLE, RELEASES
-from privgate.subject import domain as domains
 from privgate.subject.domain import Domain
 
 HEAD = 4  # numbers of a table before what choices add: whether it was read, release, scores, features
@@ -90,7 +89,7 @@ def refuse_step(step: Any) -> str:
 
 def list_columns(domain: Mapping[str, Any]) -> Columns:
     """Return the choices of each column of a declared domain, as JSON values, and whether it is a range."""
-    columns = domains.list_columns(Domain.from_payload(domain))
+    columns = Domain.from_payload(domain).list_columns()
     return [
         ([*(c.ends or c.values or ()), *([None, np.nan] if c.missing else ())], c.ends is not None) for c in columns
     ]

@@ -48,7 +48,7 @@ def test_whoever_asks_for_quiet_hears_nothing(by):
 
 
 def test_a_file_that_asks_for_quiet_ends_the_lines(monkeypatch, tmp_path):
-    (tmp_path / "privgate.yaml").write_text("check:\n  quiet: true\n")
+    (tmp_path / "privgate.yaml").write_text("quiet: true\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(heartbeat, "_now", heartbeat._State())
     heartbeat.begin("check: reading")

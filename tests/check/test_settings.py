@@ -53,7 +53,7 @@ def test_every_option_has_a_variable(name):
 
 
 def test_the_line_wins_over_the_environment_and_that_over_the_file(capsys, monkeypatch):
-    Path("privgate.yaml").write_text("policy: from-file\ncheck: {full: true}\n")
+    Path("privgate.yaml").write_text("policy: from-file\nfull: true\n")
     command = ["check", "models:/a/1"]
 
     assert run(command) == 2
@@ -110,7 +110,7 @@ def test_the_default_policy_is_release_1(capsys, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [("polcy: dtp-1", "no option is called 'polcy'; did you mean 'policy'?"), ("- a", "holds a list"),
-     ("a: [", "cannot be read"), ("check: {jbos: 2}", "did you mean 'jobs'?")],
+     ("a: [", "cannot be read"), ("jbos: 2", "did you mean 'jobs'?")],
 )  # fmt: skip
 def test_a_file_with_a_mistake_is_refused_in_a_sentence(capsys, text, words):
     Path("privgate.yaml").write_text(text)

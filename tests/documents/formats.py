@@ -16,11 +16,11 @@ from privgate.cli.report import read as report_file
 from privgate.controls import suites
 from privgate.errors import StatementError
 from privgate.evidence import Evidence, Measurement, Remembered, RunPart
-from privgate.guard import checks, signing, statement
 from privgate.guard import keys as truststore
+from privgate.guard import signing, statement, verification
 from privgate.guard.config import Guard
 from privgate.guard.keys import TrustStore, fresh_key, seal
-from privgate.guard.statement import Claims, Envelope
+from privgate.guard.statement import PAYLOAD_TYPE, Claims, Envelope
 from privgate.policy import Policy
 from privgate.registry import load, mlmodel
 from privgate.registry import training_data as stored_data
@@ -49,7 +49,6 @@ name: mine
 version: "3"
 description: for the test
 extends: dtp-1
-applies_to: {models: ["credit*"], aliases: [production]}
 audit: {min_coverage: 0.9, min_candidates: 200}
 valid_days: 90
 rules:
@@ -154,8 +153,8 @@ class World:
             passed=False, decided=self.now, signed=self.now, expires=self.now + timedelta(days=30),
             targets=(("credit", "production"),), advisory=False, isolation="bubblewrap 0.8.0",
         )  # fmt: skip
-        self.row = checks.Row("credit", "3", "models:/m-1", "s3://b/m-1", 1700)
-        self.terms = checks.Terms("test-registry", self.policy.digest, "dtp-1")
+        self.row = verification.Row("credit", "3", "models:/m-1", "s3://b/m-1", 1700)
+        self.terms = verification.Terms("test-registry", self.policy.digest, "dtp-1")
 
     def write(self, name, content):
         path = self.folder / name
@@ -163,15 +162,14 @@ class World:
         return path
 
     def counts(self, text, store=None):
-        checks.check(text, store or self.store, self.row, self.terms, target="production", now=self.now)
+        verification.check(text, store or self.store, self.row, self.terms, target="production", now=self.now)
         return True
 
     def signed(self, payload):
         """Return the envelope of any payload, signed by the key that counts."""
-        unsigned = Envelope(payload, ())
-        return Envelope(
-            payload, ((self.signer.public_key.keyid, bytes.fromhex(self.signer.sign(unsigned.signed).signature)),)
-        ).text()
+        envelope = Envelope(payload, PAYLOAD_TYPE, {})
+        envelope.sign(self.signer)
+        return envelope.text()
 
     def report(self):
         """Return a report whose numbers block."""

@@ -7,7 +7,7 @@ from textwrap import dedent
 import pytest
 from ruamel.yaml import YAML
 
-from privgate.cli.init import _SNIPPETS
+from privgate.cli.config import _SNIPPETS
 
 ROOT = Path(__file__).parents[2]
 GATE = ROOT / ".github" / "workflows" / "privgate-gate.yml"

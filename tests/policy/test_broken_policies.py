@@ -40,7 +40,7 @@ WRONG = ["1.5", "yes", "text", "[1.5]", "[[1]]", "{a: 1}", "{a: {b: [c]}}", "nul
 RIGHT = {
     "schema": (), "name": ("yes", "text", "'2020-01-01'"), "version": ("yes", "text", "'2020-01-01'"),
     "description": ("yes", "text", "'2020-01-01'"), "extends": ("null",), "waivers": ("[]",), "never_waivable": ("[]",),
-    "approves": ("yes", "text", "'2020-01-01'"), "applies_to": (), "audit": (), "data": (),
+    "approves": ("yes", "text", "'2020-01-01'"), "audit": (), "data": (),
     "valid_days": (), "file": (), "rules": (),
     "not_applicable": (),
 }  # fmt: skip

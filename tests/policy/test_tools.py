@@ -1,6 +1,5 @@
-"""``privgate policy``: explain, schema, from the command line."""
+"""``privgate policy``: lint and explain, from the command line."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -56,17 +55,3 @@ def test_explain_names_the_nearest_rule(run):
     assert "audit's lower bound" in run("explain", "dp-trained", "dp_epsilon_lower_bound")[1]
     with pytest.raises(UsageError, match="did you mean 'dp_epsilon'"):
         run("explain", "dp-trained", "dp_epsilom")
-
-
-# -- schema -----------------------------------------------------------------------------------------------------------
-
-
-def test_schema_is_printed_or_written(run, tmp_path):
-    code, out = run("schema")
-    target = tmp_path / "policy.json"
-
-    assert (code, json.loads(out)["$id"]) == (0, "urn:privgate:schema:policy-v1")
-    assert f"$schema={target}" in run("schema", "--output", target)[1]
-    assert target.read_text() == out
-    with pytest.raises(UsageError, match="cannot be written"):
-        run("schema", "--output", tmp_path / "no" / "folder.json")

@@ -5,10 +5,10 @@ import json
 import mlflow
 import pytest
 
-from privgate.guard import checks, signing
 from privgate.guard import keys as truststore
-from privgate.guard import verification as verifying
+from privgate.guard import signing, verification
 from privgate.guard.config import Guard
+from privgate.registry.named import TAG
 from tests.registry.test_signing import guard_for, sign
 
 
@@ -22,7 +22,7 @@ def trusting(signer, tmp_path, monkeypatch):
 
 
 def ask():
-    return verifying.approved_report("models:/credit/1", tracking_uri=mlflow.get_tracking_uri())
+    return verification.approved_report("models:/credit/1", tracking_uri=mlflow.get_tracking_uri())
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def attached(checked, signer):
     made = sign(checked, signer)
     signing.attach_statement(made)
     yield made
-    mlflow.MlflowClient().delete_model_version_tag("credit", "1", checks.TAG)
+    mlflow.MlflowClient().delete_model_version_tag("credit", "1", TAG)
 
 
 def test_a_signed_report_counts(attached, trusting):
@@ -41,7 +41,7 @@ def test_a_signed_report_counts(attached, trusting):
 def test_without_a_configuration_no_report_counts(attached, trusting, monkeypatch):
     monkeypatch.delenv("PRIVGATE_GUARD")
     assert ask() is None
-    assert verifying.approved_report("models:/credit/1", config=trusting, tracking_uri=mlflow.get_tracking_uri())
+    assert verification.approved_report("models:/credit/1", config=trusting, tracking_uri=mlflow.get_tracking_uri())
 
 
 def test_an_unsigned_report_does_not_count_whatever_it_says(checked, trusting):
@@ -66,4 +66,4 @@ def test_nor_one_that_a_stranger_signed_or_that_was_changed(checked, signer, tru
     forged = {**json.loads(made.report), "evidence": {"collusion": {"sources": {}}}}
     client.log_dict(made.claims.run_id, forged, f"{place}/report.json")
     assert ask() is None
-    client.delete_model_version_tag("credit", "1", checks.TAG)
+    client.delete_model_version_tag("credit", "1", TAG)

@@ -9,7 +9,7 @@ import pytest
 
 from privgate import github
 from privgate.__main__ import run
-from privgate.guard import checks
+from privgate.guard import verification
 from privgate.guard.signing import sign
 
 SECRET = "what-the-signer-alone-may-read"
@@ -160,4 +160,4 @@ def test_the_host_of_the_check_is_believed_about_its_box(checked, signer, decide
     change(folder, lambda d: d["evidence"]["run"].update(isolation="bubblewrap 0.8.0"))
     assert decide(ISOLATION="bubblewrap")[0] == 0
     made = sign(folder, signer, policy=checked[0], registry="r")
-    assert checks.is_sandboxed(made.claims.isolation)
+    assert verification.is_sandboxed(made.claims.isolation)

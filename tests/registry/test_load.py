@@ -23,7 +23,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from privgate import Recipe, Release, Subject, TrainingData, digest, log_model, log_recipe
 from privgate.controls.reproduces import check_reproduces
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
-from privgate.registry import load, sqlite_store
+from privgate.registry import load, rest
 from privgate.subject import recipe as recipes
 
 
@@ -126,7 +126,7 @@ def test_a_registry_in_a_file_is_read_without_mlflow_and_gives_the_same(registry
     command = [sys.executable, "-c", LOADS, *uris]
     told = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
     assert told == [wanted, False]
-    own = sqlite_store.SqliteClient(mlflow.get_tracking_uri(), place, mlflow.MlflowClient)
+    own = rest.SqliteClient(mlflow.get_tracking_uri(), place, mlflow.MlflowClient)
     client.set_model_version_tag("credit", "1", "of", "a version")
     client.set_logged_model_tags(info.model_id, {"of": "a model"})
     for ask, *names in (("get_model_version", "credit", "1"), ("get_logged_model", info.model_id)):
@@ -141,10 +141,10 @@ def test_a_registry_in_a_file_is_read_without_mlflow_and_gives_the_same(registry
         with pytest.raises(mlflow.MlflowException, match="not found"):
             ask("prod.credit", "1")
     monkeypatch.delitem(sys.modules, "mlflow")
-    assert sqlite_store.find_client(f"sqlite:///{place}", None) is not None
+    assert rest.find_client(f"sqlite:///{place}", None) is not None
     with contextlib.closing(sqlite3.connect(place)) as store, store:
         store.execute("update alembic_version set version_num = 'another'")
-    assert sqlite_store.find_client(f"sqlite:///{place}", None) is None
+    assert rest.find_client(f"sqlite:///{place}", None) is None
 
 
 SCRIPT = """

@@ -9,8 +9,8 @@ import pytest
 
 from privgate import Policy, digest
 from privgate.errors import PrivgateWarning
-from privgate.guard import checks, signing, statement
 from privgate.guard import keys as truststore
+from privgate.guard import signing, statement
 from privgate.guard.config import Guard
 from privgate.guard.keys import fresh_key, seal
 from privgate.guard.verification import verify
@@ -51,7 +51,7 @@ def stated(name, policy, signer):
     """Attach what 0.1.0 signed of version 1 of a model, which is registered first."""
     mlflow.pyfunc.log_model(name=name, python_model=Agent(), registered_model_name=name, pip_requirements=[])
     client, moment = connect(None), statement.now().replace(microsecond=0)
-    row, found = checks.row_and_statement(client, name, "1")[0], named(client, f"models:/{name}/1")
+    row = found = named(client, f"models:/{name}/1")
     with stored_files(client, row.storage) as stored:
         table = stored.digests(((name, "1"),))
     finding = {"rule": "not_applicable", "outcome": "passed", "message": "an operator: prompts only", "waiver": ""}

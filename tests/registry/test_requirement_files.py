@@ -2,7 +2,7 @@
 
 import pytest
 
-from privgate.registry.requirement_files import VARIABLE, check_requirements
+from privgate.registry.mlmodel import VARIABLE, check_requirements
 
 MLMODEL = "flavors:\n  python_function:\n    env: {conda: conda.yaml, virtualenv: python_env.yaml}\n"
 LISTED = "https://packages.example.org/simple git+https://git.example.org/team"

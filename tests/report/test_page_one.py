@@ -16,7 +16,7 @@ from privgate.cli import COMMANDS, cli
 from privgate.errors import PrivgateWarning
 from privgate.evidence import BehindClaim, BehindInfluence, Measurement, Request
 from privgate.evidence.verdict import Finding, Outcome
-from privgate.policy.rules import DpEpsilonLowerBound
+from privgate.policy.rules.claims import DpEpsilonLowerBound
 from privgate.report import assertions, charts, page_one
 from privgate.report.schema import read
 from privgate.report.text import known

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from privgate.report import page
+from privgate.report import text
 
-STYLE = (Path(page.__file__).parent / "templates" / "style.css").read_text(encoding="utf-8")
+STYLE = (Path(text.__file__).parent / "templates" / "style.css").read_text(encoding="utf-8")
 TONES = ("good", "bad", "open", "care", "watch")
 
 

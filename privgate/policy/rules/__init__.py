@@ -6,35 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from privgate.policy.rules.attacks import (
-    AttackAccuracy,
-    AttackAdvantage,
-    AttackTpr,
-    AttributeAdvantage,
-    GeneralizationGap,
-    RobustAdvantage,
-)
-from privgate.policy.rules.claims import DeletionCapacity, DpAttackAccuracyBound, DpEpsilon, DpEpsilonLowerBound
+from privgate.policy.rules import attacks, claims, people
 from privgate.policy.rules.file_records import FileRecords
 from privgate.policy.rules.metric import UNKNOWN, Metric
-from privgate.policy.rules.people import Dtp, Pdtp, Sensitivity
 from privgate.policy.rules.rule_base import Rule
 
 _RULES: tuple[type[Rule], ...] = (
-    Dtp,
-    Pdtp,
-    AttackAccuracy,
-    AttackAdvantage,
-    AttackTpr,
-    GeneralizationGap,
-    DpEpsilon,
-    DpAttackAccuracyBound,
-    DpEpsilonLowerBound,
-    DeletionCapacity,
-    Sensitivity,
-    FileRecords,
-    AttributeAdvantage,
-    RobustAdvantage,
+    *(people.Dtp, people.Pdtp),
+    *(attacks.AttackAccuracy, attacks.AttackAdvantage, attacks.AttackTpr, attacks.GeneralizationGap),
+    *(claims.DpEpsilon, claims.DpAttackAccuracyBound, claims.DpEpsilonLowerBound, claims.DeletionCapacity),
+    *(people.Sensitivity, FileRecords, attacks.AttributeAdvantage, attacks.RobustAdvantage),
 )
 
 #: metric -> rule

@@ -26,10 +26,11 @@ from privgate import Domain, Recipe, TrainingData, digest, log_model
 from privgate.guard import keys as truststore
 from privgate.guard import statement
 from privgate.guard.keys import fresh_key, seal
-from privgate.guard.signing import TAG, Signed, attach_statement, row_and_statement
+from privgate.guard.signing import Signed, attach_statement
 from privgate.guard.statement import Claims
 from privgate.policy import Policy
 from privgate.registry.client import connect, stored_files
+from privgate.registry.named import TAG, Row
 
 CONFIG = """\
 schema: privgate/guard/v1
@@ -117,7 +118,9 @@ class Registry:
 
     def claims(self, name, version, **changes):
         """Return what an honest statement about a version says, with some things changed."""
-        row, _ = row_and_statement(self.client, name, str(version))
+        held = self.client.get_model_version(name, str(version))
+        storage = self.client.get_model_version_download_uri(name, str(version))
+        row = Row.read(name, held, storage, held.creation_timestamp)
         now = statement.now().replace(microsecond=0)
         honest = Claims(
             registry="test-registry", name=name, version=str(version), source=row.source, storage=row.storage,

@@ -6,7 +6,7 @@ import urllib.request
 from datetime import timedelta
 
 from privgate.guard import statement
-from privgate.guard.signing import TAG
+from privgate.registry.named import TAG
 
 API = "/api/2.0/mlflow-artifacts"
 

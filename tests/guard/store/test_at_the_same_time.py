@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy
 
 from privgate.guard import statement
-from privgate.guard.signing import TAG
 from privgate.guard.statement import Claims, Envelope
+from privgate.registry.named import TAG
 from tests.guard.store.conftest import WAITING
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]

@@ -13,10 +13,10 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
 from mlflow.store.model_registry.sqlalchemy_store import SqlAlchemyStore
 
-from privgate.guard import config, statement, transaction, writes
+from privgate.guard import config, rows, statement, writes
 from privgate.guard import store as guard
-from privgate.guard.signing import TAG
 from privgate.policy import Policy
+from privgate.registry.named import TAG
 from tests.guard.store.conftest import Registry
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -172,7 +172,7 @@ def test_the_guard_does_not_believe_a_replica_that_lags_behind(own, tmp_path):
                 yield session
 
     own.store.ManagedSessionMaker = sessions
-    transaction.share_sessions(own.store)
+    rows.share_sessions(own.store)
     assert own.store.get_model_version("m", own.version).source != client.get_model_version("m", own.version).source
     before = len(replicas)
     with pytest.raises(MlflowException, match=r"deleted and created again|not the one that was signed|lie elsewhere"):

@@ -19,9 +19,9 @@ from privgate.guard import statement
 from privgate.guard import verification as verifying
 from privgate.guard.config import Guard
 from privgate.guard.keys import Revoked, fresh_key, seal
-from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store as guarded
 from privgate.registry.client import connect
+from privgate.registry.named import TAG
 from tests.guard.store.conftest import Registry, Site
 from tests.verify.test_distribution import closure, installed, settings  # noqa: F401  fixtures
 

@@ -8,9 +8,9 @@ from mlflow.exceptions import MlflowException
 from privgate.errors import PrivgateError
 from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
-from privgate.guard.signing import TAG
 from privgate.guard.statement import Claims, Envelope
 from privgate.guard.verification import verify
+from privgate.registry.named import TAG
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]
 

@@ -21,8 +21,8 @@ import sqlalchemy
 
 from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
-from privgate.guard.signing import TAG
 from privgate.guard.verification import verify
+from privgate.registry.named import TAG
 from tests.guard.store.conftest import Site
 
 pytestmark = [

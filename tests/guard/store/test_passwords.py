@@ -4,8 +4,8 @@ import pytest
 
 from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
-from privgate.guard.signing import TAG
 from privgate.guard.verification import verify
+from privgate.registry.named import TAG
 from tests.guard.store.conftest import PASSWORD, send_as, want_passwords
 
 pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]

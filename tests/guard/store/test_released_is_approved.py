@@ -18,10 +18,10 @@ from privgate.errors import PolicyError, SubjectError
 from privgate.guard import statement
 from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
-from privgate.guard.signing import TAG
 from privgate.guard.store import guarded_store
 from privgate.registry import attached
 from privgate.registry.files import model_files
+from privgate.registry.named import TAG
 from privgate.training.isolation import choose_isolation as isolation_of
 from tests.guard.store.conftest import DATA, GOOD, HIDING
 

@@ -12,8 +12,8 @@ from privgate.errors import StatementError
 from privgate.guard import statement
 from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
-from privgate.guard.signing import TAG
 from privgate.guard.verification import verify
+from privgate.registry.named import TAG
 
 pytestmark = pytest.mark.server
 

@@ -11,9 +11,9 @@ from mlflow.exceptions import MlflowException
 
 from privgate.errors import PolicyError
 from privgate.guard import statement
-from privgate.guard.signing import TAG
+from privgate.guard.rows import _TABLES, check_equality
 from privgate.guard.store import guarded_store
-from privgate.guard.transaction import _TABLES, check_equality
+from privgate.registry.named import TAG
 from tests.guard.store.conftest import WAITING
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from privgate.cli.serve import serve
+from privgate.cli.guard import serve
 from privgate.guard.config import Guard
 
 HOOK = Path(__file__).resolve().parents[3] / "hooks" / "mlflow-server"

@@ -14,7 +14,7 @@ import requests
 from privgate.errors import PrivgateError, RegistryError
 from privgate.guard.config import Guard
 from privgate.guard.verification import verify
-from privgate.registry import client, named, rest
+from privgate.registry import client, rest
 from privgate.registry.named import locate_reports
 from tests.guard.store.conftest import send_as
 
@@ -39,8 +39,7 @@ def both(registry, guard, monkeypatch):
 
     def verified(uri, **options):
         with monkeypatch.context() as patch:
-            for module in (client, named):
-                patch.setattr(module, "connect", refuse)
+            patch.setattr(client, "connect", refuse)
             quick = outcome(uri, guard, registry.address, **options)
         with monkeypatch.context() as patch:
             patch.setattr(rest, "address_for", lambda _: None)

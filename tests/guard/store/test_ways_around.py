@@ -24,9 +24,9 @@ from privgate.guard import store as server
 from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
 from privgate.guard.keys import fresh_key
-from privgate.guard.signing import TAG
 from privgate.guard.verification import _hand_over, verify
 from privgate.registry.files import FolderFiles
+from privgate.registry.named import TAG
 from tests.guard.store.conftest import HIDING, PASSWORD, Registry, send_as, want_passwords
 
 pytestmark = [pytest.mark.server, pytest.mark.filterwarnings("ignore::FutureWarning")]

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from privgate.guard import checks, statement
 from privgate.guard import keys as truststore
+from privgate.guard import statement, verification
 from privgate.guard.keys import fresh_key, seal
 from privgate.guard.statement import Claims
 
@@ -22,8 +22,8 @@ class World:
         self.signer = truststore.new_key()
         self.now = statement.now().replace(microsecond=0)
         self.trust = truststore.TrustStore((fresh_key(self.signer.public_key, days=90, models=("*",)),))
-        self.row = checks.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700, "run-1")
-        self.terms = checks.Terms("prod-registry", digest("a"), "dtp-1")
+        self.row = verification.Row("credit", "3", "models:/m-1", "s3://bucket/m-1", 1700, "run-1")
+        self.terms = verification.Terms("prod-registry", digest("a"), "dtp-1")
         self.claims = Claims(
             registry="prod-registry", name="credit", version="3", source="models:/m-1", storage="s3://bucket/m-1",
             model_id="m-1", run_id="run-1", created=1700, files=digest("f"), versions=3,
@@ -39,7 +39,7 @@ class World:
         return seal(claims.summary("0.1.0"), signer or self.signer)
 
     def check(self, text=None, *, row=None, terms=None, target="production", now=None, store=None):
-        return checks.check(
+        return verification.check(
             self.envelope().text() if text is None else text,
             store or self.trust,
             row or self.row,

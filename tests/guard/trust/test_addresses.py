@@ -1,12 +1,9 @@
 """A recipe's author chooses an address; the gate, outside any box, asks there only if its operator says so."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
 import pytest
 
 from privgate.errors import SubjectError
-from privgate.registry.files import VARIABLE, fetch_address, refuse_data, refuse_files
+from privgate.registry.files import VARIABLE, refuse_data, refuse_files
 
 
 @pytest.fixture(autouse=True)
@@ -15,32 +12,7 @@ def nothing_listed(monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
 
-@pytest.fixture
-def web():
-    """A server of this machine that remembers who asked for what; ``/away`` leads wherever ``leads`` says."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.server.paths.append(self.path)
-            away = self.path.startswith("/away")
-            self.send_response(302 if away else 200)
-            self.send_header("Location", self.server.leads if away else "")
-            self.end_headers()
-            if not away:
-                self.wfile.write(b"x,y\n1,0\n2,1\n")
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.paths, server.leads, server.url = [], "", f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
-
-
 ELSEWHERE = [
-    "http://127.0.0.1:1/x",
     "ftp://example.org/data",
     "hdfs://namenode:8020/data",
     "/dev",
@@ -85,18 +57,7 @@ def test_the_tracking_servers_own_artifacts_are_read():
         refuse_files("http://tracking:5001/api/2.0/x", tracking_uri="http://tracking:5000")
 
 
-def test_a_listed_address_is_read_and_nothing_that_it_leads_to(web, tmp_path, monkeypatch):
-    with pytest.raises(SubjectError, match=VARIABLE):
-        fetch_address(f"{web.url}/data.csv", tmp_path / "data")
-    assert web.paths == []
-    monkeypatch.setenv(VARIABLE, f"{web.url}/open")
-    assert fetch_address(f"{web.url}/open/data.csv", tmp_path / "data").read_bytes().startswith(b"x,y")
-    with pytest.raises(SubjectError, match="may not read"):
-        fetch_address(f"{web.url}/opened", tmp_path / "other")
-
-    monkeypatch.setenv(VARIABLE, f"{web.url}/away {web.url}/open")
-    for leads in ("file:///etc/passwd", f"{web.url}/secret", "/open/data.csv"):
-        web.leads, web.paths[:] = leads, []
-        with pytest.raises(SubjectError, match="leads to another address"):
-            fetch_address(f"{web.url}/away", tmp_path / "other")
-        assert web.paths == ["/away"]
+def test_data_on_the_web_are_not_read_even_where_the_web_is_listed(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "https://example.org/")
+    with pytest.raises(SubjectError, match="is on the web"):
+        refuse_data("HTTPS://example.org/people.csv")

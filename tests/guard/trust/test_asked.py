@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from click.testing import CliRunner
 
-from privgate.cli.serve import serve
+from privgate.cli.guard import serve
 from privgate.errors import DigestMismatchError, StatementError, UsageError
 from privgate.evidence import Evidence, Precondition, RunPart
 from privgate.guard.signing import SigningRequest, compare

@@ -9,7 +9,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from privgate.errors import StatementError
-from privgate.guard.transaction import BEFORE_COMMIT, permission_denied
+from privgate.guard.rows import BEFORE_COMMIT, permission_denied
 from privgate.guard.writes import RecordedWrites, record_event
 
 

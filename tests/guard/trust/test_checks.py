@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from securesystemslib.signer import CryptoSigner
 
 from privgate.errors import StatementError, UsageError
-from privgate.guard import checks, signing
-from privgate.guard.checks import UNBOXED, check_original, counting
+from privgate.guard import signing, verification
 from privgate.guard.config import Guard, NamedPolicy, Row
 from privgate.guard.keys import KEY_VARIABLE, TrustStore, fresh_key, new_key, signer_from
 from privgate.guard.statement import NOT_APPLICABLE
+from privgate.guard.verification import UNBOXED, check_original, counting
 from tests.guard.trust.conftest import digest
 
 ROW = Row.model_construct(models=["*"], task="classification", policy=NamedPolicy("dtp-1", digest("a")))
@@ -92,7 +92,7 @@ def test_a_statement_without_a_box_counts_only_where_the_operator_says_so(world,
     with pytest.raises(StatementError, match=BOXLESS) as caught:
         world.check(world.envelope(isolation=isolation).text())
     assert str(caught.value) == UNBOXED
-    assert not checks.is_sandboxed(isolation)
+    assert not verification.is_sandboxed(isolation)
 
 
 def test_what_was_never_trained_here_needs_no_box_and_a_refusal_counts_without(world):
@@ -129,7 +129,7 @@ def test_who_signs_refuses_what_the_guard_would(world, changes, why, signed):
     claims = replace(world.claims, **{**changes, **moments})
     guard = Guard("prod-registry", world.trust, rows=(ROW,))
     with refused(why):
-        checks.check_terms(claims, guard.terms("production", "credit"), world.now)
+        verification.check_terms(claims, guard.terms("production", "credit"), world.now)
     with refused(why):
         signing.refuse_unread(claims, types.SimpleNamespace(digest="", name=""), guard, unboxed=False)
     with refused("" if signed else why):
@@ -183,9 +183,9 @@ def test_a_strangers_signature_does_not_count_even_under_a_trusted_id(world):
     envelope = world.envelope(new_key())
     with pytest.raises(StatementError, match="no trusted key"):
         world.check(envelope.text())
-    ((_, signature),) = envelope.signatures
+    (stranger,), trusted = envelope.signatures, world.signer.public_key.keyid
     with pytest.raises(StatementError, match="not valid"):
-        world.check(replace(envelope, signatures=((world.signer.public_key.keyid, signature),)).text())
+        world.check(envelope.text().replace(stranger, trusted))
     with pytest.raises(StatementError, match="no statement"):
         world.check("")
 

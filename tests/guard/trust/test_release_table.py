@@ -9,8 +9,8 @@ import pytest
 
 from privgate import Policy
 from privgate.errors import PolicyError, PrivgateError, StatementError
-from privgate.guard.checks import UNBOXED
 from privgate.guard.config import Earlier, Guard, NamedPolicy, Watch
+from privgate.guard.verification import UNBOXED
 
 HEAD = """schema: privgate/guard/v2
 registry: prod-registry

@@ -7,7 +7,7 @@ from typing import Any
 
 from privgate import Policy, evaluate
 from privgate.errors import PrivgateError
-from privgate.policy.explain import explain
+from privgate.policy.resolved_policy import explain
 from privgate.run.run import Budget
 from privgate.training.fleet import Fleet
 
