@@ -246,7 +246,7 @@ class StoredModel:
             with self._importable():
                 return self._open()
         except (ImportError, AttributeError) as exc:
-            why = f"{exc}; install what it needs, or name the missing source file in Recipe(sources=...)"
+            why = f"{exc}; install what it needs, or import the missing file in the training function"
             raise SubjectError(f"the stored {self.flavor} model cannot be opened: {why}") from exc
 
     @contextlib.contextmanager
