@@ -4,6 +4,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -44,6 +45,10 @@ _WINDOWS = 100_000
 _MISSING, _NOT_THERE = np.pi * 1e30, 1e300
 
 
+#: makes of some values of columns, and the columns' numbers, what a scaler or a print makes
+_Form = Callable[[Float, Any], Float]
+
+
 class Records:
     """Training records to be found again: the columns of numbers, ``table`` (n, d), and of texts, ``texts``, n each."""
 
@@ -57,7 +62,7 @@ class Records:
     def from_container(cls, X: Any) -> "Records":
         """Return the records of a container."""
         if isinstance(X, list):
-            return cls(np.zeros((len(X), 0)), [list(map(str, X))])
+            return cls(np.zeros((len(X), 0)), [[v if isinstance(v, str) else " ".join(map(str, v)) for v in X]])
         if hasattr(X, "tocsr"):
             return cls(_read_first_values(X.tocsr()), [])
         if hasattr(X, "select_dtypes"):
@@ -75,6 +80,11 @@ class Records:
         """Whether no time is left for other forms than the records as they are; asked where more would be."""
         self.cut |= time.process_time() > self._until
         return self.cut
+
+    @cached_property
+    def ordered(self) -> list[tuple[Index, Float]]:
+        """The order of each column, and its numbers in it."""
+        return [(order := np.argsort(column), column[order]) for column in self.table.T]
 
     @cached_property
     def _distinct(self) -> Float:
@@ -95,17 +105,19 @@ class Records:
             if 2 <= self.width <= a.values.size and self.n >= 2:
                 alike.setdefault((np.dtype(np.float32) if a.text else a.values.dtype, a.text), []).append(k)
         self._until += SECONDS * sum(a.values.nbytes for a in arrays) / 1e9
-        ordered = np.sort(self.table, axis=0)
         for (dtype, text), some in alike.items():
-            for number, form in enumerate(_list_forms(self.table, text=text)):
-                rest = [k for k in some if not held[k].any() and (not number or may_be_scaled(arrays[k]))]
-                if not rest or (number and self.late):
+            space = _RecordSpace(self, lambda values, _: values, dtype, ulps=PRINTED * text)
+            for k in some:
+                held[k] = space.find_in(arrays[k])
+        for (dtype, text), some in alike.items():
+            rest = [k for k in some if not held[k].any() and may_be_scaled(arrays[k])]
+            for form in _scale(self.table, text=text) if rest else ():
+                if self.late:
                     break
-                last = float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
-                near = last * (PRINTED if text else CARRIED * min(number, 1))
-                written = _Written(self.table, ordered, partial(_write, form=form, dtype=dtype), near)
+                space = _RecordSpace(self, form, dtype, ulps=PRINTED if text else CARRIED)
                 for k in rest:
-                    held[k] |= not (number and self.late) and written.find_in(arrays[k])
+                    if not held[k].any() and not self.late:
+                        held[k] = space.find_in(arrays[k])
         return held
 
     def find_texts(self, passages: list[str]) -> Bool:
@@ -154,45 +166,43 @@ def _split_words(text: str) -> list[str]:
     return re.findall(r"\w+", text.casefold())
 
 
-def _list_forms(table: Float, *, text: bool) -> Iterator[tuple[Float, Float, int]]:
-    """Yield (middle, size, decimals): records as they are, printed with few decimals, and as the usual scalers do."""
-    none = np.zeros(table.shape[1])
-    yield none, none + 1, 99
+def _scale(table: Float, *, text: bool) -> Iterator[_Form]:
+    """Yield the four ways in which the usual scalers make records; for texts, with few decimals before."""
+    for decimals in (4, 3, 2) if text else ():
+        yield partial(_round, decimals=decimals)
     with np.errstate(all="ignore"):
         spread, low, high = np.nanstd(table, axis=0), np.nanmin(table, axis=0), np.nanmax(table, axis=0)
         quarter, half, three = np.nanpercentile(table, [25, 50, 75], axis=0)
-        yield from ((none, none + 1, decimals) for decimals in ((4, 3, 2) if text else ()))
         for middle, size in (
             (np.nanmean(table, axis=0), spread),
             (low, high - low),
             (half, three - quarter),
-            (none, spread),
+            (np.zeros_like(spread), spread),
         ):
-            yield middle, np.where(size > 0, size, 1), 99
+            yield partial(_shift, middle=middle, size=np.where(size > 0, size, 1))
 
 
-@np.errstate(all="ignore")
-def _write(values: Float, columns: Any, *, form: tuple[Float, Float, int], dtype: Any) -> Float:
-    """Return values of columns in a form and in a type of numbers, as float64."""
-    middle, size, decimals = form
-    formed = (values - middle[columns]) / size[columns]
-    formed = np.round(formed, decimals) if decimals < 99 else formed
-    written = _plain(formed.astype(dtype))
-    if dtype.kind != "f":
-        written[written != formed] = _NOT_THERE  # what whole numbers cannot hold
-    return written
+def _round(values: Float, _: Any, *, decimals: int) -> Float:
+    return np.asarray(np.round(values, decimals))
+
+
+def _shift(values: Float, columns: Any, *, middle: Float, size: Float) -> Float:
+    return np.asarray((values - middle[columns]) / size[columns])
 
 
 def _split_tables(values: NDArray[Any], width: int) -> Iterator[NDArray[Any]]:
     """Yield an array's rows as they may be meant: as they are, turned, or one number after another."""
-    flat, whole = values.ravel(), values.reshape(len(values), -1)
-    if values.ndim >= 2 and whole.shape[1] >= 2:
-        yield whole
-    if values.ndim >= 2 and (len(whole) == 1 or 2 <= len(whole) <= 4 * width):
-        yield whole.T
-    size = len(flat) // width * width
-    if size >= 2 * width and (values.ndim != 2 or width not in values.shape):
-        yield flat[:size].reshape(width, -1).T
+    flat = values.ravel()
+    if values.ndim >= 2:
+        whole = values.reshape(len(values), -1)
+        if whole.shape[1] >= 2:
+            yield whole
+        if len(whole) >= 2 and (len(whole) <= 4 * width or len(whole) == 1):
+            yield whole.T
+    if values.ndim != 2 or width not in values.shape:
+        size = len(flat) // width * width
+        if size >= 2 * width:
+            yield flat[:size].reshape(width, -1).T
 
 
 def _read_first_values(X: Any) -> Float:
@@ -204,106 +214,158 @@ def _read_first_values(X: Any) -> Float:
     return values
 
 
-class _Written:
-    """Records as they may have been written, to be looked up; ``near`` allows for rounding by print and arithmetic."""
+class _RecordSpace:
+    """Records as they may have been written, to be looked up; ``ulps`` allow for rounding by print and arithmetic."""
 
-    def __init__(self, table: Float, ordered: Float, write: Callable[[Float, Any], Float], near: float) -> None:
-        self.table, self.write, self.near = table, write, near
-        #: of each column, in order: the values, each once, and as often as they are
-        self.columns = [np.sort(write(column, j), kind="stable") for j, column in enumerate(ordered.T)]
-        self.values = [v[np.append(True, v[1:] != v[:-1])] for v in self.columns]
+    def __init__(self, records: Records, form: _Form, dtype: Any, *, ulps: int) -> None:
+        self.table, self.form, self.dtype = records.table, form, np.dtype(dtype)
+        self.near = float(np.finfo(dtype).eps) * ulps if self.dtype.kind == "f" else 0.0
+        #: whether some record stands whole
+        self.whole = self.dtype.kind == "f" or (self._write(self.table) != _NOT_THERE).all(axis=1).any()
+        #: the order of each column's values, and the values
+        self.ordered = [self._sort(j, *ordered) for j, ordered in enumerate(records.ordered)]
+        self.values = [v[np.append(True, v[1:] != v[:-1])] for _, v in self.ordered]
         #: below these, a column's values are rounded as if they were as large
         self.small = [1e-3 * np.abs(v[np.abs(v) < 1e30]).max(initial=0.0) for v in self.values]
+        #: the columns, those of the most different values first
+        self.rarest = sorted(range(len(self.values)), key=lambda j: -len(self.values[j]))
+
+    @np.errstate(all="ignore")
+    def _write(self, values: Float, columns: Any = slice(None)) -> Float:
+        formed = self.form(values, columns)
+        written = _plain(formed.astype(self.dtype))
+        if self.dtype.kind != "f":
+            written[written != formed] = _NOT_THERE  # what whole numbers cannot hold
+        return written
+
+    def _sort(self, j: int, order: Index, values: Float) -> tuple[Index, Float]:
+        written = self._write(values, j)
+        if (written[1:] >= written[:-1]).all():
+            return order, written
+        again = np.argsort(written)
+        return order[again], written[again]
 
     @cached_property
     def every(self) -> Float:
         """The values of all columns, in order."""
         return np.sort(np.concatenate(self.values), kind="stable")  # which merges what is in order
 
+    def _measure_bits(self, written: Float, columns: list[int]) -> Float:
+        """Return how rare the values of rows are together, in bits; what cannot be told from one counts with it."""
+        bits = np.zeros(len(written))
+        for own, j in zip(written.T, columns, strict=True):
+            column, off = self.ordered[j][1], self.near * np.maximum(np.abs(own), self.small[j])
+            inside = np.searchsorted(column, own + off, side="right") - np.searchsorted(column, own - off, side="left")
+            bits -= np.log2(inside / len(column))
+        return bits
+
+    def _meet(self, columns: list[int], theirs: NDArray[np.int64], shifts: Index) -> tuple[Index, int]:
+        """Return which records are among rows of theirs, and how many of these are records; columns are moved first."""
+        theirs = theirs[(theirs >= 0).all(axis=1)]
+        first = max(range(len(columns)), key=lambda c: len(self.values[columns[c]]))
+        order, written = self.ordered[columns[first]]
+        sought = self.values[columns[first]][np.unique(theirs[:, first])]
+        begin, end = np.searchsorted(written, sought), np.searchsorted(written, sought, side="right")
+        size = end - begin
+        places = np.repeat(begin - size.cumsum() + size, size) + np.arange(size.sum())
+        mine, moved = (order[places] + shifts[first]) % len(order), list(zip(columns, shifts, strict=True))
+        for c, (j, shift) in enumerate(moved):
+            mine = mine[np.isin(self._encode(j, mine - shift), theirs[:, c])]
+        codes = np.column_stack([self._encode(j, mine - shift) for j, shift in moved])
+        # 64 bits of each row: two others have the same once in 10^19 pairs
+        mix = 0x1E3779B97F4A7C15 ** np.arange(1, len(columns) + 1, dtype=np.int64)
+        own, rows = codes @ mix, theirs @ mix
+        return mine[np.isin(own, rows)], int(np.isin(rows, own).sum())
+
+    def _encode(self, j: int, records: Index) -> Index:
+        """Return the places of some records' values among their column's."""
+        return np.searchsorted(self.values[j], self._write(self.table[records, j], j))
+
     def find_in(self, a: Array) -> Bool:
         """Return which records an array holds, shape (n,): as a table, or one number after another."""
-        width, flat = len(self.values), a.values.ravel()
-        held = next((h for t in _split_tables(a.values, width) if (h := self._find_in_table(t)).any()), None)
-        if held is None and a.values.ndim == 1 and width <= flat.size <= _FLAT:
-            held, numbers = np.zeros(len(self.table), dtype=bool), _plain(flat)
-            start, rarest = np.arange(len(flat) - width + 1), sorted(range(width), key=lambda j: -len(self.values[j]))
-            for j in rarest:
-                start = start[self._code(j, numbers[start + j]) >= 0]
+        width, held = len(self.values), np.zeros(len(self.table), dtype=bool)
+        for table in _split_tables(a.values, width):
+            some = _plain(table[:: max(1, len(table) // _TRIED), : min(4 * width, 256)])
+            if self._share(some.ravel()[np.arange(_TRIED) * 40503 % some.size]) >= 0.05:
+                pairs = self._match_columns(some)
+                if (mine := self._find_rows(table, pairs, straight=False)).any():
+                    return mine
+        if a.values.ndim == 1 and width <= a.values.size <= _FLAT and self.whole:
+            flat = _plain(a.values)
+            start = np.arange(len(flat) - width + 1)
+            for j in self.rarest:
+                start = start[self._code(j, flat[start + j]) >= 0]
             for k in range(0, len(start), _WINDOWS):
-                table = numbers[start[k : k + _WINDOWS, None] + np.arange(width)]
-                held |= self._find_rows(table, [(j, j) for j in rarest])
+                table = flat[start[k : k + _WINDOWS, None] + np.arange(width)]
+                held |= self._find_rows(table, [(j, j) for j in self.rarest], straight=True)
         for wide in (width + 1, width + 2):  # printed with other numbers beside, and before the first row
-            if a.text and a.values.ndim == 1 and flat.size >= 2 * wide and not np.any(held):
-                held = self._find_in_table(flat[flat.size % wide :].reshape(-1, wide))
-        return np.zeros(len(self.table), dtype=bool) if held is None else held
+            if a.text and a.values.ndim == 1 and a.values.size >= 2 * wide and not held.any():
+                held = self.find_in(replace(a, values=a.values[a.values.size % wide :].reshape(-1, wide)))
+        return held
 
-    def _find_in_table(self, table: NDArray[Any]) -> Bool:
-        some = _plain(table[:: max(1, len(table) // _TRIED), : min(4 * len(self.values), 256)])
-        likely = self._share(some.ravel()[np.arange(_TRIED) * 40503 % some.size]) >= 0.05
-        return self._find_rows(table, self._match_columns(some) if likely else [])
+    def _find_rows(self, table: NDArray[Any], pairs: list[tuple[int, int]], *, straight: bool) -> Bool:
+        """Return which records are rows of a table, by pairs of columns; its rows are whole ones where ``straight``."""
+        seen, width = np.zeros(len(self.table), dtype=bool), len(self.values)
+        if len(pairs) < 2:
+            return seen
+        columns = [j for _, j in pairs]
+        theirs = np.column_stack([self._code(j, _plain(table[:, c])) for c, j in pairs])
+        still = np.zeros(len(columns), dtype=np.int64)
+        held, rows = self._meet(columns, theirs, still)
+        # the same numbers with each column moved by itself: what they meet, they meet by chance
+        few = straight and len(theirs) < 8 * width  # too few to be moved: the records are
+        if few:
+            held = held[[len(set(r)) > min(2, width - 1) for r in self._write(self.table[held]).tolist()]]
+        if not len(held):
+            return seen
+        chance = 0
+        for _ in range(_DRAWN):  # nobody who wrote the file can know by how many rows
+            most = max(len(seen) if few else len(theirs), len(columns))
+            shifts = np.random.default_rng().choice(most, len(columns), replace=False)
+            if few:
+                chance += len(self._meet(columns, theirs, shifts % len(seen))[0])
+            else:
+                moved = np.column_stack([np.roll(c, k) for k, c in zip(shifts, theirs.T, strict=True)])
+                chance += len(self._meet(columns, moved, still)[0])
+        if CHANCE * chance > _DRAWN * len(held):
+            return seen
+        some = self._write(self.table[held][:, columns], columns)
+        bits = self._measure_bits(some, columns)
+        if not (rows >= MANY and rows >= _MOST * len(table) and bits.mean() >= FEW):
+            own = (bits >= TOGETHER) & (some != some[:, :1]).any(axis=1)  # one number again and again says nothing
+            held = held[own if own.sum() >= 2 or (own & (bits >= ALONE)).any() else []]
+        seen[held] = True
+        return seen
 
-    @np.errstate(over="ignore")
     def _match_columns(self, some: Float) -> list[tuple[int, int]]:
         """Return (column of the table, column of the records) that hold the same values, each used once."""
-        free, pairs = set(range(len(self.values))), list[tuple[int, int]]()
-        for c, column in enumerate(some.T):
-            order = [j for j in free if j != c and len(self.values[j]) >= MANY][:64]
-            best, fits = -1, min(0.5, _FITS + self._share(1.001 * column))  # what chance meets
-            for j in [c, *order] if c in free else order:
-                if (share := float((self._code(j, column) >= 0).mean())) > fits:
+        free = set(range(len(self.values)))
+        pairs = []
+        for c in range(some.shape[1]):
+            fits = self._share(some[:, c])
+            if fits < 0.5 and fits < _FITS + self._share(1.001 * some[:, c]):  # what chance meets
+                continue
+            order = [c] if c in free else []
+            order += [j for j in free if j != c and len(self.values[j]) >= MANY][:64]
+            best, fits = -1, _FITS
+            for j in order:
+                if (share := (self._code(j, some[:, c]) >= 0).mean()) > fits:
                     best, fits = j, share
-                if fits == share >= 0.5:
+                if share >= 0.5:
                     break
             if best >= 0:
                 pairs.append((c, best))
                 free.discard(best)
         return pairs
 
-    def _find_rows(self, table: NDArray[Any], pairs: list[tuple[int, int]]) -> Bool:
-        """Return which records are rows of a table, by pairs of its columns and theirs."""
-        seen, columns = np.zeros(len(self.table), dtype=bool), [j for _, j in pairs]
-        if len(pairs) < 2:
-            return seen
-        theirs = np.column_stack([self._code(j, _plain(table[:, c])) for c, j in pairs])
-        theirs = theirs[(theirs >= 0).all(axis=1)]
-        # 64 bits of each row: two others have the same once in 10^19 pairs
-        mix = 0x1E3779B97F4A7C15 ** np.arange(1, len(columns) + 1, dtype=np.int64)
-        rows, own = theirs @ mix, [np.searchsorted(self.values[j], self.write(self.table[:, j], j)) for j in columns]
-        mixed = sum(codes * m for codes, m in zip(own, mix, strict=True))
-        held = np.flatnonzero(np.isin(mixed, rows))
-        # the records with each column moved by itself: what they meet, they meet by chance
-        chance, n = 0, len(seen)
-        for _ in range(_DRAWN if len(held) else 0):  # nobody who wrote the file can know by how many rows
-            shifts = np.random.default_rng().choice(max(n, len(columns)), len(columns), replace=False)
-            moved = sum(np.roll(codes, k) * m for codes, k, m in zip(own, shifts, mix, strict=True))
-            chance += int(np.isin(moved, rows).sum())
-        if not len(held) or CHANCE * chance > _DRAWN * len(held):
-            return seen
-        some = self.write(self.table[held][:, columns], columns)
-        bits, most = self._measure_bits(some, columns), np.isin(rows, mixed).sum()
-        if not (most >= MANY and most >= _MOST * len(table) and bits.mean() >= FEW):
-            alone = (bits >= TOGETHER) & (some != some[:, :1]).any(axis=1)  # one number again and again says nothing
-            held = held[alone if alone.sum() >= 2 or (alone & (bits >= ALONE)).any() else []]
-        seen[held] = True
-        return seen
-
-    def _measure_bits(self, written: Float, columns: list[int]) -> Float:
-        """Return how rare the values of rows are together, in bits; what cannot be told from one counts with it."""
-        bits = np.zeros(len(written))
-        for own, j in zip(written.T, columns, strict=True):
-            column, off = self.columns[j], self.near * np.maximum(np.abs(own), self.small[j])
-            inside = np.searchsorted(column, own + off, side="right") - np.searchsorted(column, own - off, side="left")
-            bits -= np.log2(inside / len(column))
-        return bits
-
     def _share(self, column: Float) -> float:
         return float((self._place(self.every, column, max(self.small)) >= 0).mean())
 
-    def _code(self, j: int, column: Float) -> Index:
+    def _code(self, j: int, column: Float) -> NDArray[np.int64]:
         return self._place(self.values[j], column, self.small[j])
 
     @np.errstate(all="ignore")
-    def _place(self, own: Float, column: Float, small: float) -> Index:
+    def _place(self, own: Float, column: Float, small: float) -> NDArray[np.int64]:
         at = np.clip(np.searchsorted(own, column), 0, len(own) - 1)
         if self.near:
             before = np.maximum(at - 1, 0)
