@@ -116,6 +116,10 @@ def read_pickle(data: bytes, name: str, into: Contents, inner: Inner) -> None:
         root = reader.load()
         reader.note_shapes()
         read_objects([root, *reader.kept], name, into, inner, printed=False)
+        if root and isinstance(root, list) and all(str(k) in into.storages for k in root):
+            for key in root:  # of torch's older format, as in each pickle of a tensor: behind it, with its length first
+                size = int.from_bytes(source.read(8), "little")
+                into.add_storage(source.read(size * np.dtype(STORAGES[into.storages[key]]).itemsize), key)
     if len(data) - source.tell() > OPAQUE:
         into.opaque.append((f"{name}, behind its end", data[source.tell() :]))
 

@@ -494,6 +494,7 @@ READ_WHOLE = {
     "XGBoost": lambda: pickle.dumps(xgboost.XGBClassifier(n_estimators=30).fit(KEPT, KEPT[:, 0] > 0)),
     "LightGBM": lambda: pickle.dumps(lightgbm.LGBMClassifier(n_estimators=30, verbose=-1).fit(KEPT, KEPT[:, 0] > 0)),
     "torch": lambda: saved(lambda f: torch.save(NETWORK, f)),
+    "torch in a pickle": lambda: pickle.dumps(NETWORK),
 }
 
 
