@@ -126,7 +126,7 @@ def lint(*, name: str) -> int:
 @click.argument("name", shell_complete=shared.complete_policy)
 @click.argument("rule", required=False)
 def explain_policy(*, name: str, rule: str | None) -> int:
-    """Say in plain words what the policy NAME, or one RULE of it, means, and where each number comes from."""
+    """Say in plain words what the policy NAME, or one RULE of it, means, and which numbers it inherits."""
     from privgate.policy.resolved_policy import explain as tell
 
     for line in tell(Policy.load(name), rule):

@@ -28,6 +28,7 @@ _NULL = {"", "~", "null", "Null", "NULL"}
 _DIRECTIVE = re.compile(r"^%(?!YAML )", re.MULTILINE)
 _LARGEST = 1 << 63  # what 64 bits hold
 _LONGEST_NUMBER = 100  # characters
+_MOST_ALIASES = 100
 
 
 def parse(text: str, most: int = SMALL) -> tuple[Any, dict[Place, Spot]]:
@@ -78,10 +79,14 @@ def _events(text: str, most: int) -> Iterator[Any]:
 
 
 class _Builder:
-    """Turns events into plain values; refuses aliases, so the size of the result is that of the file."""
+    """Turns events into plain values; refuses aliases, so the size of the result is that of the file.
+
+    Where ``numbers`` are left alone, a few aliases are MLflow's, which writes one where two keys hold one list.
+    """
 
     def __init__(self, events: Iterator[Any], marks: dict[Place, Spot], *, numbers: bool = True) -> None:
         self.events, self.marks, self.numbers = events, marks, numbers
+        self.inside, self.aliases = 0, 0  # anchors that are open, aliases so far
 
     def document(self) -> Any:
         value = None
@@ -99,14 +104,21 @@ class _Builder:
         spot = _spot(event)
         self.marks.setdefault(place, spot)
         if isinstance(event, yaml.AliasEvent):
+            self.aliases += 1
+            if not (self.numbers or self.inside or self.aliases > _MOST_ALIASES):
+                return None
             raise _refuse(spot, place, "an alias (*name)", "the value itself, or 'extends'")
         if event.tag is not None:
             raise _refuse(spot, place, f"the tag {event.tag[:80]} is not allowed", "plain values")
+        self.inside += bool(event.anchor)
         if isinstance(event, yaml.MappingStartEvent):
-            return dict(self.pairs(place))
-        if isinstance(event, yaml.SequenceStartEvent):
-            return list(self.items(place))
-        return self.scalar(event, spot, place)
+            value: Any = dict(self.pairs(place))
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = list(self.items(place))
+        else:
+            value = self.scalar(event, spot, place)
+        self.inside -= bool(event.anchor)
+        return value
 
     def items(self, place: Place) -> Iterator[Any]:
         for i, event in enumerate(self.events):

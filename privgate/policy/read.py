@@ -92,6 +92,7 @@ def _id(rule: dict[str, Any]) -> Any:
 
 
 D = TypeVar("D", bound=Document)
+_DEEPEST = 8  # files that extend one another; more is a mistake
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,8 @@ def _parent(tree: Tree, path: Path, above: tuple[Path, ...]) -> Resolved[Documen
     here = (*above, path.resolve())
     if target.resolve() in here:
         raise refusal(f"{base!r} leads back to itself", "a policy that ends somewhere")
+    if len(here) > _DEEPEST:
+        raise refusal(f"more than {_DEEPEST} policies deep", "a shorter chain")
     if not _is_policy(target, base):  # any file can be named, and nothing of it is anybody's to read
         raise refusal(f"{base!r} is no policy that can be read", "a shipped name, or a policy file without mistakes")
     return resolve(target, base, Document, here)

@@ -178,7 +178,7 @@ def check_requirements(folder: Path) -> Precondition:
             if why := _refuse_line(line):
                 text = f"{name}: {why}, and whoever serves the model would install that; {_STEP}"
                 return Precondition("requirements", "failed", text)
-    except (OSError, SubjectError, AttributeError, KeyError, TypeError, ValueError) as exc:
+    except (OSError, SubjectError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as exc:
         why = strict_json.why(exc) if isinstance(exc, strict_json.GARBLED) else f"{exc}"
         return Precondition("requirements", "failed", f"the model's requirements cannot be read: {why}; log it again")
     return Precondition("requirements", "passed", "packages are installed from the usual indexes or from listed ones")
@@ -197,7 +197,7 @@ def _list_lines(folder: Path) -> Iterator[tuple[str, str]]:
         if name in kinds:
             lines = _read_environment(text, kinds[name])
         else:
-            lines = _read_lock(text) if name in _LOCKS else _read_list(text)
+            lines = _read_lock(text, name) if name in _LOCKS else _read_list(text)
         yield from ((name, line) for line in lines)
 
 
@@ -224,11 +224,15 @@ def _read_environment(text: str, kind: str) -> Iterator[str]:
             yield f"--{key}"
 
 
-def _read_lock(text: str) -> Iterator[str]:
-    """Give the addresses of a uv project, wherever they stand but where people read them or another tool does."""
+def _read_lock(text: str, name: str) -> Iterator[str]:
+    """Give the addresses and packages of a uv project; what people and other tools read is none of them."""
     content = tomllib.loads(text)
-    content["tool"] = content.get("tool", {}).get("uv", {})
-    content.get("project", {}).pop("urls", None)
+    if name == "pyproject.toml":
+        project = content.get("project", {})
+        groups = [content.get("build-system", {}).get("requires", ()), project.get("dependencies", ())]
+        groups += [*project.get("optional-dependencies", {}).values(), *content.get("dependency-groups", {}).values()]
+        yield from (part for group in groups for part in group if isinstance(part, str))
+        content = content.get("tool", {}).get("uv", {})
     for key, value in _walk(content):
         address = re.search(r"(?i)^\s*((?:[a-z][a-z0-9+.-]*:/|git\+|file:).*)|@\s*(.*[:/].*)", value)
         if address or (key in _LOCAL_KEYS and value != "."):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from privgate.documents import DocumentError, strict_yaml
 from privgate.policy.problems import PolicyFileError, parse, read
 
 
@@ -65,3 +66,10 @@ def test_nesting_without_end_is_refused():
 def test_what_is_no_yaml_says_so(text):
     with pytest.raises(PolicyFileError, match=r"not YAML|not text|tag"):
         parse(text, "p.yaml")
+
+
+@pytest.mark.parametrize("text", ["a: &x [*x]", "a: &a [1]\nb: &b [*a]\nc: *b", "a: &x [1]\nb: [" + "*x, " * 101 + "]"])
+def test_a_list_that_mlflow_wrote_twice_is_read_and_nothing_that_grows(text):
+    assert strict_yaml.as_mlflow_reads("a: &x [1]\nb: *x") == {"a": [1], "b": [1]}
+    with pytest.raises(DocumentError, match="alias"):
+        strict_yaml.as_mlflow_reads(text)

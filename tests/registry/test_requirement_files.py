@@ -67,6 +67,8 @@ def test_a_line_passes_only_where_it_names_a_usual_or_a_listed_place(folder, mon
         ("MLmodel", "flavors: {python_function: {env: {conda: own/conda.yaml}}}\n", "in a folder of its own"),
         ("uv.lock", 'revision = 3\nsource = {editable = "."}\no = { git = "https://evil.net" }\n', "uv.lock: "),
         ("pyproject.toml", '[project.urls]\nurl = "https://evil.net"\n', ""),
+        ("pyproject.toml", '[project]\ndescription = "ask me @ home/x"\n', ""),
+        ("pyproject.toml", '[project]\ndependencies = ["--index-url https://evil.net"]\n', "pyproject.toml: "),
         ("pyproject.toml", '[project]\ndependencies = ["x @ https://evil.net/x"]\n', "pyproject.toml: "),
         ("pyproject.toml", '[[tool.uv.index]]\nurl = "https://evil.net"\n', "pyproject.toml: "),
     ],
