@@ -45,7 +45,7 @@ def read(path: Path, most: int = SMALL) -> Any:
 def as_mlflow_reads(text: str) -> Any:
     """Return what MLflow's own reader, of YAML 1.1, makes of a text; ``DocumentError`` also at all that ``parse`` bans.
 
-    Only numbers are left alone.
+    Only numbers are left alone, and aliases of what holds none, ``_MOST_ALIASES`` at most.
     """
     _Builder(_events(text, SMALL), {}, numbers=False).document()
     try:
