@@ -256,18 +256,18 @@ WEEK: dict[str, Model] = {
 CHANGED: dict[str, Model] = {
     "exact-changed-forest": Model(_sklearn(_FOREST, n_estimators=100, min_samples_leaf=50), lambda: read_codes(8000)),
     "exact-changed-histogram-boosting": Model(
-        _sklearn("ensemble.HistGradientBoostingClassifier", max_depth=3, max_iter=50, l2_regularization=100.0),
+        _sklearn("ensemble.HistGradientBoostingClassifier", max_depth=3, l2_regularization=100.0),
         lambda: read_codes(10000),
         refits=600,
     ),
     "exact-changed-lightgbm": Model(
-        _boosting("lightgbm.LGBMClassifier", verbose=-1, max_depth=3, n_estimators=50, reg_lambda=100.0),
+        _boosting("lightgbm.LGBMClassifier", verbose=-1, max_depth=3, reg_lambda=100.0),
         lambda: read_codes(10000),
         logged="lightgbm",
         refits=600,
     ),
     "exact-changed-xgboost": Model(
-        _boosting("xgboost.XGBClassifier", max_depth=3, n_estimators=50, reg_lambda=100.0),
+        _boosting("xgboost.XGBClassifier", max_depth=3, reg_lambda=100.0),
         lambda: read_codes(20000),
         logged="xgboost",
         refits=600,

@@ -124,7 +124,8 @@ def plain(text: str) -> str:
 
 def say(text: str, *, err: bool = False) -> None:
     """Print a line, in several where it has more than 100 characters."""
-    click.echo(wrapped(plain(text)), err=err)
+    text = wrapped(plain(text))
+    _write(text) if err else click.echo(text)
 
 
 def note(text: str) -> None:

@@ -37,6 +37,8 @@ def lines(doc: ReportDocument) -> Iterator[str]:
     if said := page_one.reason(doc):
         yield f"  {prose(said)}"
     for tile in page_one.tiles(doc):
+        if tile.question == "claim" and tile.outcome is Outcome.NOT_NEEDED:
+            continue
         value = f"{tile.value}; " if tile.value else ""
         yield f"  {_MARKS[tile.tone]} {tile.title}: {value}{prose(tile.text)}"
     yield f"  {say('next.one')}: {page_one.steps(doc, 300)[0]}"
