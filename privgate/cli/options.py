@@ -60,9 +60,9 @@ _RUN = (
     click.option("--full", is_flag=True, help="Measure everybody, though the verdict is decided by the first few."),
     click.option("--seeds", type=click.IntRange(min=1), help="Fewest other seeds to compare with."),
     _shown("--time-limit", type=float, default=600.0, help="Seconds for one training."),
-    _shown("--isolation", type=click.Choice((*WAYS, OFFLINE)), default="auto", help="Where training code runs: in a "
-           "box if one can be made, in a box, as you, for debugging, or in a box without the network that its recipe "
-           "declares."),
+    _shown("--isolation", type=click.Choice((*WAYS, OFFLINE)), default="auto", help="Where training code runs: "
+           "auto in a sandbox where one can be made; bubblewrap in one, or not at all; none as you, for debugging; "
+           "offline in one without the network that its recipe declares."),
     click.option("--file-not-downloadable", "file_withheld", is_flag=True, help="State that nobody who may ask the "
                  "model can get its file. A guard must say so, too."),
     click.option("--hash-key-file", type=click.Path(dir_okay=False), help="Key of the hashes that stand for people."),

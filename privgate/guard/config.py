@@ -213,7 +213,9 @@ class Guard:
             raw: Any = kind.model_validate(given, context=cache(partial(policy_named, folder=path.parent)))
         except ValidationError as exc:
             first = exc.errors()[0]
-            raise PolicyError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from exc
+            where = ".".join(map(str, first["loc"]))
+            what = f"{where}: {first['msg'].lower()}" if where else "expected keys with values, as schema and registry"
+            raise PolicyError(f"{path}: {what}") from exc
         protected, rows, earlier = raw.protected, raw.releases, raw.still_accepted
         if not (protected.aliases or protected.stages or protected.models):
             raise PolicyError(f"{path}: protected names no alias, stage or model; a guard must guard something")

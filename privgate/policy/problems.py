@@ -81,7 +81,8 @@ def find(name_or_path: str | Path, folder: Path | None = None) -> Path:
         path = Path(text) if folder is None else folder / text
         if not path.is_file():
             expected = f"a policy file, or one of {', '.join(known)}"
-            raise PolicyFileError(Problem(Mark(text), "", "no such file", expected))
+            what = "is a folder" if path.is_dir() else "no such file"
+            raise PolicyFileError(Problem(Mark(text), "", what, expected))
         return path
     if text in known:
         return known[text]

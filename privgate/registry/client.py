@@ -43,12 +43,14 @@ def _problems() -> tuple[type[BaseException], ...]:
     kinds = [("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")]
     kinds += [("botocore.exceptions", name) for name in ("BotoCoreError", "ClientError")]
     known = (getattr(sys.modules[module], name) for module, name in kinds if module in sys.modules)
-    return OSError, RecursionError, *known  # requests' errors, too; folders within folders
+    # requests' errors, too; folders within folders; the driver of a database
+    return OSError, RecursionError, ImportError, *known
 
 
 def _sentence(exc: BaseException) -> str:
     text = str(getattr(exc, "message", None) or exc).strip().splitlines()
-    return text[0][:600] if text else type(exc).__name__
+    more = f"; install {exc.name}" if isinstance(exc, ImportError) and exc.name else ""
+    return text[0][:600] + more if text else type(exc).__name__
 
 
 def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import math
 import os
 import shutil
 import sys
@@ -78,8 +79,8 @@ class Fleet:
     ) -> None:
         if jobs is not None and jobs < 1:
             raise UsageError(f"jobs must be at least 1, not {jobs}")
-        if not time_limit > 0:
-            raise UsageError(f"the time limit must be above 0 seconds, not {time_limit!r}")
+        if not 0 < time_limit < math.inf:
+            raise UsageError(f"the time limit must be seconds above 0, and finite, not {time_limit!r}")
         self.jobs = jobs or len(os.sched_getaffinity(0))
         self.isolate, self.signable, self.network, self.cluster = isolate, signable, network, cluster
         self.ledger = ledger if isinstance(ledger, Ledger) else Ledger(ledger)

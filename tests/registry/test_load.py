@@ -177,7 +177,8 @@ def test_a_script_registers_its_own_functions_and_classes(registry, tmp_path, fl
     monkeypatch.setattr("sys.argv", ["train", mlflow.MlflowClient().get_experiment_by_name("tests").experiment_id])
     runpy.run_path(str(script), run_name="__main__")
     told = check_reproduces(Subject.load("models:/script/1"), fleet)
-    assert (told.outcome, told.detail["from_registered_model"]) == ("passed", 0.0)
+    assert told.outcome == "passed"
+    assert told.detail["from_registered_model"] < 1e-12  # processors round its sums in different orders
 
 
 HOSTILE = [
