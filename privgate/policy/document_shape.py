@@ -155,7 +155,8 @@ _OBSERVE = "observing is the operator's setting, `privgate check --observe`"
 _WORDS = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "keys with values"),
     "string_type": "text; put it in quotes",
-    **dict.fromkeys(("float_type", "int_type"), "a number, without quotes"),
+    "float_type": "a number, without quotes",
+    "int_type": "a whole number, without quotes",
     **dict.fromkeys(("list_type", "tuple_type"), "a list"),
     NAME: "lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit",
     DIGEST: "sha256: and 64 hexadecimal digits, as the report prints the model's digest",
