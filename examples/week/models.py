@@ -139,20 +139,19 @@ def _columns(name: str, **params: Any) -> Callable[[], Any]:
     return lambda: _behind_columns(_make(f"sklearn.{name}", **params))
 
 
-def _text(min_df: int = 1) -> Any:
+def _text(min_df: int = 1, C: float = 1.0) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    return make_pipeline(TfidfVectorizer(min_df=min_df), LogisticRegression())
+    return make_pipeline(TfidfVectorizer(min_df=min_df), LogisticRegression(C=C))
 
 
-def _ridge() -> Any:
-    from sklearn.linear_model import Ridge
+def _behind_scaler(kind: str) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    return make_pipeline(StandardScaler(), Ridge())
+    return make_pipeline(StandardScaler(), _make(f"sklearn.linear_model.{kind}"))
 
 
 class Scores:
@@ -249,7 +248,7 @@ WEEK: dict[str, Model] = {
     "exact-neighbours": Model(_sklearn("neighbors.KNeighborsClassifier", n_neighbors=50), lambda: read_numbers(5000)),
     "private": Model(train_privately, lambda: read_codes(5000), claim=CLAIM),
     "exact-text": Model(_text, write_texts),
-    "price-ridge": Model(_ridge, draw_prices),
+    "price-ridge": Model(lambda: _behind_scaler("Ridge"), draw_prices),
     "price-boosting": Model(_sklearn("ensemble.GradientBoostingRegressor"), draw_prices),
 }
 #: what to change first of those that are not approved; measured where it is named
@@ -272,6 +271,16 @@ CHANGED: dict[str, Model] = {
         logged="xgboost",
         refits=600,
     ),
-    "exact-changed-neighbours": Model(_sklearn("naive_bayes.GaussianNB"), lambda: read_numbers(5000)),
-    "exact-changed-text": Model(lambda: _text(min_df=50), write_texts),
+    "exact-changed-perceptron": Model(
+        _columns("neural_network.MLPClassifier", hidden_layer_sizes=(32,), early_stopping=True, alpha=3.0),
+        lambda: read_columns(5000),
+    ),
+    "exact-changed-neighbours": Model(lambda: _behind_scaler("LogisticRegression"), lambda: read_numbers(5000)),
+    "exact-changed-text": Model(lambda: _text(min_df=200, C=0.1), write_texts),
+    "price-changed-boosting": Model(
+        _sklearn(
+            "ensemble.HistGradientBoostingRegressor", max_depth=1, max_iter=300, max_bins=32, l2_regularization=100.0
+        ),
+        draw_prices,
+    ),
 }
