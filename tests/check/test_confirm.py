@@ -144,7 +144,7 @@ def evidence(kept, records=None, **more):
 @pytest.fixture(scope="module")
 def logistic(fleet):
     asked = numbers()
-    (kept,) = gate.evaluate(Policy.load("dtp-1"), asked, fleet=fleet).evidence.cases
+    *_, kept = gate.evaluate(Policy.load("dtp-1"), asked, fleet=fleet).evidence.cases  # one more where sums round apart
     return asked, kept
 
 
