@@ -266,7 +266,8 @@ def renamed(document, folder, kept):
     """Write the cases, and name them in the report as whoever can write both would."""
     cases.write(folder / cases.FILE, [kept])
     told = {"digest": kept.digest(), "high": float(kept.high.max()), "low": float(kept.low.max())}
-    document["evidence"]["influence"]["cases"][0] |= told
+    noted = document["evidence"]["influence"]["cases"]
+    noted[:] = [noted[-1] | told]
     return document
 
 
