@@ -178,10 +178,8 @@ def _draw_questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
 
 
 def _mix_numbers(subject: Subject, known: Float, rng: Generator) -> Float:
-    """Return corners, random points and mixed records of the domain, (Q, d), or all that a list holds."""
+    """Return corners, random points and mixed records of the domain, (Q, d)."""
     mixed, reach = np.column_stack([rng.choice(column, _RANDOM) for column in known.T]), _read_reach(subject)
-    if subject.accepted is not None and subject.accepted.queries is not None:
-        return np.array(subject.accepted.queries, dtype=np.float64)
     if reach is None:
         return mixed
     ends, between = rng.random((2, _RANDOM, known.shape[1]))

@@ -20,7 +20,7 @@ from privgate.controls.odd_questions import make_odd_questions
 from privgate.errors import SubjectError
 from privgate.evidence import Count, Precondition
 from privgate.subject.accepted_questions import AcceptedQuestions, is_double
-from privgate.subject.containers import length, make_like, stack, take
+from privgate.subject.containers import length, stack, take
 from privgate.subject.release import Laplace, Noise, Release, admissible
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -229,7 +229,7 @@ def check_domain(subject: Subject, fleet: Fleet) -> Subject:
     if subject not in _CHECKED:
         domain = subject.data.domain
         result: dict[str, Any] = {"problem": "people in the data lie outside of it themselves"}
-        if domain.queries is not None or domain.holds(subject.data.pool()[0]).all():
+        if domain.holds(subject.data.pool()[0]).all():
             result = fleet.examined(subject, "privgate.controls.served:ask_outside")
         why, example = "", "".join(c for c in str(result.get("example")) if c.isprintable())[:80]
         if problem := result.get("problem", ""):
@@ -251,13 +251,11 @@ def ask_outside(opened: Any) -> dict[str, Any]:
     rng, accepted = np.random.default_rng(), AcceptedQuestions(opened.domain)
     outside = [(what, X) for what, X in make_odd_questions(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
     outside = [outside[k] for k in rng.permutation(len(outside))[:MOST_OUTSIDE]]
-    inside, listing = np.flatnonzero(accepted.holds(opened.X))[:1], opened.domain.get("queries")
-    if not (len(inside) or listing):
+    if not len(inside := np.flatnonzero(accepted.holds(opened.X))[:1]):
         return {"problem": "no record of the data lies inside of it"}
     if not outside:
         return {"problem": "no question outside of it could be made up"}
-    known = take(opened.X, inside) if listing is None else make_like(np.array(listing[:1]), opened.X)
-    single = list[Any]()
+    known, single = take(opened.X, inside), list[Any]()
     if is_double(known):
         with contextlib.suppress(TypeError, ValueError):  # frames of texts alone
             kinds = dict.fromkeys(known.select_dtypes(np.float64), np.float32) if hasattr(known, "iloc") else np.float32

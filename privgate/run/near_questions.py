@@ -113,8 +113,8 @@ def make_questions(run: Run, rows: Index, *, near: bool, most: int = 9) -> NearQ
     """
     subject = run.subject
     data, own = subject.data, subject.data.at(rows)
-    if (subject.accepted is not None and subject.accepted.queries is not None) or not len(rows):
-        return NearQuestions(subject, rows, {})  # the endpoint answers a list, and every question of it is asked anyway
+    if not len(rows):
+        return NearQuestions(subject, rows, {})
     size = max(1, int(np.prod(getattr(own, "shape", (len(rows),)), dtype=np.int64)))
     most = min(most, max(1, MOST_NUMBERS // size)) if not is_sparse(own) else most
     answers: dict[str, Any] = {}

@@ -78,14 +78,6 @@ def _repeat(seed: int | None, position: int) -> int:
     return position if seed is None else 0
 
 
-def ask_listed(request: RefitRequest, *, changes: bool) -> Retrained:
-    """Return refits; with ``changes`` also asked every question of a declared list, where there is one."""
-    if not changes or (more := two_models.with_questions(request.subject, request.units, request.rows)) is None:
-        return leave_out(request, changes=changes)
-    larger, rows = more
-    return two_models.apart(request.subject, leave_out(replace(request, subject=larger, queries=rows)))
-
-
 # Closed forms: what they answer counts only beside refits that agree with them.
 
 
@@ -99,20 +91,16 @@ class Computed:
     why: Mapping[str, int] = field(default_factory=dict)
 
 
-def compute(engine: Engine, request: RefitRequest, *, changes: bool) -> Computed | str:
+def compute(engine: Engine, request: RefitRequest) -> Computed | str:
     """Return what a closed form answers; why it declines, where only its work shows that it does."""
     try:
-        more = two_models.with_questions(request.subject, request.units, request.rows) if changes else None
-        larger = request if more is None else replace(request, subject=more[0], queries=more[1])
-        answers, rest = engine.answers(replace(larger, subject=seen(larger.subject).subject))
+        answers, rest = engine.answers(replace(request, subject=seen(request.subject).subject))
     except Declined as exc:
         return str(exc)
     why, rounded = {engine.hands_on: len(rest)}, rest[:0]
     if engine.complements:
         answers, rounded = closed_form.as_released(answers)
         why[closed_form.WHY] = len(rounded)
-    if more is not None:
-        answers = two_models.apart(request.subject, answers)
     rest = np.sort(np.concatenate([rest, rounded]))
     return Computed(engine, answers, rest, {reason: count for reason, count in why.items() if count})
 
