@@ -206,18 +206,17 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
             controls.append(condition)
     if controls[-1].outcome != "passed":
         return run, controls
-    return choose_seeds(run, glance=run.attacks_alone), controls
+    return choose_seeds(run), controls
 
 
-def choose_seeds(run: Run, *, glance: bool = False) -> Run:
+def choose_seeds(run: Run) -> Run:
     """Return the run that knows at which seeds it judges, and what was seen of them."""
-    chosen = seeds.choose_seeds(run.subject, run.fleet, count=run.limits.seeds, glance=glance)
+    chosen = seeds.choose_seeds(run.subject, run.fleet, count=run.limits.seeds)
     control = SeedControl(
         dependent=chosen.dependent,
         paired=len(chosen.seeds) if chosen.dependent else 0,
         moved_by=chosen.moved_by,
         compared=chosen.compared,
-        unread=chosen.unread,
         coins=chosen.by,
         note=chosen.message,
     )
@@ -246,7 +245,7 @@ def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Ru
     if run.refused:
         return run, [not_reached("people", "more shadow models, other seeds")]
     seen, refuses = run.seed_control, "attacks" if run.attack_breaks(measured) else ""
-    if seen is None or seen.unread or run.subject.recipe.seed is None or not (run.at_seed or run.attacks_alone):
+    if seen is None or run.subject.recipe.seed is None or not (run.at_seed or run.attacks_alone):
         return run, []
     if not refuses and Need.LEAVE_ONE_OUT in run.needs:
         with suppress(MeasurementError):  # where people are asked for, it says why
@@ -263,11 +262,10 @@ def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Ru
 
 def foresee_seeds(run: Run) -> Run:
     """Return the run as if training drew wherever it may, which is all that a plan knows of seeds."""
-    recipe, count = run.subject.recipe, run.limits.seeds
-    noisy, unread = reproduces.draws_noise(run.subject), count is None and seeds.reads_no_seed(recipe)
-    runs = SEEDS_FOR_A_LIMIT if count is None else count
-    control = SeedControl(dependent=noisy or not (unread or recipe.seed is None), unread=unread)
-    return replace(run, seeds=(None,) * runs if noisy else (recipe.seed,), seed_control=control)
+    own, noisy = run.subject.recipe.seed, reproduces.draws_noise(run.subject)
+    runs = SEEDS_FOR_A_LIMIT if run.limits.seeds is None else run.limits.seeds
+    control = SeedControl(dependent=noisy or own is not None)
+    return replace(run, seeds=(None,) * runs if noisy else (own,), seed_control=control)
 
 
 def count_first_look(run: Run) -> int:
@@ -279,10 +277,7 @@ def count_first_look(run: Run) -> int:
 
 def count_trainings(run: Run) -> int:
     """Return how many trainings the controls make at most, seeds among them, as far as is known of these."""
-    fits = []
-    if run.limits.seeds is not None or not seeds.reads_no_seed(run.subject.recipe):
-        pairs = seeds.list_pairs(run.subject, run.fleet, glance=run.attacks_alone)
-        fits = [fit for _, *two in pairs for fit in two]
+    fits = [fit for _, *two in seeds.list_pairs(run.subject, run.fleet) for fit in two]
     if run.at_seed and run.seed_control is not None:
         fits += seeds.list_compared(run.subject, run.fleet, by=run.seed_control.coins)
     return depends.count_trainings(run.subject, fits)

@@ -116,7 +116,7 @@ def _combine_columns(columns: Iterable[Fingerprints]) -> Fingerprints:
 def check_data(data: TrainingData) -> list[Precondition]:
     """Return the result of each check, passed ones too, always in this order; a check that cannot run is absent."""
     labels = [_check_targets(data)] if data.predicts_numbers else [_check_labels(data), _check_single_owners(data)]
-    return [*labels, *_check_duplicates(data)]
+    return [*labels, _check_duplicates(data)]
 
 
 def _check_labels(data: TrainingData) -> Precondition:
@@ -137,9 +137,6 @@ def _check_targets(data: TrainingData) -> Precondition:
     outcome, text = "passed", f"numbers with {known} different values"
     if known < 2:
         outcome, text = "failed", "all training records have the same target; nothing can be judged"
-    elif known == 2:
-        text = "the targets have two values only, as labels have; a classifier of them says more about people"
-        outcome = "warned"
     return Precondition("targets", outcome, text, {"values": known})
 
 
@@ -153,21 +150,11 @@ def _check_single_owners(data: TrainingData) -> Precondition:
     return Precondition("class_of_one", outcome, text, {"labels_of_one": single})
 
 
-def _check_duplicates(data: TrainingData) -> list[Precondition]:
-    """Look for equal and nearly equal records of different people: training without one still knows the other."""
-    owners, grids = data.units.owner, fingerprint_rounded(data.X)
-    equal = mark_shared(fingerprint_with_label(data.X, data.y), owners)
-    absent = "" if grids else "; nearly equal ones were not looked for, because these records have no distance"
-    marked = [("duplicates", equal, f"equal records{absent}", "{} of {} records equal another person's record")]
-    if grids is not None:
-        near = (mark_shared(grids[0], owners) | mark_shared(grids[1], owners)) & ~equal
-        sentence = "at least {} of {} records differ from another person's record by rounding only"
-        marked.append(("near_duplicates", near, "nearly equal records", sentence))
-    checks = []
-    for name, rows, kind, sentence in marked:
-        count = int(rows.sum())
-        text = f"{sentence.format(Count(count, data.n), data.n)}; if they belong to one person, name the person in "
-        text += "'groups', otherwise that person's risk is understated"
-        outcome, text = ("warned", text) if count else ("passed", f"no two people have {kind}")
-        checks.append(Precondition(name, outcome, text, {"records": count, "share": count / data.n}))
-    return checks
+def _check_duplicates(data: TrainingData) -> Precondition:
+    """Look for equal records of different people: training without one still knows the other."""
+    count = int(mark_shared(fingerprint_with_label(data.X, data.y), data.units.owner).sum())
+    outcome, text = "passed", "no two people have equal records"
+    if count:
+        outcome, text = "warned", f"{Count(count, data.n)} of {data.n} records equal another person's record; if they "
+        text += "belong to one person, name the person in 'groups', otherwise that person's risk is understated"
+    return Precondition("duplicates", outcome, text, {"records": count, "share": count / data.n})
