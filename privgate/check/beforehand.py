@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from privgate import cases
 from privgate.arrays import Compute, compute_here
 from privgate.check import questions
 from privgate.claims import accounting
@@ -179,8 +180,8 @@ def check(run: Run, policy: Policy, tell: Callable[[str], None]) -> tuple[Run, l
         controls, stopped = [*controls, *more], [*stopped, *stopping(more)]
     if not run.attacked:  # nothing asks the model once more
         run.fleet.close_model()
-    (near, far), ways = run.registered_apart, served.get_ways_apart(controls)
-    return replace(run, registered_apart=(near + ways, far + ways)), controls, stopped
+    near, far = (cases.apart([(p.name, p.detail) for p in controls], every=every) for every in (False, True))
+    return replace(run, registered_apart=(near, far)), controls, stopped
 
 
 def control_training(run: Run) -> tuple[Run, list[Precondition]]:
@@ -192,7 +193,6 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
     controls = [reproduces.check_reproduces(subject, fleet)]
     if controls[-1].outcome != "passed":
         return run, controls  # nothing is measured whatever the others say
-    run = replace(run, registered_apart=reproduces.get_registered_gaps(controls[0]))
     if not run.limits.full and attack_measures.look_first(run):
         people = ", single people" if Need.LEAVE_ONE_OUT in run.needs else ""
         return run, [*controls, not_reached("attacks", f"whether training uses its data, other seeds{people}")]
@@ -211,16 +211,8 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
 
 def choose_seeds(run: Run) -> Run:
     """Return the run that knows at which seeds it judges, and what was seen of them."""
-    chosen = seeds.choose_seeds(run.subject, run.fleet, count=run.limits.seeds)
-    control = SeedControl(
-        dependent=chosen.dependent,
-        paired=len(chosen.seeds) if chosen.dependent else 0,
-        moved_by=chosen.moved_by,
-        compared=chosen.compared,
-        coins=chosen.by,
-        note=chosen.message,
-    )
-    return replace(run, seeds=chosen.seeds, seed_control=control)
+    chosen, control = seeds.choose_seeds(run.subject, run.fleet, count=run.limits.seeds)
+    return replace(run, seeds=chosen, seed_control=control)
 
 
 def not_reached(by: str, what: str) -> Precondition:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Bool, Float, Index
+from privgate.arrays import Float
 from privgate.evidence import Count, Precondition
 from privgate.subject.containers import as_numbers
 from privgate.subject.data import TrainingData
@@ -57,15 +57,6 @@ def list_columns(X: Any) -> list[Any]:
         return [X.iloc[:, j] for j in range(X.shape[1])]
     values = np.asarray(X) if hasattr(X, "shape") else np.asarray(X, dtype=object)
     return list(values.reshape(len(values), -1).T)
-
-
-def mark_shared(fingerprints: Fingerprints, owners: Index) -> Bool:
-    """Return for each record whether a record of another owner has its fingerprint, shape (n,)."""
-    _, code = np.unique(fingerprints, return_inverse=True)
-    first = np.full(code.max() + 1, -1, dtype=np.int64)
-    first[code[::-1]] = owners[::-1]  # the owner of each fingerprint's first record
-    others = np.bincount(code, weights=owners != first[code])
-    return np.asarray(others[code] > 0, dtype=np.bool_)
 
 
 def _hash(values: Any) -> Fingerprints:
@@ -152,7 +143,9 @@ def _check_single_owners(data: TrainingData) -> Precondition:
 
 def _check_duplicates(data: TrainingData) -> Precondition:
     """Look for equal records of different people: training without one still knows the other."""
-    count = int(mark_shared(fingerprint_with_label(data.X, data.y), data.units.owner).sum())
+    code, people = np.unique(fingerprint_with_label(data.X, data.y), return_inverse=True)[1], len(data.units)
+    held = np.bincount(np.unique(code * people + data.units.owner) // people)  # by how many people
+    count = int((held[code] > 1).sum())
     outcome, text = "passed", "no two people have equal records"
     if count:
         outcome, text = "warned", f"{Count(count, data.n)} of {data.n} records equal another person's record; if they "

@@ -5,7 +5,6 @@ without reading its argument, the gate draws other orders of the records. Sectio
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -22,7 +21,7 @@ from privgate.controls.reproduces import (
     plan_training,
 )
 from privgate.errors import MeasurementError
-from privgate.evidence import Precondition
+from privgate.evidence import Precondition, SeedControl
 from privgate.statistics import leakage
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, label_changes
 from privgate.subject.subject import Subject
@@ -44,20 +43,6 @@ FLOOR = -40.0
 By = Literal["seed", "order"]
 
 
-@dataclass(frozen=True)
-class Seeds:
-    """The seeds to judge at, and why: the recipe's own, or ``None`` for each run of a recipe without one."""
-
-    seeds: tuple[int | None, ...]
-    dependent: bool
-    #: the largest change of a probability at any record among the ``compared`` seeds, the recipe's own included
-    moved_by: float
-    compared: int
-    message: str
-    #: the order where a function draws without reading its argument
-    by: By = "seed"
-
-
 def plan_other(subject: Subject, number: int, *, by: str, left_out: Index = NOBODY, rows: Index | None = None) -> Fit:
     """Return a planned training at another seed, order or run; its model answers about ``rows``, or the whole pool."""
     own, queries = subject.recipe.seed, list_pool(subject) if rows is None else rows
@@ -76,8 +61,10 @@ def draw_others(subject: Subject, count: int, *, fleet: Fleet | None) -> list[in
     return list(dict.fromkeys(int(v) for v in drawn if v != subject.recipe.seed))[:count]
 
 
-def choose_seeds(subject: Subject, fleet: Fleet, *, count: int | None = None) -> Seeds:
-    """Return the seeds to judge a subject at, and whether its training depends on them.
+def choose_seeds(
+    subject: Subject, fleet: Fleet, *, count: int | None = None
+) -> tuple[tuple[int | None, ...], SeedControl]:
+    """Return the seeds to judge at, None for each run of a recipe without one, and whether training depends on them.
 
     The recipe's own seed is judged either way. Two other seeds are compared, and one other order of a function's
     records. ``count`` is the operator's number of runs of a recipe without a seed. ``MeasurementError``: training on
@@ -102,7 +89,8 @@ def choose_seeds(subject: Subject, fleet: Fleet, *, count: int | None = None) ->
     else:
         text = f"{compared} seeds gave the same models, on all data and with one person left out; one is used"
         kind = "seed"
-    return Seeds((own,), dependent=dependent, moved_by=moved[kind], compared=compared, message=text, by=kind)
+    found = {"moved_by": moved[kind], "compared": compared, "coins": kind, "note": text}
+    return (own,), SeedControl(dependent=dependent, paired=int(dependent), **found)
 
 
 def describe_dependence(moved: float, by: str = "seed") -> str:
@@ -111,14 +99,14 @@ def describe_dependence(moved: float, by: str = "seed") -> str:
     return f"{what} moves predictions by up to {moved:.2g}; {JUDGED_AT}"
 
 
-def _pair_runs(moved: float, compared: int, pairs: int) -> Seeds:
+def _pair_runs(moved: float, compared: int, pairs: int) -> tuple[tuple[int | None, ...], SeedControl]:
     judged = f"everybody is judged on {pairs} runs with and without"
     if pairs == 1:
         judged = "a single run neither refuses nor approves"
     elif pairs < SEEDS_FOR_A_LIMIT:
         judged += f", which can refuse; an approval needs {SEEDS_FOR_A_LIMIT}"
     text = f"another run moves predictions by up to {moved:.2g}; {judged}"
-    return Seeds((None,) * pairs, dependent=True, moved_by=moved, compared=compared, message=text)
+    return (None,) * pairs, SeedControl(dependent=True, paired=pairs, moved_by=moved, compared=compared, note=text)
 
 
 def list_pairs(subject: Subject, fleet: Fleet) -> list[tuple[By, Fit, Fit]]:

@@ -54,7 +54,7 @@ def compute_everybody(run: Run) -> ClosedForm:
 def ask_about(run: Run, units: Index) -> RefitRequest:
     """Return the question about some units: at their own records, and beside them where a rule wants it."""
     near = run.compute(near_questions.ask_near_people)
-    return RefitRequest(near.extended, units, run.seeds, run.fleet, near.list_queries(units))
+    return RefitRequest(near.extended, units, run.seeds, run.fleet, near.list_rows(units) if near.kinds else None)
 
 
 def rank_everybody(run: Run) -> Ranking:

@@ -106,7 +106,11 @@ class AttackPool:
     def refusal(self) -> str:
         """Why nothing that is measured on these candidates counts; empty if it does."""
         if self.deduplicated:
-            return _DEDUPLICATED
+            return (
+                "candidates repeat one another and training records do not, as if equal rows were dropped on one side: "
+                "common ones tell candidates; log the training table with its doubles, or drop those of the whole "
+                "table before it is split"
+            )
         if self.copied:
             return self.copied
         if self.shift is not None and self.shift.clear:
@@ -114,11 +118,6 @@ class AttackPool:
         return ""
 
 
-#: what is said of candidates whose table keeps equal records where that of the members dropped them
-_DEDUPLICATED = (
-    "candidates repeat one another and training records do not, as if equal rows were dropped on one side: common ones "
-    "tell candidates; log the training table with its doubles, or drop those of the whole table before it is split"
-)
 _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 
 
@@ -291,7 +290,6 @@ def train(run: Run) -> Shadows:
 
 
 def _drawn(run: Run) -> tuple[Bool, tuple[int | None, ...]]:
-    """Return who is in which subset, and the seeds."""
     count, rng = 2 * max(2, run.limits.shadow_models // 2), run.generator("shadow subsets")
     return balanced_masks(run.compute(of_attacks), count, rng), seeds_for(run, count, rng)
 
@@ -321,7 +319,8 @@ def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
     """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool."""
     more = run.compute(ask_near_trials)[0]
     rows = np.concatenate([more.rows, more.places.ravel()])  # about the trials, and beside each of them
-    shadows = train_on_subsets(more.extended, more.widen(masks), seeds, run.fleet, rows=rows)
+    wider = np.pad(masks, ((0, 0), (0, more.places.size)))  # nobody trains on a question
+    shadows = train_on_subsets(more.extended, wider, seeds, run.fleet, rows=rows)
     own, near = np.split(shadows.log_p, [len(more.rows)], axis=1)
     apart = near.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
     shadows = replace(shadows, masks=masks[:, more.rows], log_p=own, near=apart)  # of all would be as large as data

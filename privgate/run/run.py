@@ -37,7 +37,6 @@ class Budget:
     file_withheld : bool
         The operator states that nobody who may ask the model can get its file: rules about it warn at worst. A guard
         accepts such a verdict only if its own table says the same.
-
     """
 
     max_retrains: int | None = None

@@ -60,7 +60,6 @@ class Column:
 
 
 def _as_tuple(value: Any) -> Any:
-    """Return what a payload holds: tuples for lists, and columns for mappings."""
     if isinstance(value, Mapping):
         return Column(**{name: _as_tuple(value[name]) for name in ("name", "ends", "values", "missing")})
     return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value

@@ -156,7 +156,6 @@ class Recipe:
 
     @property
     def _named(self) -> list[str]:
-        """References of the functions that train and answer."""
         return [r for r in (self.payload.get("fit"), self.payload["predict"]) if isinstance(r, str)]
 
     @cached_property
