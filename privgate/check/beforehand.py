@@ -237,7 +237,8 @@ def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Ru
     if run.refused:
         return run, [not_reached("people", "more shadow models, other seeds")]
     seen, refuses = run.seed_control, "attacks" if run.attack_breaks(measured) else ""
-    if seen is None or run.subject.recipe.seed is None or not (run.at_seed or run.attacks_alone):
+    alone = run.attacked and Need.LEAVE_ONE_OUT not in run.needs  # which look closer at seeds than one other shows
+    if seen is None or run.subject.recipe.seed is None or not (run.at_seed or alone):
         return run, []
     if not refuses and Need.LEAVE_ONE_OUT in run.needs:
         with suppress(MeasurementError):  # where people are asked for, it says why

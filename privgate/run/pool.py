@@ -25,7 +25,6 @@ from privgate.run.run import Run
 from privgate.statistics.roc import LOOKS
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
-from privgate.theorems.closed_form import Status
 
 # The pool of an attack: who counts as a trial, who is one person, and who had to be left out.
 
@@ -257,18 +256,6 @@ LEAST_TRAINED = 0.5
 MOST_ANSWERS = 2**25
 
 
-def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
-    """Return who is in which of ``count`` subsets, an even number: complementary pairs of random halves of the trials.
-
-    Shape (count, P). Models 2j and 2j + 1 share no trial and cover all: every trial is in exactly half of the models,
-    and a pair is one independent unit. All records of a person go together. Members who are no trials are in each.
-    """
-    if count < 2 or count % 2:
-        raise MeasurementError(f"shadow models come in complementary pairs; ask for an even number, not {count}")
-    halves = draw_halves(pool, count // 2, rng)
-    return np.stack([halves | pool.others, (pool.trial & ~halves) | pool.others], axis=1).reshape(count, -1)
-
-
 def draw_halves(pool: AttackPool, count: int, rng: Generator) -> Bool:
     """Return ``count`` random halves of the trials, drawn independently of each other, shape (count, P)."""
     people = np.unique(pool.person[pool.trial])
@@ -277,21 +264,20 @@ def draw_halves(pool: AttackPool, count: int, rng: Generator) -> Bool:
     return np.asarray(halves[:, place] & pool.trial)
 
 
-def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
-    """Return one seed a model: the recipe's own, which code may treat unlike all others; None where it has none."""
-    if run.subject.recipe.seed is not None or all(s is None for s in run.seeds):
-        return (run.subject.recipe.seed,) * count
-    return tuple(int(s) for s in rng.integers(2**32, size=count, dtype=np.uint64))
-
-
 def train(run: Run) -> Shadows:
     """Return shadow models on halves of the trials and all other members; ``MeasurementError``: most failed."""
-    return trained(run, *_drawn(run))
+    return trained(run, _draw_subsets(run))
 
 
-def _drawn(run: Run) -> tuple[Bool, tuple[int | None, ...]]:
-    count, rng = 2 * max(2, run.limits.shadow_models // 2), run.generator("shadow subsets")
-    return balanced_masks(run.compute(of_attacks), count, rng), seeds_for(run, count, rng)
+def _draw_subsets(run: Run) -> Bool:
+    """Return who is in which subset, shape (count, P): complementary pairs of random halves of the trials.
+
+    Models 2j and 2j + 1 share no trial and cover all: every trial is in exactly half of the models, and a pair is one
+    independent unit. All records of a person go together. Members who are no trials are in each.
+    """
+    pool, pairs = run.compute(of_attacks), max(2, run.limits.shadow_models // 2)
+    halves = draw_halves(pool, pairs, run.generator("shadow subsets"))
+    return np.stack([halves | pool.others, (pool.trial & ~halves) | pool.others], axis=1).reshape(2 * pairs, -1)
 
 
 def growing(run: Run) -> Iterator[Shadows]:
@@ -300,34 +286,36 @@ def growing(run: Run) -> Iterator[Shadows]:
     Whom they are trained on is drawn before the first is trained. All at once and too few for the last look, they are
     looked at in parts first: only what the last doubling added lets so few approve.
     """
-    masks, seeds = _drawn(run)
+    masks = _draw_subsets(run)
     looks = [count for count in LOOKS if count <= len(masks)]
     most = len(masks) if run.at_once else looks[-1]
     first = most if run.at_once else looks[0]
-    shadows = trained(run, masks[:first], seeds[:first])
+    shadows = trained(run, masks[:first])
     if looks[0] < len(shadows.masks) < max(LOOKS):
         for count in looks[:-1]:
             yield shadows.first(count)
     yield shadows
     for before, count in pairwise(looks):
         if len(shadows.masks) == before:
-            shadows = shadows.joined(trained(run, masks[before:count], seeds[before:count]))
+            shadows = shadows.joined(trained(run, masks[before:count]))
             yield shadows
 
 
-def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
-    """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool."""
-    more = run.compute(ask_near_trials)[0]
+def trained(run: Run, masks: Bool) -> Shadows:
+    """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool.
+
+    All are trained at the recipe's own seed, which code may treat unlike all others.
+    """
+    more, own_seed = run.compute(ask_near_trials)[0], (run.subject.recipe.seed,)
     rows = np.concatenate([more.rows, more.places.ravel()])  # about the trials, and beside each of them
     wider = np.pad(masks, ((0, 0), (0, more.places.size)))  # nobody trains on a question
-    shadows = train_on_subsets(more.extended, wider, seeds, run.fleet, rows=rows)
+    shadows = train_on_subsets(more.extended, wider, own_seed, run.fleet, rows=rows)
     own, near = np.split(shadows.log_p, [len(more.rows)], axis=1)
     apart = near.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
     shadows = replace(shadows, masks=masks[:, more.rows], log_p=own, near=apart)  # of all would be as large as data
-    failed = int((shadows.status == Status.FAILED).sum())
-    if len(shadows.status) - failed < LEAST_TRAINED * len(shadows.status):
-        first = next(iter(shadows.reason.values()), "no reason given")
-        raise MeasurementError(f"{failed} of {len(shadows.status)} shadow models could not be trained: {first}")
+    if len(masks) - (failed := len(shadows.reason)) < LEAST_TRAINED * len(masks):
+        first = next(iter(shadows.reason.values()))
+        raise MeasurementError(f"{failed} of {len(masks)} shadow models could not be trained: {first}")
     return shadows
 
 

@@ -176,27 +176,22 @@ class Shadows:
     masks: NDArray[np.bool_]
     #: log-probabilities of every model on the records that were asked about, shape (N, R, K); NaN where training failed
     log_p: Float
-    #: one a model
-    seeds: Seeds
-    #: Status of each model, shape (N,)
-    status: NDArray[Any]
-    engine: str
+    #: why trainings failed, by number
     reason: Mapping[int, str] = field(default_factory=dict)
     #: the same as ``log_p`` of questions beside R of the records, shape (N, R, Q, K)
     near: Float | None = None
 
     def first(self, count: int) -> Self:
         """Return so many of these models, the first ones."""
-        names = ("masks", "log_p", "seeds", "status", *(() if self.near is None else ("near",)))
+        names = ("masks", "log_p", *(() if self.near is None else ("near",)))
         reason = {i: why for i, why in self.reason.items() if i < count}
         return replace(self, reason=reason, **{n: getattr(self, n)[:count] for n in names})
 
     def joined(self, more: Self) -> Self:
         """Return the models of both, ``more`` last."""
-        names = ("masks", "log_p", "status", *(() if self.near is None else ("near",)))
+        names = ("masks", "log_p", *(() if self.near is None else ("near",)))
         both: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(more, n)]) for n in names}
-        reason = {**self.reason, **{len(self.masks) + i: why for i, why in more.reason.items()}}
-        return replace(self, seeds=(*self.seeds, *more.seeds), reason=reason, **both)
+        return replace(self, reason={**self.reason, **{len(self.masks) + i: w for i, w in more.reason.items()}}, **both)
 
 
 def train_on_subsets(
@@ -217,5 +212,4 @@ def train_on_subsets(
             reason[i] = answer.problem
         else:
             log_p[i] = answer.log_p
-    status = np.array([Status.FAILED if i in reason else Status.EXACT for i in range(count)], dtype=object)
-    return Shadows(masks, log_p, tuple(each), status, REFIT, reason)
+    return Shadows(masks, log_p, reason)

@@ -125,11 +125,6 @@ class Run:
         """Whether training draws and records no seed, so that figures are means over runs of their own."""
         return self.seed_control is not None and self.seed_control.dependent and self.subject.recipe.seed is None
 
-    @property
-    def attacks_alone(self) -> bool:
-        """Whether nobody is left out, and rules on attacks name a level: controls of single people serve nothing."""
-        return bool(self.attacked) and Need.LEAVE_ONE_OUT not in self.needs
-
     def attack_breaks(self, measured: Mapping[Request, Measurement]) -> bool:
         """Return whether a rule on attacks is broken for certain by what was measured: nothing takes that back."""
         return any(self.attacked[r][1](m) == "broken" for r, m in measured.items() if r in self.attacked)
