@@ -237,7 +237,7 @@ def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Ru
     if run.refused:
         return run, [not_reached("people", "more shadow models, other seeds")]
     seen, refuses = run.seed_control, "attacks" if run.attack_breaks(measured) else ""
-    alone = run.attacked and Need.LEAVE_ONE_OUT not in run.needs  # which look closer at seeds than one other shows
+    alone = run.attacked and Need.LEAVE_ONE_OUT not in run.needs  # nobody is left out
     if seen is None or run.subject.recipe.seed is None or not (run.at_seed or alone):
         return run, []
     if not refuses and Need.LEAVE_ONE_OUT in run.needs:

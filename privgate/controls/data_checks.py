@@ -35,20 +35,26 @@ def fingerprint_with_label(X: Any, y: NDArray[Any]) -> Fingerprints:
     return np.asarray(fingerprint_records(X) * np.uint64(3) + _hash_column(y), dtype=np.uint64)
 
 
-def fingerprint_rounded(X: Any) -> tuple[Fingerprints, Fingerprints] | None:
-    """Return fingerprints of each record rounded to two grids; None where values cannot be rounded.
+def fingerprint_grids(X: Any) -> tuple[Fingerprints, ...]:
+    """Return fingerprints of each record, without its label, by which near copies share at least one.
 
-    Near-duplicates share a fingerprint. A cell is a thousandth of the column's standard deviation wide, and the second
+    Records are rounded to two grids. A cell is a thousandth of the column's standard deviation wide, and the second
     grid lies half a cell beside the first. Other values must be equal, texts without case, spaces and punctuation.
     """
+    shifts = (0.0, 0.5)
     if isinstance(X, list) and all(isinstance(v, str) for v in X):
         plain = _hash([re.sub(r"[\W_]+", " ", v).strip().casefold() for v in X])
-        return plain, plain
-    if not hasattr(X, "columns") and (hasattr(X, "tocsr") or np.asarray(X).dtype.kind != "f"):
-        return None
+        return tuple(plain for _ in shifts)
+    if hasattr(X, "tocsr"):
+        grids = [X.tocsr().astype(np.float64) for _ in shifts]
+        step = (float(np.nanstd(grids[0].data)) if grids[0].nnz else 0.0) * 1e-3 or 1.0
+        for grid, shift in zip(grids, shifts, strict=True):
+            grid.data = np.floor(grid.data / step + shift)
+        return tuple(map(_hash_sparse, grids))
+    if not hasattr(X, "columns") and np.asarray(X).dtype.kind != "f":
+        return (fingerprint_records(X),)
     columns = list_columns(X)
-    first, second = (_combine_columns(_hash_rounded(c, shift) for c in columns) for shift in (0.0, 0.5))
-    return first, second
+    return tuple(_combine_columns(_hash_rounded(c, shift) for c in columns) for shift in shifts)
 
 
 def list_columns(X: Any) -> list[Any]:

@@ -31,17 +31,6 @@ LEAST = 20
 ANSWERS_LEVEL = 1e-3
 
 
-def fingerprint_grids(X: Any) -> tuple[data_checks.Fingerprints, ...]:
-    """Return fingerprints of each record without its label, by which near copies share at least one."""
-    if not hasattr(X, "tocsr"):
-        return data_checks.fingerprint_rounded(X) or (data_checks.fingerprint_records(X),)
-    grids = [X.tocsr().astype(np.float64) for _ in range(2)]
-    step = (float(np.nanstd(grids[0].data)) if grids[0].nnz else 0.0) * 1e-3 or 1.0
-    for grid, shift in zip(grids, (0.0, 0.5), strict=True):
-        grid.data = np.floor(grid.data / step + shift)
-    return tuple(map(data_checks.fingerprint_records, grids))
-
-
 @dataclass(frozen=True, slots=True)
 class Shift:
     """How well a classifier tells members from candidates by their features and labels, without the model."""

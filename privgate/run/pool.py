@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Compute, Float, Index, compute_here
 from privgate.controls import strangers
-from privgate.controls.data_checks import fingerprint_with_label
+from privgate.controls.data_checks import fingerprint_grids, fingerprint_with_label
 from privgate.controls.reproduces import make_generator
 from privgate.controls.strangers import Shift
 from privgate.errors import MeasurementError
@@ -25,6 +25,7 @@ from privgate.run.run import Run
 from privgate.statistics.roc import LOOKS
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
+from privgate.theorems import hypotheses
 
 # The pool of an attack: who counts as a trial, who is one person, and who had to be left out.
 
@@ -164,7 +165,7 @@ def _build(data: TrainingData, compute: Compute) -> AttackPool:
         eligible &= keep_common(of_people.values, *of_people.sides)[every]
     removed = {"unknown_label": int((~eligible[n:]).sum()), "members_of_rare_labels": int((~eligible[:n]).sum())}
     # by all that they hold, and by features to a few digits: a copy may have lost some
-    names = [name, *strangers.fingerprint_grids(data.pool()[0])]
+    names = [name, *fingerprint_grids(data.pool()[0])]
     ways = (Coincidences.count(each, owner, len(data.units))[0] for each in names)
     # records of one person go together: only what is too much by either way of counting is
     copies = max(min(c.count_copies(rng, 1 / len(names)) for c in {w: 0, w.merged: 0}) for w in ways)
@@ -182,12 +183,10 @@ def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:
         X = X.toarray() if X.shape[1] <= 2000 else None
     elif hasattr(X, "select_dtypes"):
         X = X.select_dtypes("number").to_numpy(np.float64, na_value=np.nan)
-    if X is None or not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[1] == 0:
+    table = hypotheses.table(X)
+    if table is None or not table.shape[1]:
         return None
-    array = np.asarray(X)
-    if array.dtype.kind not in "biuf":
-        return None
-    return np.nan_to_num(array.astype(np.float64), posinf=0.0, neginf=0.0)
+    return np.nan_to_num(table.astype(np.float64), posinf=0.0, neginf=0.0)
 
 
 def groups(data: TrainingData, column: str | int | None) -> dict[str, NDArray[Any]]:
