@@ -197,7 +197,8 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
         people = ", single people" if Need.LEAVE_ONE_OUT in run.needs else ""
         return run, [*controls, not_reached("attacks", f"whether training uses its data, other seeds{people}")]
     controls.append(depends.check_depends_on_data(subject, fleet))
-    by_record, noise = (controls[-1].figure(key) or 0.0 for key in ("moved_by_record", "between_two_trainings"))
+    found = controls[-1].detail
+    by_record, noise = (float(found.get(key) or 0.0) for key in ("moved_by_record", "between_two_trainings"))
     run = replace(run, moved_by_record=by_record)
     for check in (opened.check_opened_files, partial(depends.check_remembers_nothing, noise=noise)):
         if controls[-1].outcome != "passed":

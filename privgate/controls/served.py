@@ -170,7 +170,7 @@ def _test_noise(noise: Noise, values: Float) -> float:
         below = gamma.cdf(np.abs(values).sum() / noise.scale, len(values))
     else:  # sum z^2 / scale^2 of normal noise is chi-square with n degrees of freedom
         below = chi2.cdf((values**2).sum() / noise.scale**2, len(values))
-    shape = float(kstest(noise.below(values), "uniform").pvalue)
+    shape = float(kstest(values / noise.scale, noise.laws[1]).pvalue)
     return float(min(1.0, 2 * min(2 * min(below, 1 - below), shape)))
 
 
