@@ -72,7 +72,6 @@ def find_shift(data: TrainingData, trial: Bool, compute: Compute) -> Shift | Non
     and Oquab (2017), "Revisiting Classifier Two-Sample Tests". The AUC of the held-out half is a Mann-Whitney
     statistic: under exchangeability its mean is 1/2 and its variance at most ``(n1 + n0 + 1) / (12 n1 n0)``.
     """
-    assert data.candidates is not None  # noqa: S101  there is a pool
     rng, people = np.random.default_rng(23), data.units
     # people are exchangeable, records are not: one record of each person is compared
     own = people.order[(people.bounds[:-1] + rng.random(len(people)) * np.diff(people.bounds)).astype(np.int64)]
@@ -173,8 +172,6 @@ def check_candidates(data: TrainingData, shift: Shift | None = None, copies: flo
 
 def list_copies(data: TrainingData) -> Index:
     """Return the positions of candidates that equal a training record in features and label, ascending."""
-    if data.candidates is None:
-        return np.zeros(0, dtype=np.int64)
     members = data_checks.fingerprint_with_label(data.X, data.y)
     candidates = data_checks.fingerprint_with_label(*data.candidates[:2])
     return np.flatnonzero(np.isin(candidates, members)).astype(np.int64)

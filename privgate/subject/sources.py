@@ -218,18 +218,9 @@ def check_path(name: str) -> str:
     return name
 
 
-# Ways to write down training: a function, a partial of one, an estimator.
+# Training as a function, called as it will be.
 
 FORM = "a recipe needs a function fit(X, y, *, seed, **params) at the top level of a module, or an estimator"
-
-
-def simplify_training(training: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """Return the same training as a function or estimator, with its parameters."""
-    while isinstance(training, functools.partial):
-        if training.args:
-            raise SubjectError("the partial gives arguments by position, where X and y go; give them by name")
-        training, params = training.func, {**training.keywords, **params}
-    return training, params
 
 
 def check_training(training: Any, params: Mapping[str, Any]) -> None:
