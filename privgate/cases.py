@@ -258,7 +258,7 @@ def _read_case(described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]])
 def find_yeses(document: Mapping[str, Any], kept: Sequence[Kept]) -> Iterator[Yes]:
     """Yield the rules of a report that passed by theorems.
 
-    Over all questions nothing else passes, but for a declared list, every question of which was put to real models.
+    Over all questions nothing else passes, but for the lists of questions that earlier versions put to real models.
     About people's own records a theorem stands where fewer were trained without than there are, or than a sample asks.
     """
     measurements = {m["request"]["key"]: m for m in document["evidence"]["measurements"]}

@@ -78,7 +78,6 @@ class Server:
         return min((when for when, _ in self.later.values()), default=float("inf")) - time.monotonic()
 
     def _list_requests(self) -> dict[tuple[str, str], str]:
-        """Return (name, version) -> the tag's value of everything that asks."""
         with answering("listing requests"):
             rows = list(list_pages(self.client.search_model_versions, f"tags.`{TAG}` LIKE '%'"))
         return {(str(row.name), str(row.version)): str(dict(row.tags)[TAG]) for row in rows}

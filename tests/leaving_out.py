@@ -20,8 +20,8 @@ class Answered:
 def answer(asked, *, changes=False):
     """Return a closed form's answers where refits agree with them, and refits of whom it leaves; else refits."""
     engine, declined = find_closed_form(asked.subject)
-    refits = refit.ask_listed(asked, changes=changes)
-    made = "none" if engine is None else refit.compute(engine, asked, changes=changes)
+    refits = refit.leave_out(asked, changes=changes)
+    made = "none" if engine is None else refit.compute(engine, asked)
     if isinstance(made, str):
         return Answered(refits, declined=declined | ({engine.name: made} if engine else {}))
     checked = refit.compare(made, refits, refit.train_on_all(asked.subject, asked.seeds[:1], asked.fleet)[0])

@@ -156,7 +156,7 @@ def measured_pdtp(
 
     def made() -> Float:
         asked, engine = RefitRequest(subject, units, seeds, fleet), find_closed_form(subject)[0]
-        computed = "none" if engine is None else refit.compute(engine, asked, changes=False)
+        computed = "none" if engine is None else refit.compute(engine, asked)
         if isinstance(computed, str) or len(computed.rest):
             found = refit.leave_out(asked)
         else:

@@ -3,11 +3,11 @@
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from privgate.errors import UsageError
 from privgate.subject import estimators, sources
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
@@ -111,9 +111,10 @@ class Change:
         inside.update(self.after)
         if recipe.recorded is not None:
             return Recipe.read(payload, recipe.root)
+        known = partial(sources.resolve, root=None)  # what a live recipe names, its author imported
         if payload["kind"] == "function":
-            return replace(recipe, params={k: estimators.decode(v, _known) for k, v in payload["params"].items()})
-        return replace(recipe, training=estimators.decode(payload["estimator"], _known), params={})
+            return replace(recipe, params={k: estimators.decode(v, known) for k, v in payload["params"].items()})
+        return replace(recipe, training=estimators.decode(payload["estimator"], known), params={})
 
 
 @dataclass(frozen=True)
@@ -197,11 +198,3 @@ def _inside(spec: Any, place: Place) -> Iterator[tuple[Place, str, Mapping[str, 
     yield (*place, "params"), str(spec["class"]).rpartition(":")[2].rpartition(".")[2], spec["params"]
     for key, value in spec["params"].items():
         yield from _inside(value, (*place, "params", key))
-
-
-def _known(name: str) -> Any:
-    """Return what a live recipe names: its author imported it."""
-    thing = sources.resolve(name, None)
-    if thing is None:
-        raise UsageError(f"{name} of the recipe cannot be found again")
-    return thing

@@ -296,7 +296,9 @@ def evaluate(
     nonce: str = "",
     announce: Callable[[str], None] | None = None,
 ) -> Verdict:
-    """Judge ``subject`` by every rule of ``policy``; where it blocks, name the search for a change that passes.
+    """Return the verdict by every rule of ``policy``; a failed policy is one, never an exception.
+
+    Where it blocks, it names the search for a change that passes.
 
     Parameters
     ----------
@@ -314,11 +316,6 @@ def evaluate(
         The requester of this check; its signer refuses the report of any other.
     announce : callable, optional
         Is told in sentences what can never be concluded, and what the work will cost, before it starts.
-
-    Returns
-    -------
-    Verdict
-        A failed policy is a verdict, never an exception.
     """
     if not isinstance(subject, Subject):
         raise UsageError(

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+from privgate import cases
 from privgate.arrays import Compute, compute_here
 from privgate.check import questions
 from privgate.claims import accounting
@@ -179,8 +180,8 @@ def check(run: Run, policy: Policy, tell: Callable[[str], None]) -> tuple[Run, l
         controls, stopped = [*controls, *more], [*stopped, *stopping(more)]
     if not run.attacked:  # nothing asks the model once more
         run.fleet.close_model()
-    (near, far), ways = run.registered_apart, served.get_ways_apart(controls)
-    return replace(run, registered_apart=(near + ways, far + ways)), controls, stopped
+    near, far = (cases.apart([(p.name, p.detail) for p in controls], every=every) for every in (False, True))
+    return replace(run, registered_apart=(near, far)), controls, stopped
 
 
 def control_training(run: Run) -> tuple[Run, list[Precondition]]:
@@ -192,12 +193,12 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
     controls = [reproduces.check_reproduces(subject, fleet)]
     if controls[-1].outcome != "passed":
         return run, controls  # nothing is measured whatever the others say
-    run = replace(run, registered_apart=reproduces.get_registered_gaps(controls[0]))
     if not run.limits.full and attack_measures.look_first(run):
         people = ", single people" if Need.LEAVE_ONE_OUT in run.needs else ""
         return run, [*controls, not_reached("attacks", f"whether training uses its data, other seeds{people}")]
     controls.append(depends.check_depends_on_data(subject, fleet))
-    by_record, noise = (controls[-1].figure(key) or 0.0 for key in ("moved_by_record", "between_two_trainings"))
+    found = controls[-1].detail
+    by_record, noise = (float(found.get(key) or 0.0) for key in ("moved_by_record", "between_two_trainings"))
     run = replace(run, moved_by_record=by_record)
     for check in (opened.check_opened_files, partial(depends.check_remembers_nothing, noise=noise)):
         if controls[-1].outcome != "passed":
@@ -206,22 +207,13 @@ def control_training(run: Run) -> tuple[Run, list[Precondition]]:
             controls.append(condition)
     if controls[-1].outcome != "passed":
         return run, controls
-    return choose_seeds(run, glance=run.attacks_alone), controls
+    return choose_seeds(run), controls
 
 
-def choose_seeds(run: Run, *, glance: bool = False) -> Run:
+def choose_seeds(run: Run) -> Run:
     """Return the run that knows at which seeds it judges, and what was seen of them."""
-    chosen = seeds.choose_seeds(run.subject, run.fleet, count=run.limits.seeds, glance=glance)
-    control = SeedControl(
-        dependent=chosen.dependent,
-        paired=len(chosen.seeds) if chosen.dependent else 0,
-        moved_by=chosen.moved_by,
-        compared=chosen.compared,
-        unread=chosen.unread,
-        coins=chosen.by,
-        note=chosen.message,
-    )
-    return replace(run, seeds=chosen.seeds, seed_control=control)
+    chosen, control = seeds.choose_seeds(run.subject, run.fleet, count=run.limits.seeds)
+    return replace(run, seeds=chosen, seed_control=control)
 
 
 def not_reached(by: str, what: str) -> Precondition:
@@ -246,7 +238,8 @@ def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Ru
     if run.refused:
         return run, [not_reached("people", "more shadow models, other seeds")]
     seen, refuses = run.seed_control, "attacks" if run.attack_breaks(measured) else ""
-    if seen is None or seen.unread or run.subject.recipe.seed is None or not (run.at_seed or run.attacks_alone):
+    alone = run.attacked and Need.LEAVE_ONE_OUT not in run.needs  # nobody is left out
+    if seen is None or run.subject.recipe.seed is None or not (run.at_seed or alone):
         return run, []
     if not refuses and Need.LEAVE_ONE_OUT in run.needs:
         with suppress(MeasurementError):  # where people are asked for, it says why
@@ -263,11 +256,10 @@ def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Ru
 
 def foresee_seeds(run: Run) -> Run:
     """Return the run as if training drew wherever it may, which is all that a plan knows of seeds."""
-    recipe, count = run.subject.recipe, run.limits.seeds
-    noisy, unread = reproduces.draws_noise(run.subject), count is None and seeds.reads_no_seed(recipe)
-    runs = SEEDS_FOR_A_LIMIT if count is None else count
-    control = SeedControl(dependent=noisy or not (unread or recipe.seed is None), unread=unread)
-    return replace(run, seeds=(None,) * runs if noisy else (recipe.seed,), seed_control=control)
+    own, noisy = run.subject.recipe.seed, reproduces.draws_noise(run.subject)
+    runs = SEEDS_FOR_A_LIMIT if run.limits.seeds is None else run.limits.seeds
+    control = SeedControl(dependent=noisy or own is not None)
+    return replace(run, seeds=(None,) * runs if noisy else (own,), seed_control=control)
 
 
 def count_first_look(run: Run) -> int:
@@ -279,10 +271,7 @@ def count_first_look(run: Run) -> int:
 
 def count_trainings(run: Run) -> int:
     """Return how many trainings the controls make at most, seeds among them, as far as is known of these."""
-    fits = []
-    if run.limits.seeds is not None or not seeds.reads_no_seed(run.subject.recipe):
-        pairs = seeds.list_pairs(run.subject, run.fleet, glance=run.attacks_alone)
-        fits = [fit for _, *two in pairs for fit in two]
+    fits = [fit for _, *two in seeds.list_pairs(run.subject, run.fleet) for fit in two]
     if run.at_seed and run.seed_control is not None:
         fits += seeds.list_compared(run.subject, run.fleet, by=run.seed_control.coins)
     return depends.count_trainings(run.subject, fits)

@@ -4,8 +4,6 @@ What passed because of theorems' limits is shown once more. The canonical arrays
 compared with the case; the kernel runs; its limits are aggregated, and held against what the policy states. Engines,
 searches, tables, ledger, aggregation and rules are not asked: a bug in one of them makes no yes by theorem. What does
 not come out again is inconclusive.
-
-A declared list of questions is put to real models, and is no theorem's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -111,21 +109,19 @@ def _strangers(yes: Yes, kept: Sequence[Kept], people: int, order: Callable[[], 
 def by_theorem(rule: Mapping[str, Any], subject: Subject, measured: Any, records: Mapping[str, Any]) -> str:
     """Return what of a rule's yes is a theorem's: "limits" of people, the "table"'s, or nothing.
 
-    About any question all of it is, but for a declared list of them. About people's own records limits are where fewer
-    people were trained without than all, or than the sample, or an engine only ranks. Regressors are not confirmed.
+    About any question all of it is. About people's own records limits are where fewer people were trained without than
+    all, or than the sample, or an engine only ranks. Regressors are not confirmed.
     """
-    domain, metric = subject.accepted, rule["metric"]
-    listed = domain is not None and domain.queries is not None
-    if subject.task != "classification" or (listed and metric != "pdtp"):
+    if subject.task != "classification":
         return ""
+    metric = rule["metric"]
     if metric == "dtp" or (metric == "pdtp" and measured is None):
         return "limits"
     if metric != "pdtp":
         return ""
     limits = np.asarray(records.get("dtp_upper", ()), dtype=np.float64)
     ranked = ~np.isin(np.asarray(records.get("engine", ()), dtype=str), TRAINED)
-    ranked, share = ranked & (not listed), rule["aggregate"] == "share_above"
-    few = measured.n < measured.population
+    share, few = rule["aggregate"] == "share_above", measured.n < measured.population
     sampled = share or rule["aggregate"] != "max" or getattr(measured.behind, "beyond", None) is not None
     sure = measured.confidence is None or not sampled
     if sure and (few or ranked.any()):  # nobody else makes a closed form's answers certain

@@ -157,7 +157,6 @@ def foresee(subject: Subject) -> Iterator[str]:
 
 
 def _alternatives(run: Run, known: Mapping[str, Any]) -> str:
-    """Return which shipped policies could approve this subject."""
     able, size = [], {name: known[name] for name in ("n_units", "n_records")}
     for policy in map(Policy.load, shipped()):
         if not (misfit(policy, run.subject) or policy.powerless(size)):

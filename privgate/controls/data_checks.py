@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.arrays import Bool, Float, Index
+from privgate.arrays import Float
 from privgate.evidence import Count, Precondition
 from privgate.subject.containers import as_numbers
 from privgate.subject.data import TrainingData
@@ -35,20 +35,26 @@ def fingerprint_with_label(X: Any, y: NDArray[Any]) -> Fingerprints:
     return np.asarray(fingerprint_records(X) * np.uint64(3) + _hash_column(y), dtype=np.uint64)
 
 
-def fingerprint_rounded(X: Any) -> tuple[Fingerprints, Fingerprints] | None:
-    """Return fingerprints of each record rounded to two grids; None where values cannot be rounded.
+def fingerprint_grids(X: Any) -> tuple[Fingerprints, ...]:
+    """Return fingerprints of each record, without its label, by which near copies share at least one.
 
-    Near-duplicates share a fingerprint. A cell is a thousandth of the column's standard deviation wide, and the second
+    Records are rounded to two grids. A cell is a thousandth of the column's standard deviation wide, and the second
     grid lies half a cell beside the first. Other values must be equal, texts without case, spaces and punctuation.
     """
+    shifts = (0.0, 0.5)
     if isinstance(X, list) and all(isinstance(v, str) for v in X):
         plain = _hash([re.sub(r"[\W_]+", " ", v).strip().casefold() for v in X])
-        return plain, plain
-    if not hasattr(X, "columns") and (hasattr(X, "tocsr") or np.asarray(X).dtype.kind != "f"):
-        return None
+        return tuple(plain for _ in shifts)
+    if hasattr(X, "tocsr"):
+        grids = [X.tocsr().astype(np.float64) for _ in shifts]
+        step = (float(np.nanstd(grids[0].data)) if grids[0].nnz else 0.0) * 1e-3 or 1.0
+        for grid, shift in zip(grids, shifts, strict=True):
+            grid.data = np.floor(grid.data / step + shift)
+        return tuple(map(_hash_sparse, grids))
+    if not hasattr(X, "columns") and np.asarray(X).dtype.kind != "f":
+        return (fingerprint_records(X),)
     columns = list_columns(X)
-    first, second = (_combine_columns(_hash_rounded(c, shift) for c in columns) for shift in (0.0, 0.5))
-    return first, second
+    return tuple(_combine_columns(_hash_rounded(c, shift) for c in columns) for shift in shifts)
 
 
 def list_columns(X: Any) -> list[Any]:
@@ -57,15 +63,6 @@ def list_columns(X: Any) -> list[Any]:
         return [X.iloc[:, j] for j in range(X.shape[1])]
     values = np.asarray(X) if hasattr(X, "shape") else np.asarray(X, dtype=object)
     return list(values.reshape(len(values), -1).T)
-
-
-def mark_shared(fingerprints: Fingerprints, owners: Index) -> Bool:
-    """Return for each record whether a record of another owner has its fingerprint, shape (n,)."""
-    _, code = np.unique(fingerprints, return_inverse=True)
-    first = np.full(code.max() + 1, -1, dtype=np.int64)
-    first[code[::-1]] = owners[::-1]  # the owner of each fingerprint's first record
-    others = np.bincount(code, weights=owners != first[code])
-    return np.asarray(others[code] > 0, dtype=np.bool_)
 
 
 def _hash(values: Any) -> Fingerprints:
@@ -116,7 +113,7 @@ def _combine_columns(columns: Iterable[Fingerprints]) -> Fingerprints:
 def check_data(data: TrainingData) -> list[Precondition]:
     """Return the result of each check, passed ones too, always in this order; a check that cannot run is absent."""
     labels = [_check_targets(data)] if data.predicts_numbers else [_check_labels(data), _check_single_owners(data)]
-    return [*labels, *_check_duplicates(data)]
+    return [*labels, _check_duplicates(data)]
 
 
 def _check_labels(data: TrainingData) -> Precondition:
@@ -137,9 +134,6 @@ def _check_targets(data: TrainingData) -> Precondition:
     outcome, text = "passed", f"numbers with {known} different values"
     if known < 2:
         outcome, text = "failed", "all training records have the same target; nothing can be judged"
-    elif known == 2:
-        text = "the targets have two values only, as labels have; a classifier of them says more about people"
-        outcome = "warned"
     return Precondition("targets", outcome, text, {"values": known})
 
 
@@ -153,21 +147,13 @@ def _check_single_owners(data: TrainingData) -> Precondition:
     return Precondition("class_of_one", outcome, text, {"labels_of_one": single})
 
 
-def _check_duplicates(data: TrainingData) -> list[Precondition]:
-    """Look for equal and nearly equal records of different people: training without one still knows the other."""
-    owners, grids = data.units.owner, fingerprint_rounded(data.X)
-    equal = mark_shared(fingerprint_with_label(data.X, data.y), owners)
-    absent = "" if grids else "; nearly equal ones were not looked for, because these records have no distance"
-    marked = [("duplicates", equal, f"equal records{absent}", "{} of {} records equal another person's record")]
-    if grids is not None:
-        near = (mark_shared(grids[0], owners) | mark_shared(grids[1], owners)) & ~equal
-        sentence = "at least {} of {} records differ from another person's record by rounding only"
-        marked.append(("near_duplicates", near, "nearly equal records", sentence))
-    checks = []
-    for name, rows, kind, sentence in marked:
-        count = int(rows.sum())
-        text = f"{sentence.format(Count(count, data.n), data.n)}; if they belong to one person, name the person in "
-        text += "'groups', otherwise that person's risk is understated"
-        outcome, text = ("warned", text) if count else ("passed", f"no two people have {kind}")
-        checks.append(Precondition(name, outcome, text, {"records": count, "share": count / data.n}))
-    return checks
+def _check_duplicates(data: TrainingData) -> Precondition:
+    """Look for equal records of different people: training without one still knows the other."""
+    code, people = np.unique(fingerprint_with_label(data.X, data.y), return_inverse=True)[1], len(data.units)
+    held = np.bincount(np.unique(code * people + data.units.owner) // people)  # by how many people
+    count = int((held[code] > 1).sum())
+    outcome, text = "passed", "no two people have equal records"
+    if count:
+        outcome, text = "warned", f"{Count(count, data.n)} of {data.n} records equal another person's record; if they "
+        text += "belong to one person, name the person in 'groups', otherwise that person's risk is understated"
+    return Precondition("duplicates", outcome, text, {"records": count, "share": count / data.n})

@@ -125,8 +125,6 @@ def check_depends_on_data(subject: Subject, fleet: Fleet) -> Precondition:
     recognises these very records and answers from a store passes; ``person_table.nothing_moves`` shows it. Of a
     library's estimator one change is enough.
     """
-    if len(subject.classes) < 2:
-        return _doubt("the training data has one class only; no label can be exchanged")
     if draws_noise(subject):
         return _compare_samples(subject, fleet)
     for count, probes in list_attempts(subject):
@@ -243,6 +241,6 @@ def count_trainings(subject: Subject, more: Sequence[Fit] = ()) -> int:
     """Return how many different trainings the first two controls make, together with those in ``more``."""
     if draws_noise(subject):
         return 4 * SIDE + len({f.encoding for f in more})
-    count, probes = list_attempts(subject)[0] if len(subject.classes) > 1 else (2, [])
+    count, probes = list_attempts(subject)[0]
     fits = [plan_training(subject, repeat=r) for r in range(count)] + [p.fit for p in probes]
     return len({f.encoding for f in [*fits, *more]})

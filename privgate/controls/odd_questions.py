@@ -36,12 +36,6 @@ def _odd_rows(domain: Mapping[str, Any], rows: Float, rng: Generator) -> Iterato
         row = rows[0].copy()
         row[list(block)[:2]] = 1.0
         yield row
-    if domain.get("queries") is not None:
-        known = np.array(domain["queries"], dtype=np.float64)
-        for _ in range(16):  # others' values mixed, the middle of two, and a step beside one
-            one, other = known[rng.integers(len(known), size=2)]
-            yield from (np.where(rng.random(d) < 0.5, one, other), (one + other) / 2, one + 1e-3 * (other - one))
-        yield from rows
     if sides := domain.get("box") or [(0, v - 1) for v in domain.get("categories") or ()]:
         for k in np.array_split(rng.permutation(d), min(d, 32)):  # every column of a wide table, some at a time
             yield np.where(np.isin(np.arange(d), k), np.array(sides, dtype=np.float64)[:, 1] + 1, rows[0])

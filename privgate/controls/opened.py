@@ -8,8 +8,6 @@ from privgate.evidence import Precondition
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
 
-#: the function that a worker imports by name and calls
-_TRAIN = "privgate.controls.opened:train_and_list"
 #: files that a sentence names
 _NAMED = 3
 
@@ -32,7 +30,7 @@ def check_opened_files(subject: Subject, fleet: Fleet) -> Precondition | None:
     name = "opened_files"
     if subject.recipe.is_estimator and subject.recipe.library_estimator is not None:
         return None
-    answer = fleet.examined(subject, _TRAIN)
+    answer = fleet.examined(subject, "privgate.controls.opened:train_and_list")
     if "problem" in answer:
         return Precondition(name, "inconclusive", f"which files training opens was not seen: {answer['problem']}")
     public = tuple(f"/{key.lstrip('./')}" for key in subject.recipe.payload.get("public", {}))

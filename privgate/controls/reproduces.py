@@ -10,9 +10,8 @@ from numpy.random import Generator
 
 from privgate.arrays import Float, Index
 from privgate.evidence import Precondition
-from privgate.kernel.accepted import Accepted
 from privgate.statistics import leakage
-from privgate.subject.containers import make_like, stack, take
+from privgate.subject.containers import length, make_like, stack, take
 from privgate.subject.release import measure_changes
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
@@ -153,36 +152,33 @@ def add_questions(subject: Subject, fleet: Fleet) -> tuple[Subject, Index]:
     A question mixes the columns' values of different records. A declared domain adds its corners and random points.
     There are no questions where records are no tables.
     """
-    size, questions = subject.data.pool_size, _draw_questions(subject, make_generator(subject, "beyond", fleet))
-    if questions is None:
-        return subject, np.arange(0, dtype=np.int64)
-    container, count = questions
+    size, container = subject.data.pool_size, _draw_questions(subject, make_generator(subject, "beyond", fleet))
+    if container is None or not (count := length(container)):
+        return subject, NOBODY
     labels, known = np.full(count, subject.data.y[0]), subject.data.candidates
     both = (container, labels) if known is None else (stack(known[0], container), np.concatenate([known[1], labels]))
     wide = replace(subject, data=replace(subject.data, candidates=both))
     return wide, size + np.arange(count, dtype=np.int64)
 
 
-def _draw_questions(subject: Subject, rng: Generator) -> tuple[Any, int] | None:
+def _draw_questions(subject: Subject, rng: Generator) -> Any:
     X, known = subject.data.X, hypotheses.dense(subject.data.X)
     if known is not None:
-        records = _hold_questions(subject, _mix_numbers(subject, known, rng))
-        return (records, int(records.shape[0])) if records.shape[0] else None
+        return _hold_questions(subject, _mix_numbers(subject, known, rng))
     if not hasattr(X, "columns"):
         return None
     sources = rng.integers(0, subject.data.n, (len(X.columns), _RANDOM))
     mixed = take(X, sources[0]).copy()  # a copy, because pandas 2 warns where a part of a frame is changed
     for j, column in enumerate(X.columns):
         mixed[column] = X[column].take(sources[j]).set_axis(mixed.index)
-    return mixed, _RANDOM
+    return mixed
 
 
 def _mix_numbers(subject: Subject, known: Float, rng: Generator) -> Float:
-    """Return corners, random points and mixed records of the domain, (Q, d), or all that a list holds."""
-    mixed, reach = np.column_stack([rng.choice(column, _RANDOM) for column in known.T]), _read_reach(subject)
-    if subject.accepted is not None and subject.accepted.queries is not None:
-        return np.array(subject.accepted.queries, dtype=np.float64)
-    if reach is None:
+    """Return corners, random points and mixed records of the domain, (Q, d)."""
+    mixed = np.column_stack([rng.choice(column, _RANDOM) for column in known.T])
+    reach = "" if subject.accepted is None else hypotheses.read_domain(subject.accepted, known.shape[1])
+    if isinstance(reach, str):
         return mixed
     ends, between = rng.random((2, _RANDOM, known.shape[1]))
     ends[:2] = [[0.0], [1.0]]
@@ -190,24 +186,14 @@ def _mix_numbers(subject: Subject, known: Float, rng: Generator) -> Float:
     return np.concatenate([mixed, *(np.floor(r + 0.5) if reach.whole else r for r in rows)])
 
 
-def _read_reach(subject: Subject) -> Accepted | None:
-    """Return the declared domain as a set of vectors, where it is one."""
-    reach = None if subject.accepted is None else hypotheses.read_domain(subject.accepted, subject.data.X.shape[1])
-    return None if isinstance(reach, str) else reach
-
-
 def _hold_questions(subject: Subject, rows: Float) -> Any:
     """Return ``rows`` (Q, d) as the recipe's kind of records, those of them that lie in the domain as such."""
-    like, reach = subject.data.X, _read_reach(subject)
+    like = subject.data.X
     kind = like.dtype if hasattr(like, "toarray") else np.asarray(like).dtype
     with np.errstate(all="ignore"):
         finite = np.nan_to_num(np.nan_to_num(rows).astype(kind)).astype(np.float64)
         records = make_like(finite, like)
-    held = hypotheses.dense(records)
-    if held is None:
-        return take(records, NOBODY)
-    inside = np.ones(len(held), bool) if reach is None else replace(reach, whole=False).inside(held)
-    return take(records, np.flatnonzero(inside))
+    return records if subject.accepted is None else take(records, np.flatnonzero(subject.accepted.holds(records)))
 
 
 def _measure_stretch(subject: Subject, wide: Subject, rows: Index) -> Float:
@@ -247,9 +233,3 @@ def _measure_nats(subject: Subject, stored: Answer, expected: Float) -> float:
         return 0.0
     exact = leakage.largest_change(stored.log_p, expected)
     return float(np.maximum(exact, measure_changes(stored.log_p, expected, subject.release)).max(initial=0.0))
-
-
-def get_registered_gaps(control: Precondition) -> tuple[float, float]:
-    """Return the gap between registered model and recipe, nats: on records, and at any question that was asked."""
-    records = control.figure("from_registered_model_nats") or 0.0
-    return records, max(records, control.figure("from_registered_model_elsewhere_nats") or 0.0)

@@ -5,7 +5,6 @@ without reading its argument, the gate draws other orders of the records. Sectio
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,14 +17,11 @@ from privgate.controls.reproduces import (
     list_pool,
     make_generator,
     measure_gap,
-    no_answers,
     plan_training,
 )
-from privgate.errors import MeasurementError
-from privgate.evidence import Precondition
+from privgate.evidence import Precondition, SeedControl
 from privgate.statistics import leakage
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, label_changes
-from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
@@ -43,22 +39,6 @@ VISIBLE = 1e-3
 FLOOR = -40.0
 #: what gives another model: the seed, or the order of the records
 By = Literal["seed", "order"]
-
-
-@dataclass(frozen=True)
-class Seeds:
-    """The seeds to judge at, and why: the recipe's own, or ``None`` for each run of a recipe without one."""
-
-    seeds: tuple[int | None, ...]
-    dependent: bool
-    #: the largest change of a probability at any record among the ``compared`` seeds, the recipe's own included
-    moved_by: float
-    compared: int
-    message: str
-    #: the order where a function draws without reading its argument
-    by: By = "seed"
-    #: no part of the estimator reads a seed, so that none was compared
-    unread: bool = False
 
 
 def plan_other(subject: Subject, number: int, *, by: str, left_out: Index = NOBODY, rows: Index | None = None) -> Fit:
@@ -79,20 +59,16 @@ def draw_others(subject: Subject, count: int, *, fleet: Fleet | None) -> list[in
     return list(dict.fromkeys(int(v) for v in drawn if v != subject.recipe.seed))[:count]
 
 
-def choose_seeds(subject: Subject, fleet: Fleet, *, count: int | None = None, glance: bool = False) -> Seeds:
-    """Return the seeds to judge a subject at, and whether its training depends on them.
+def choose_seeds(
+    subject: Subject, fleet: Fleet, *, count: int | None = None
+) -> tuple[tuple[int | None, ...], SeedControl]:
+    """Return the seeds to judge at, None for each run of a recipe without one, and whether training depends on them.
 
     The recipe's own seed is judged either way. Two other seeds are compared, and one other order of a function's
-    records. ``count`` is the operator's number of runs of a recipe without a seed; ``glance`` compares on all data
-    only, for rules on attacks. ``MeasurementError``: training on everybody fails.
+    records. ``count`` is the operator's number of runs of a recipe without a seed.
     """
     own = subject.recipe.seed
-    if count is None and reads_no_seed(subject.recipe):
-        text = "no part of the estimator reads a seed; one is used"
-        return Seeds((own,), dependent=False, moved_by=0.0, compared=1, message=text, unread=True)
-    if problem := fleet.fits(subject, [plan_training(subject)], label=_LABEL)[0].problem:
-        raise MeasurementError(no_answers(problem))
-    pairs, moved = list_pairs(subject, fleet, glance=glance), {"seed": 0.0, "order": 0.0}
+    pairs, moved = list_pairs(subject, fleet), {"seed": 0.0, "order": 0.0}
     answers = fleet.fits(subject, [fit for _, *two in pairs for fit in two], label=_LABEL)
     for (by, *_), plain, other in zip(pairs, answers[::2], answers[1::2], strict=True):
         gap = _measure_change(subject, plain, other)
@@ -106,9 +82,10 @@ def choose_seeds(subject: Subject, fleet: Fleet, *, count: int | None = None, gl
     if dependent:
         text = describe_dependence(moved[kind], kind)
     else:
-        where = " on all data, so one seed" if glance else ", on all data and with one person left out; one"
-        kind, text = "seed", f"{compared} seeds gave the same models{where} is used"
-    return Seeds((own,), dependent=dependent, moved_by=moved[kind], compared=compared, message=text, by=kind)
+        text = f"{compared} seeds gave the same models, on all data and with one person left out; one is used"
+        kind = "seed"
+    found = {"moved_by": moved[kind], "compared": compared, "coins": kind, "note": text}
+    return (own,), SeedControl(dependent=dependent, paired=int(dependent), **found)
 
 
 def describe_dependence(moved: float, by: str = "seed") -> str:
@@ -117,23 +94,23 @@ def describe_dependence(moved: float, by: str = "seed") -> str:
     return f"{what} moves predictions by up to {moved:.2g}; {JUDGED_AT}"
 
 
-def _pair_runs(moved: float, compared: int, pairs: int) -> Seeds:
+def _pair_runs(moved: float, compared: int, pairs: int) -> tuple[tuple[int | None, ...], SeedControl]:
     judged = f"everybody is judged on {pairs} runs with and without"
     if pairs == 1:
         judged = "a single run neither refuses nor approves"
     elif pairs < SEEDS_FOR_A_LIMIT:
         judged += f", which can refuse; an approval needs {SEEDS_FOR_A_LIMIT}"
     text = f"another run moves predictions by up to {moved:.2g}; {judged}"
-    return Seeds((None,) * pairs, dependent=True, moved_by=moved, compared=compared, message=text)
+    return (None,) * pairs, SeedControl(dependent=True, paired=pairs, moved_by=moved, compared=compared, note=text)
 
 
-def list_pairs(subject: Subject, fleet: Fleet, *, glance: bool = False) -> list[tuple[By, Fit, Fit]]:
+def list_pairs(subject: Subject, fleet: Fleet) -> list[tuple[By, Fit, Fit]]:
     """Return what ``choose_seeds`` compares: what is changed, the training without the change, and the one with it."""
     first, second, third = draw_others(subject, 3, fleet=fleet)
     pairs: list[tuple[By, Fit, Fit]] = [("seed", plan_training(subject), plan_other(subject, first, by="seed"))]
     if subject.recipe.seed is not None and not subject.recipe.is_estimator:  # the gate sets the seed of an estimator
         pairs.append(("order", plan_training(subject), plan_other(subject, third, by="order")))
-    for person in () if glance else depends.draw_people(subject):
+    for person in depends.draw_people(subject):
         rows = subject.data.units[person]
         other = plan_other(subject, second, by="seed", left_out=rows)
         pairs.append(("seed", plan_training(subject, left_out=rows), other))
@@ -206,34 +183,3 @@ def compare_released(subject: Subject, fleet: Fleet, *, by: str, count: int | No
 def _list_answers(subject: Subject, fleet: Fleet, fits: list[Fit]) -> list[Float]:
     answers = [a.log_p[: subject.data.n].ravel() for a in fleet.fits(subject, fits, label=_LABEL) if not a.problem]
     return [np.maximum(own, FLOOR) for own in answers] if subject.task == "classification" else answers
-
-
-#: scikit-learn and privgate classes that read no seed, whatever their parameters
-_READS_NONE = frozenset(
-    (
-        "GaussianNB", "CategoricalNB", "BernoulliNB", "MultinomialNB", "ComplementNB", "LinearRegression",
-        "KNeighborsClassifier", "KNeighborsRegressor", "NearestCentroid", "KernelRidge", "LinearDiscriminantAnalysis",
-        "QuadraticDiscriminantAnalysis", "Pipeline", "ColumnTransformer", "FeatureUnion", "FixedScaler", "FixedOneHot",
-        "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "OneHotEncoder",
-        "OrdinalEncoder", "SimpleImputer", "Binarizer", "PolynomialFeatures", "CountVectorizer", "TfidfVectorizer",
-        "TfidfTransformer", "HashingVectorizer",
-    )
-)  # fmt: skip
-_SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky", "cholesky", "svd", "lsqr", "sparse_cg", "auto")
-#: class -> (parameter, its values with which the class reads no seed), as scikit-learn documents for 'random_state'
-_READS_NONE_WHERE = {
-    **dict.fromkeys(("LogisticRegression", "Ridge"), ("solver", _SOLVERS)),
-    **dict.fromkeys(("Lasso", "ElasticNet"), ("selection", ("cyclic",))),
-}
-
-
-def reads_no_seed(recipe: Recipe) -> bool:
-    """Return whether every part of the recipe's estimator is of a class that reads no seed with these parameters."""
-    if (estimator := recipe.library_estimator) is None:
-        return False
-    parts = [estimator, *(p for p in estimator.get_params(deep=True).values() if hasattr(p, "get_params"))]
-    for part in (p for p in parts if type(p).__name__ not in _READS_NONE):
-        name, values = _READS_NONE_WHERE.get(type(part).__name__, ("", ()))
-        if getattr(part, name, None) not in values:
-            return False
-    return True

@@ -5,10 +5,9 @@ must refuse questions outside the declared domain.
 """
 
 import contextlib
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from privgate.controls.odd_questions import make_odd_questions
 from privgate.errors import SubjectError
 from privgate.evidence import Count, Precondition
 from privgate.subject.accepted_questions import AcceptedQuestions, is_double
-from privgate.subject.containers import length, make_like, stack, take
+from privgate.subject.containers import length, stack, take
 from privgate.subject.release import Laplace, Noise, Release, admissible
 from privgate.subject.subject import Subject
 from privgate.training.fleet import Fleet
@@ -171,27 +170,18 @@ def _test_noise(noise: Noise, values: Float) -> float:
         below = gamma.cdf(np.abs(values).sum() / noise.scale, len(values))
     else:  # sum z^2 / scale^2 of normal noise is chi-square with n degrees of freedom
         below = chi2.cdf((values**2).sum() / noise.scale**2, len(values))
-    shape = float(kstest(noise.below(values), "uniform").pvalue)
+    shape = float(kstest(values / noise.scale, noise.laws[1]).pvalue)
     return float(min(1.0, 2 * min(2 * min(below, 1 - below), shape)))
 
 
 def _choose_rows(subject: Subject, fleet: Fleet) -> tuple[Subject, Index, int]:
     """Return the subject with added questions, the pool rows to ask about, and how many of the rows are questions."""
-    size = subject.data.pool_size
-    rows: Index = np.arange(size, dtype=np.int64)
-    if size > MOST_ASKED:
-        rows = reproduces.make_generator(subject, "served", fleet).choice(rows, MOST_ASKED, replace=False)
-        rows = np.sort(rows)
+    size, rng = subject.data.pool_size, reproduces.make_generator(subject, "served", fleet)
     wide, questions = reproduces.add_questions(subject, fleet)
-    rows = np.concatenate([rows, questions])
+    rows = np.concatenate([np.sort(rng.permutation(size)[:MOST_ASKED]), questions])
     if subject.accepted is not None:  # the model refuses all other rows
         rows = rows[subject.accepted.holds(wide.data.at(rows))]
     return wide, rows, int((rows >= size).sum())
-
-
-def get_ways_apart(controls: list[Precondition]) -> float:
-    """Return by how many nats answers in different ``WAYS`` of asking may differ."""
-    return max((p.figure("ways_apart") or 0.0 for p in controls if p.name == "served"), default=0.0)
 
 
 def describe_release(release: Release) -> str:
@@ -219,31 +209,27 @@ def _describe_values(values: Float, log_p: Float) -> str:
     return "exact probabilities" if admissible(values, log_p, Release(), TOLERANCE).all() else "other numbers"
 
 
-_CHECKED: "weakref.WeakKeyDictionary[Subject, Subject]" = weakref.WeakKeyDictionary()
-
-
+@lru_cache(maxsize=4)
 def check_domain(subject: Subject, fleet: Fleet) -> Subject:
     """Return the subject with a finding: whether its model refuses questions outside its certificates' domain."""
     if subject.model is None or subject.data.domain is None:
         return subject
-    if subject not in _CHECKED:
-        domain = subject.data.domain
-        result: dict[str, Any] = {"problem": "people in the data lie outside of it themselves"}
-        if domain.queries is not None or domain.holds(subject.data.pool()[0]).all():
-            result = fleet.examined(subject, "privgate.controls.served:ask_outside")
-        why, example = "", "".join(c for c in str(result.get("example")) if c.isprintable())[:80]
-        if problem := result.get("problem", ""):
-            why = f"whether the served model refuses what the declared domain rules out is not known: {problem}"
-        elif result.get("answered") != 0:
-            why = f"the served model answers questions outside of the declared domain ({example}); log it by "
-            why += "privgate.log_model, which has it refuse all others, or have it refuse them itself"
-        text = "the served model refuses what the declared domain rules out: it answered none of "
-        text += f"{result.get('asked')} such"
-        control = Precondition("domain_enforced", "warned" if why else "passed", why or text)
-        detail = {**subject.detail, "preconditions": [*subject.detail.get("preconditions", ()), control]}
-        detail["answers_single"] = bool(result.get("single"))
-        _CHECKED[subject] = replace(subject, beyond=why, detail=detail)
-    return _CHECKED[subject]
+    domain = subject.data.domain
+    result: dict[str, Any] = {"problem": "people in the data lie outside of it themselves"}
+    if domain.holds(subject.data.pool()[0]).all():
+        result = fleet.examined(subject, "privgate.controls.served:ask_outside")
+    why, example = "", "".join(c for c in str(result.get("example")) if c.isprintable())[:80]
+    if problem := result.get("problem", ""):
+        why = f"whether the served model refuses what the declared domain rules out is not known: {problem}"
+    elif result.get("answered") != 0:
+        why = f"the served model answers questions outside of the declared domain ({example}); log it by "
+        why += "privgate.log_model, which has it refuse all others, or have it refuse them itself"
+    text = "the served model refuses what the declared domain rules out: it answered none of "
+    text += f"{result.get('asked')} such"
+    control = Precondition("domain_enforced", "warned" if why else "passed", why or text)
+    detail = {**subject.detail, "preconditions": [*subject.detail.get("preconditions", ()), control]}
+    detail["answers_single"] = bool(result.get("single"))
+    return replace(subject, beyond=why, detail=detail)
 
 
 def ask_outside(opened: Any) -> dict[str, Any]:
@@ -251,13 +237,11 @@ def ask_outside(opened: Any) -> dict[str, Any]:
     rng, accepted = np.random.default_rng(), AcceptedQuestions(opened.domain)
     outside = [(what, X) for what, X in make_odd_questions(opened.domain, opened.X, rng) if not accepted.holds(X).any()]
     outside = [outside[k] for k in rng.permutation(len(outside))[:MOST_OUTSIDE]]
-    inside, listing = np.flatnonzero(accepted.holds(opened.X))[:1], opened.domain.get("queries")
-    if not (len(inside) or listing):
+    if not len(inside := np.flatnonzero(accepted.holds(opened.X))[:1]):
         return {"problem": "no record of the data lies inside of it"}
     if not outside:
         return {"problem": "no question outside of it could be made up"}
-    known = take(opened.X, inside) if listing is None else make_like(np.array(listing[:1]), opened.X)
-    single = list[Any]()
+    known, single = take(opened.X, inside), list[Any]()
     if is_double(known):
         with contextlib.suppress(TypeError, ValueError):  # frames of texts alone
             kinds = dict.fromkeys(known.select_dtypes(np.float64), np.float32) if hasattr(known, "iloc") else np.float32

@@ -5,6 +5,7 @@ float32 has other bits. Candidates of another year or country are told apart wit
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,20 +29,6 @@ MOST_PEOPLE, MOST_COLUMNS = 4000, 256
 LEAST = 20
 #: probability of a false alarm about members' answers, half in each of two tests
 ANSWERS_LEVEL = 1e-3
-_NAMES = ("overlap", "same_population")
-#: whether a check warns, its sentence, and its JSON values
-Checked = tuple[bool, str, dict[str, Any]]
-
-
-def fingerprint_grids(X: Any) -> tuple[data_checks.Fingerprints, ...]:
-    """Return fingerprints of each record without its label, by which near copies share at least one."""
-    if not hasattr(X, "tocsr"):
-        return data_checks.fingerprint_rounded(X) or (data_checks.fingerprint_records(X),)
-    grids = [X.tocsr().astype(np.float64) for _ in range(2)]
-    step = (float(np.nanstd(grids[0].data)) if grids[0].nnz else 0.0) * 1e-3 or 1.0
-    for grid, shift in zip(grids, (0.0, 0.5), strict=True):
-        grid.data = np.floor(grid.data / step + shift)
-    return tuple(map(data_checks.fingerprint_records, grids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +72,6 @@ def find_shift(data: TrainingData, trial: Bool, compute: Compute) -> Shift | Non
     and Oquab (2017), "Revisiting Classifier Two-Sample Tests". The AUC of the held-out half is a Mann-Whitney
     statistic: under exchangeability its mean is 1/2 and its variance at most ``(n1 + n0 + 1) / (12 n1 n0)``.
     """
-    if data.candidates is None:
-        return None
     rng, people = np.random.default_rng(23), data.units
     # people are exchangeable, records are not: one record of each person is compared
     own = people.order[(people.bounds[:-1] + rng.random(len(people)) * np.diff(people.bounds)).astype(np.int64)]
@@ -177,46 +162,46 @@ def check_candidates(data: TrainingData, shift: Shift | None = None, copies: flo
     candidates are members, more than chance explains; 0 without an alarm.
     """
     if data.candidates is None or not len(data.candidates[1]):
-        details: tuple[dict[str, Any], ...] = ({"count": 0, "candidates": []}, {"auc": None})
-        checks = tuple((False, "there are no candidates", detail) for detail in details)
-    else:
-        checks = (_check_copies(data, copies), _check_population(shift))
-    return [
-        Precondition(name, "warned" if warned else "passed", text, detail)
-        for name, (warned, text, detail) in zip(_NAMES, checks, strict=True)
-    ]
+        details: dict[str, dict[str, Any]] = {
+            "overlap": {"count": 0, "candidates": []},
+            "same_population": {"auc": None},
+        }
+        return [Precondition(name, "passed", "there are no candidates", detail) for name, detail in details.items()]
+    return [_check_copies(data, copies), _check_population(shift)]
 
 
 def list_copies(data: TrainingData) -> Index:
     """Return the positions of candidates that equal a training record in features and label, ascending."""
-    if data.candidates is None:
-        return np.zeros(0, dtype=np.int64)
     members = data_checks.fingerprint_with_label(data.X, data.y)
     candidates = data_checks.fingerprint_with_label(*data.candidates[:2])
     return np.flatnonzero(np.isin(candidates, members)).astype(np.int64)
 
 
-def _check_copies(data: TrainingData, copies: float) -> Checked:
+def _check_copies(data: TrainingData, copies: float) -> Precondition:
     rows, total = list_copies(data), data.pool_size - data.n
     detail = {"count": len(rows), "of": total, "candidates": rows.tolist()}
     text = f"{Count(len(rows), total)} of {total} candidates equal a training record"
     if copies:
         step = "than chance explains: whoever is stored once more is nobody new: leave them out"
-        return True, f"{text}; more of them equal or nearly equal one, or each other, {step}", detail
-    return False, f"{text}{', no more than chance explains' if len(rows) else ''}", detail
+        text += f"; more of them equal or nearly equal one, or each other, {step}"
+    elif len(rows):
+        text += ", no more than chance explains"
+    return Precondition("overlap", "warned" if copies else "passed", text, detail)
 
 
-def _check_population(shift: Shift | None) -> Checked:
+def _check_population(shift: Shift | None) -> Precondition:
+    judge = partial(Precondition, "same_population")
     if shift is None:
         text = "whether candidates come from the same population was not looked at: too few people on one side"
-        return True, text, {"auc": None}
+        return judge("warned", text, {"auc": None})
     # more digits would tell how many records were compared, and so how many were left out as copies
     detail = {k: round(getattr(shift, k), 2) for k in ("auc", "labels", "p_auc", "p_labels")}
     if not shift.significant:
-        return False, f"nothing tells training records and candidates apart (AUC {shift.auc:.2f}, 0.5 is due)", detail
+        text = f"nothing tells training records and candidates apart (AUC {shift.auc:.2f}, 0.5 is due)"
+        return judge("passed", text, detail)
     text = f"candidates are not from the same population as the training records: {shift.sentence}"
     rest = "no attack is judged by them" if shift.clear else "too little to move a figure by much"
-    return True, f"{text}; {rest}", detail
+    return judge("warned", f"{text}; {rest}", detail)
 
 
 def check_answers(without: Float, with_: Float, members: Float, others: Float) -> tuple[str, dict[str, float]]:

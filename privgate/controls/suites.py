@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from difflib import get_close_matches
-from types import SimpleNamespace
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -219,18 +218,15 @@ def _judge(  # noqa: PLR0917  as it is sent
     """Return the results of ``evaluate`` about records ``X`` and columns beside them."""
     import pandas as pd
 
-    frame = pd.DataFrame({"label": y}) if X is None else as_frame(SimpleNamespace(X=X, y=y))
+    frame = pd.DataFrame({"label": y}) if X is None else as_frame(X, y)
     results = evaluate(suite, frame.assign(**columns), file=file, min_rows=min_rows)
     return [asdict(e) for _, e in results]
 
 
-def as_frame(data: Data) -> Any:
-    """Return a frame of columns x0, x1, … for an array, or ``text`` for a list, and ``label``; None without columns."""
+def as_frame(X: Any, y: Any) -> Any:
+    """Return a frame of columns x0, x1, … for an array, or ``text`` for a list, and ``label``."""
     import pandas as pd
 
-    X = data.X
-    if hasattr(X, "tocsr") or getattr(X, "ndim", 0) > 2:
-        return None
     if hasattr(X, "columns"):
         frame = X.reset_index(drop=True).rename(columns=str)
     elif hasattr(X, "shape"):
@@ -238,7 +234,7 @@ def as_frame(data: Data) -> Any:
         frame = pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])], copy=False)
     else:
         frame = pd.DataFrame({"text": list(X)})
-    return frame if "label" in frame.columns else frame.assign(label=data.y)
+    return frame if "label" in frame.columns else frame.assign(label=y)
 
 
 def _count_people_with_label(data: Data) -> NDArray[np.int64]:

@@ -275,11 +275,6 @@ class Precondition:
                 one |= {"unexpected": None, "percent": None}  # the same count as a share
         return {"name": self.name, "outcome": self.outcome, "message": self.message, "detail": detail}
 
-    def figure(self, name: str) -> float | None:
-        """Return one number of the detail; None where it has none of that name."""
-        figure = self.detail.get(name)
-        return None if figure is None else float(figure)
-
 
 #: columns of the per-person table that always exist, with their meaning
 COLUMNS: Mapping[str, str] = {

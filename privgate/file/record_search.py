@@ -278,7 +278,6 @@ class _RecordSpace:
         return mine[np.isin(own, rows)], int(np.isin(rows, own).sum())
 
     def _encode(self, j: int, records: Index) -> Index:
-        """Return the places of some records' values among their column's."""
         return np.searchsorted(self.values[j], self._write(self.table[records, j], j))
 
     def find_in(self, a: Array) -> Bool:

@@ -202,9 +202,9 @@ def leave_out(run: Run) -> LeftOut:
 
 
 def _ask(run: Run, people: Index) -> Retrained:
-    """Return refits of some people, who are asked every listed question where a rule or a theorem needs the answers."""
+    """Return refits of some people, whose models are read where a rule or a theorem needs that."""
     reads = run.subject.task == "regression" and not two_models.refusal(run.subject)
-    return refit.ask_listed(riskiest.ask_about(run, people), changes=Need.EVERY_QUERY in run.needs or reads)
+    return refit.leave_out(riskiest.ask_about(run, people), changes=Need.EVERY_QUERY in run.needs or reads)
 
 
 def _list_compared(run: Run, plan: Plan) -> Index:

@@ -8,7 +8,6 @@ import numpy as np
 from privgate import digest
 from privgate.arrays import Float, Index
 from privgate.run import near_questions, refit
-from privgate.run.needs import Need
 from privgate.run.run import Run
 from privgate.statistics.leakage import largest_change
 from privgate.theorems.catalogue import find_closed_form
@@ -44,7 +43,7 @@ def compute_everybody(run: Run) -> ClosedForm:
     if engine is None or run.averaged:
         return ClosedForm(None, declined)
     request = ask_about(run, np.arange(run.n_units, dtype=np.int64))
-    computed = refit.compute(engine, request, changes=Need.EVERY_QUERY in run.needs)
+    computed = refit.compute(engine, request)
     return (
         ClosedForm(None, {**declined, engine.name: computed})
         if isinstance(computed, str)
@@ -55,7 +54,7 @@ def compute_everybody(run: Run) -> ClosedForm:
 def ask_about(run: Run, units: Index) -> RefitRequest:
     """Return the question about some units: at their own records, and beside them where a rule wants it."""
     near = run.compute(near_questions.ask_near_people)
-    return RefitRequest(near.extended, units, run.seeds, run.fleet, near.list_queries(units))
+    return RefitRequest(near.extended, units, run.seeds, run.fleet, near.list_rows(units) if near.kinds else None)
 
 
 def rank_everybody(run: Run) -> Ranking:

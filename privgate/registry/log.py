@@ -279,7 +279,7 @@ def _try_prediction(recipe: Recipe, model: Any, data: TrainingData, classes: Any
 
 def _accepted(data: TrainingData) -> dict[str, Any] | None:
     domain = data.domain
-    if domain is None or (domain.queries is None and not domain.holds(data.pool()[0]).all()):
+    if domain is None or not domain.holds(data.pool()[0]).all():
         return None
     names = [c if isinstance(c, str) else int(c) for c in getattr(data.X, "columns", ())]
     return {**domain.payload(), "double": is_double(data.X), **({"names": names} if names else {})}

@@ -79,12 +79,10 @@ def _since(baseline: Mapping[str, Any], doc: Mapping[str, Any]) -> dict[str, Any
 
 
 def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the subject without listed questions and inferred ends of features: they are values of single people."""
+    """Return the subject without inferred ends of features: they are values of single people."""
     facts = dict(encode(subject))
     if domain := facts.get("domain") or {}:
         facts["domain"] = domain = {k: v for k, v in domain.items() if v or k not in ("max_length", "norm")}  # of 0.1
-    if domain.get("queries"):
-        facts["domain"] = {**domain, "box": None, "queries": len(domain["queries"])}
     if domain.get("inferred") and domain.get("box"):
         facts["domain"] = {**domain, "box": None, "withheld": f"inferred ranges of {len(domain['box'])} features"}
     return facts

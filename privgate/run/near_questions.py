@@ -14,12 +14,12 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from privgate.arrays import Bool, Float, Index
+from privgate.arrays import Float, Index
 from privgate.errors import MeasurementError
 from privgate.evidence.telling import SMALL_CELL
 from privgate.kernel.sample import plan_looks
 from privgate.run.run import Run
-from privgate.subject.containers import content_digest, is_frame, is_sparse, length, stack, take
+from privgate.subject.containers import content_digest, is_frame, is_sparse, stack, take
 from privgate.subject.subject import Subject
 from privgate.theorems.catalogue import find_closed_form
 from privgate.training.budget import order
@@ -78,10 +78,6 @@ class NearQuestions:
         count, size = len(self.kinds), self.subject.data.pool_size
         return (size + np.arange(count * len(self.rows), dtype=np.int64)).reshape(count, len(self.rows)).T
 
-    def widen(self, masks: Bool) -> Bool:
-        """Return masks of the pool (N, P) over the larger one: nobody trains on a question."""
-        return np.pad(masks, ((0, 0), (0, self.places.size)))
-
     def list_rows(self, units: Index) -> tuple[Index, Index]:
         """Return (row_unit, row_query): own records of each unit, among ``rows``, then what is asked beside them."""
         members, places, rows = self.subject.data.units, self.places, [self.rows[:0]]
@@ -92,10 +88,6 @@ class NearQuestions:
                 raise MeasurementError("somebody is to be asked about beside whose record nothing is asked")
             rows.append(np.concatenate([own, places[at].ravel()]))
         return np.repeat(np.arange(len(units)), [len(r) for r in rows[1:]]), np.concatenate(rows)
-
-    def list_queries(self, units: Index) -> tuple[Index, Index] | None:
-        """Return ``list_rows`` for an engine, which asks about each unit's own records where it is told nothing."""
-        return self.list_rows(units) if self.kinds else None
 
 
 def _alike(rows: Any, X: Any) -> bool:
@@ -113,15 +105,16 @@ def make_questions(run: Run, rows: Index, *, near: bool, most: int = 9) -> NearQ
     """
     subject = run.subject
     data, own = subject.data, subject.data.at(rows)
-    if (subject.accepted is not None and subject.accepted.queries is not None) or not len(rows):
-        return NearQuestions(subject, rows, {})  # the endpoint answers a list, and every question of it is asked anyway
+    if not len(rows):
+        return NearQuestions(subject, rows, {})
     size = max(1, int(np.prod(getattr(own, "shape", (len(rows),)), dtype=np.int64)))
     most = min(most, max(1, MOST_NUMBERS // size)) if not is_sparse(own) else most
     answers: dict[str, Any] = {}
     for name, questions in _kinds(own, run.generator("questions beside records"), near=near).items():
         if len(answers) == most or not _alike(questions, data.X):
             continue
-        inside, container = _held(subject, questions), questions
+        container, domain = questions, subject.accepted
+        inside = np.ones(len(rows), dtype=bool) if domain is None else domain.holds(questions)
         if not inside.all():  # who is asked through the domain gets the record's own question in its place
             container = take(stack(own, questions), np.where(inside, len(rows), 0) + np.arange(len(rows)))
         if content_digest(container) != content_digest(own):
@@ -229,12 +222,6 @@ def ask_model(run: Run, subject: Subject, rows: Index) -> Answer:
     return run.fleet.fits(subject, [fit], label="training on all records")[0]
 
 
-def _held(subject: Subject, container: Any) -> Bool:
-    """Return which questions the model accepts: those of the declared domain, where it refuses all others."""
-    domain = subject.accepted
-    return np.ones(length(container), dtype=bool) if domain is None else domain.holds(container)
-
-
 def _kinds(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
     if is_sparse(X):
         return _counts(X, near=near)
@@ -248,20 +235,19 @@ def _kinds(X: Any, rng: Generator, *, near: bool) -> dict[str, Any]:
 
 
 def _texts(X: Any, *, near: bool) -> dict[str, Any]:
-    words = [str(v).split() for v in X]
-
-    def write_texts(change: Callable[[list[str]], list[str]]) -> Any:
-        texts = [" ".join(change(w)) or str(v) for w, v in zip(words, X, strict=True)]
-        if hasattr(X, "iloc"):
-            return type(X)(texts, index=X.index, name=X.name).astype(X.dtype)
-        return np.array(texts, dtype=X.dtype) if hasattr(X, "dtype") else texts
-
-    kinds = {"a space more": write_texts(lambda w: [*w, ""]), "the last word left out": write_texts(lambda w: w[:-1])}
-    more = {
-        "the first word left out": write_texts(lambda w: w[1:]),
-        "every word twice": write_texts(lambda w: [*w, *w]),
+    changes: dict[str, Callable[[list[str]], list[str]]] = {
+        "a space more": lambda w: [*w, ""],
+        "the last word left out": lambda w: w[:-1],
     }
-    return kinds if near else {**kinds, **more}
+    if not near:
+        changes |= {"the first word left out": lambda w: w[1:], "every word twice": lambda w: [*w, *w]}
+    kinds = dict[str, Any]()
+    for name, change in changes.items():
+        texts = [" ".join(change(str(v).split())) or str(v) for v in X]
+        kinds[name] = np.array(texts, dtype=X.dtype) if isinstance(X, np.ndarray) else texts
+        if hasattr(X, "iloc"):
+            kinds[name] = type(X)(texts, index=X.index, name=X.name).astype(X.dtype)
+    return kinds
 
 
 def _counts(X: Any, *, near: bool) -> dict[str, Any]:

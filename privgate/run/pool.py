@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Bool, Compute, Float, Index, compute_here
 from privgate.controls import strangers
-from privgate.controls.data_checks import fingerprint_with_label
+from privgate.controls.data_checks import fingerprint_grids, fingerprint_with_label
 from privgate.controls.reproduces import make_generator
 from privgate.controls.strangers import Shift
 from privgate.errors import MeasurementError
@@ -25,7 +25,7 @@ from privgate.run.run import Run
 from privgate.statistics.roc import LOOKS
 from privgate.subject.containers import take
 from privgate.subject.data import TrainingData
-from privgate.theorems.closed_form import Status
+from privgate.theorems import hypotheses
 
 # The pool of an attack: who counts as a trial, who is one person, and who had to be left out.
 
@@ -106,7 +106,11 @@ class AttackPool:
     def refusal(self) -> str:
         """Why nothing that is measured on these candidates counts; empty if it does."""
         if self.deduplicated:
-            return _DEDUPLICATED
+            return (
+                "candidates repeat one another and training records do not, as if equal rows were dropped on one side: "
+                "common ones tell candidates; log the training table with its doubles, or drop those of the whole "
+                "table before it is split"
+            )
         if self.copied:
             return self.copied
         if self.shift is not None and self.shift.clear:
@@ -114,11 +118,6 @@ class AttackPool:
         return ""
 
 
-#: what is said of candidates whose table keeps equal records where that of the members dropped them
-_DEDUPLICATED = (
-    "candidates repeat one another and training records do not, as if equal rows were dropped on one side: common ones "
-    "tell candidates; log the training table with its doubles, or drop those of the whole table before it is split"
-)
 _BUILT: "WeakKeyDictionary[TrainingData, AttackPool]" = WeakKeyDictionary()
 
 
@@ -166,7 +165,7 @@ def _build(data: TrainingData, compute: Compute) -> AttackPool:
         eligible &= keep_common(of_people.values, *of_people.sides)[every]
     removed = {"unknown_label": int((~eligible[n:]).sum()), "members_of_rare_labels": int((~eligible[:n]).sum())}
     # by all that they hold, and by features to a few digits: a copy may have lost some
-    names = [name, *strangers.fingerprint_grids(data.pool()[0])]
+    names = [name, *fingerprint_grids(data.pool()[0])]
     ways = (Coincidences.count(each, owner, len(data.units))[0] for each in names)
     # records of one person go together: only what is too much by either way of counting is
     copies = max(min(c.count_copies(rng, 1 / len(names)) for c in {w: 0, w.merged: 0}) for w in ways)
@@ -184,12 +183,10 @@ def features(data: TrainingData, rows: Index) -> NDArray[np.float64] | None:
         X = X.toarray() if X.shape[1] <= 2000 else None
     elif hasattr(X, "select_dtypes"):
         X = X.select_dtypes("number").to_numpy(np.float64, na_value=np.nan)
-    if X is None or not hasattr(X, "shape") or len(X.shape) != 2 or X.shape[1] == 0:
+    table = hypotheses.table(X)
+    if table is None or not table.shape[1]:
         return None
-    array = np.asarray(X)
-    if array.dtype.kind not in "biuf":
-        return None
-    return np.nan_to_num(array.astype(np.float64), posinf=0.0, neginf=0.0)
+    return np.nan_to_num(table.astype(np.float64), posinf=0.0, neginf=0.0)
 
 
 def groups(data: TrainingData, column: str | int | None) -> dict[str, NDArray[Any]]:
@@ -258,18 +255,6 @@ LEAST_TRAINED = 0.5
 MOST_ANSWERS = 2**25
 
 
-def balanced_masks(pool: AttackPool, count: int, rng: Generator) -> Bool:
-    """Return who is in which of ``count`` subsets, an even number: complementary pairs of random halves of the trials.
-
-    Shape (count, P). Models 2j and 2j + 1 share no trial and cover all: every trial is in exactly half of the models,
-    and a pair is one independent unit. All records of a person go together. Members who are no trials are in each.
-    """
-    if count < 2 or count % 2:
-        raise MeasurementError(f"shadow models come in complementary pairs; ask for an even number, not {count}")
-    halves = draw_halves(pool, count // 2, rng)
-    return np.stack([halves | pool.others, (pool.trial & ~halves) | pool.others], axis=1).reshape(count, -1)
-
-
 def draw_halves(pool: AttackPool, count: int, rng: Generator) -> Bool:
     """Return ``count`` random halves of the trials, drawn independently of each other, shape (count, P)."""
     people = np.unique(pool.person[pool.trial])
@@ -278,22 +263,20 @@ def draw_halves(pool: AttackPool, count: int, rng: Generator) -> Bool:
     return np.asarray(halves[:, place] & pool.trial)
 
 
-def seeds_for(run: Run, count: int, rng: Generator) -> tuple[int | None, ...]:
-    """Return one seed a model: the recipe's own, which code may treat unlike all others; None where it has none."""
-    if run.subject.recipe.seed is not None or all(s is None for s in run.seeds):
-        return (run.subject.recipe.seed,) * count
-    return tuple(int(s) for s in rng.integers(2**32, size=count, dtype=np.uint64))
-
-
 def train(run: Run) -> Shadows:
     """Return shadow models on halves of the trials and all other members; ``MeasurementError``: most failed."""
-    return trained(run, *_drawn(run))
+    return trained(run, _draw_subsets(run))
 
 
-def _drawn(run: Run) -> tuple[Bool, tuple[int | None, ...]]:
-    """Return who is in which subset, and the seeds."""
-    count, rng = 2 * max(2, run.limits.shadow_models // 2), run.generator("shadow subsets")
-    return balanced_masks(run.compute(of_attacks), count, rng), seeds_for(run, count, rng)
+def _draw_subsets(run: Run) -> Bool:
+    """Return who is in which subset, shape (count, P): complementary pairs of random halves of the trials.
+
+    Models 2j and 2j + 1 share no trial and cover all: every trial is in exactly half of the models, and a pair is one
+    independent unit. All records of a person go together. Members who are no trials are in each.
+    """
+    pool, pairs = run.compute(of_attacks), max(2, run.limits.shadow_models // 2)
+    halves = draw_halves(pool, pairs, run.generator("shadow subsets"))
+    return np.stack([halves | pool.others, (pool.trial & ~halves) | pool.others], axis=1).reshape(2 * pairs, -1)
 
 
 def growing(run: Run) -> Iterator[Shadows]:
@@ -302,33 +285,36 @@ def growing(run: Run) -> Iterator[Shadows]:
     Whom they are trained on is drawn before the first is trained. All at once and too few for the last look, they are
     looked at in parts first: only what the last doubling added lets so few approve.
     """
-    masks, seeds = _drawn(run)
+    masks = _draw_subsets(run)
     looks = [count for count in LOOKS if count <= len(masks)]
     most = len(masks) if run.at_once else looks[-1]
     first = most if run.at_once else looks[0]
-    shadows = trained(run, masks[:first], seeds[:first])
+    shadows = trained(run, masks[:first])
     if looks[0] < len(shadows.masks) < max(LOOKS):
         for count in looks[:-1]:
             yield shadows.first(count)
     yield shadows
     for before, count in pairwise(looks):
         if len(shadows.masks) == before:
-            shadows = shadows.joined(trained(run, masks[before:count], seeds[before:count]))
+            shadows = shadows.joined(trained(run, masks[before:count]))
             yield shadows
 
 
-def trained(run: Run, masks: Bool, seeds: tuple[int | None, ...]) -> Shadows:
-    """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool."""
-    more = run.compute(ask_near_trials)[0]
+def trained(run: Run, masks: Bool) -> Shadows:
+    """Return models on the given subsets; what is asked of one beside records is asked in one call with the pool.
+
+    All are trained at the recipe's own seed, which code may treat unlike all others.
+    """
+    more, own_seed = run.compute(ask_near_trials)[0], (run.subject.recipe.seed,)
     rows = np.concatenate([more.rows, more.places.ravel()])  # about the trials, and beside each of them
-    shadows = train_on_subsets(more.extended, more.widen(masks), seeds, run.fleet, rows=rows)
+    wider = np.pad(masks, ((0, 0), (0, more.places.size)))  # nobody trains on a question
+    shadows = train_on_subsets(more.extended, wider, own_seed, run.fleet, rows=rows)
     own, near = np.split(shadows.log_p, [len(more.rows)], axis=1)
     apart = near.reshape(len(masks), *more.places.shape, -1) if more.kinds else None
     shadows = replace(shadows, masks=masks[:, more.rows], log_p=own, near=apart)  # of all would be as large as data
-    failed = int((shadows.status == Status.FAILED).sum())
-    if len(shadows.status) - failed < LEAST_TRAINED * len(shadows.status):
-        first = next(iter(shadows.reason.values()), "no reason given")
-        raise MeasurementError(f"{failed} of {len(shadows.status)} shadow models could not be trained: {first}")
+    if len(masks) - (failed := len(shadows.reason)) < LEAST_TRAINED * len(masks):
+        first = next(iter(shadows.reason.values()))
+        raise MeasurementError(f"{failed} of {len(masks)} shadow models could not be trained: {first}")
     return shadows
 
 

@@ -78,14 +78,6 @@ def _repeat(seed: int | None, position: int) -> int:
     return position if seed is None else 0
 
 
-def ask_listed(request: RefitRequest, *, changes: bool) -> Retrained:
-    """Return refits; with ``changes`` also asked every question of a declared list, where there is one."""
-    if not changes or (more := two_models.with_questions(request.subject, request.units, request.rows)) is None:
-        return leave_out(request, changes=changes)
-    larger, rows = more
-    return two_models.apart(request.subject, leave_out(replace(request, subject=larger, queries=rows)))
-
-
 # Closed forms: what they answer counts only beside refits that agree with them.
 
 
@@ -99,20 +91,16 @@ class Computed:
     why: Mapping[str, int] = field(default_factory=dict)
 
 
-def compute(engine: Engine, request: RefitRequest, *, changes: bool) -> Computed | str:
+def compute(engine: Engine, request: RefitRequest) -> Computed | str:
     """Return what a closed form answers; why it declines, where only its work shows that it does."""
     try:
-        more = two_models.with_questions(request.subject, request.units, request.rows) if changes else None
-        larger = request if more is None else replace(request, subject=more[0], queries=more[1])
-        answers, rest = engine.answers(replace(larger, subject=seen(larger.subject).subject))
+        answers, rest = engine.answers(replace(request, subject=seen(request.subject).subject))
     except Declined as exc:
         return str(exc)
     why, rounded = {engine.hands_on: len(rest)}, rest[:0]
     if engine.complements:
         answers, rounded = closed_form.as_released(answers)
         why[closed_form.WHY] = len(rounded)
-    if more is not None:
-        answers = two_models.apart(request.subject, answers)
     rest = np.sort(np.concatenate([rest, rounded]))
     return Computed(engine, answers, rest, {reason: count for reason, count in why.items() if count})
 
@@ -188,27 +176,22 @@ class Shadows:
     masks: NDArray[np.bool_]
     #: log-probabilities of every model on the records that were asked about, shape (N, R, K); NaN where training failed
     log_p: Float
-    #: one a model
-    seeds: Seeds
-    #: Status of each model, shape (N,)
-    status: NDArray[Any]
-    engine: str
+    #: why trainings failed, by number
     reason: Mapping[int, str] = field(default_factory=dict)
     #: the same as ``log_p`` of questions beside R of the records, shape (N, R, Q, K)
     near: Float | None = None
 
     def first(self, count: int) -> Self:
         """Return so many of these models, the first ones."""
-        names = ("masks", "log_p", "seeds", "status", *(() if self.near is None else ("near",)))
+        names = ("masks", "log_p", *(() if self.near is None else ("near",)))
         reason = {i: why for i, why in self.reason.items() if i < count}
         return replace(self, reason=reason, **{n: getattr(self, n)[:count] for n in names})
 
     def joined(self, more: Self) -> Self:
         """Return the models of both, ``more`` last."""
-        names = ("masks", "log_p", "status", *(() if self.near is None else ("near",)))
+        names = ("masks", "log_p", *(() if self.near is None else ("near",)))
         both: dict[str, Any] = {n: np.concatenate([getattr(self, n), getattr(more, n)]) for n in names}
-        reason = {**self.reason, **{len(self.masks) + i: why for i, why in more.reason.items()}}
-        return replace(self, seeds=(*self.seeds, *more.seeds), reason=reason, **both)
+        return replace(self, reason={**self.reason, **{len(self.masks) + i: w for i, w in more.reason.items()}}, **both)
 
 
 def train_on_subsets(
@@ -229,5 +212,4 @@ def train_on_subsets(
             reason[i] = answer.problem
         else:
             log_p[i] = answer.log_p
-    status = np.array([Status.FAILED if i in reason else Status.EXACT for i in range(count)], dtype=object)
-    return Shadows(masks, log_p, tuple(each), status, REFIT, reason)
+    return Shadows(masks, log_p, reason)

@@ -37,7 +37,6 @@ class Budget:
     file_withheld : bool
         The operator states that nobody who may ask the model can get its file: rules about it warn at worst. A guard
         accepts such a verdict only if its own table says the same.
-
     """
 
     max_retrains: int | None = None
@@ -125,11 +124,6 @@ class Run:
     def averaged(self) -> bool:
         """Whether training draws and records no seed, so that figures are means over runs of their own."""
         return self.seed_control is not None and self.seed_control.dependent and self.subject.recipe.seed is None
-
-    @property
-    def attacks_alone(self) -> bool:
-        """Whether nobody is left out, and rules on attacks name a level: controls of single people serve nothing."""
-        return bool(self.attacked) and Need.LEAVE_ONE_OUT not in self.needs
 
     def attack_breaks(self, measured: Mapping[Request, Measurement]) -> bool:
         """Return whether a rule on attacks is broken for certain by what was measured: nothing takes that back."""

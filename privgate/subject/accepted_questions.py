@@ -17,10 +17,10 @@ class QuestionRefusedError(ValueError):
 class AcceptedQuestions:
     """A declared domain, as ``stated`` in JSON values of ``privgate.Domain.payload()``.
 
-    ``columns`` are by name (``ends`` or ``values``, and whether they may be ``missing``); ``box``, ``categories``
-    and ``queries`` are of tables of numbers. ``double``: floats of other precision, in which
-    scalers compute otherwise, are refused. ``names``: the columns of the training frame. A frame of others is refused:
-    a step may read columns by place or by name, and what is looked at must be both.
+    ``columns`` are by name (``ends`` or ``values``, and whether they may be ``missing``); ``box`` and ``categories``
+    are of tables of numbers. ``double``: floats of other precision, in which scalers compute otherwise, are refused.
+    ``names``: the columns of the training frame. A frame of others is refused: a step may read columns by place or by
+    name, and what is looked at must be both.
     """
 
     def __init__(self, stated: dict[str, Any]) -> None:
@@ -66,9 +66,6 @@ class AcceptedQuestions:
             good &= (table == np.floor(table)).all(axis=1)
         for block in self.stated.get("blocks", ()):
             good &= (table[:, list(block)] != 0).sum(axis=1) <= 1
-        if self.stated.get("queries") is not None:
-            listed = {tuple(q) for q in self.stated["queries"]}
-            good &= np.array([tuple(row) in listed for row in (table + 0.0).tolist()], dtype=bool)
         return good
 
     def refuse(self, X: Any) -> None:

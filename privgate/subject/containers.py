@@ -114,7 +114,13 @@ def checked(X: Any) -> Any:
     if is_sparse(X):
         return X if X.format in {"csr", "csc"} else X.tocsr()
     if is_frame(X):
-        _check_columns(X)
+        named = X.columns.is_unique and all(isinstance(c, str | int | np.integer) for c in X.columns)
+        if not named or X.columns.nlevels > 1:
+            raise SubjectError(
+                "the columns of X have names that are neither text nor numbers, or one twice; rename them"
+            )
+        if (empty := next((c for c, t in X.dtypes.items() if str(t).startswith("Sparse[")), None)) is not None:
+            raise SubjectError(f"column {empty!r} of X is sparse; pass X.sparse.to_coo() or X.sparse.to_dense()")
     array, shape = isinstance(X, np.ndarray), getattr(X, "shape", None)
     odd = array and (np.ma.is_masked(X) or isinstance(X, np.matrix) or X.dtype.kind == "V")
     if odd or not (array or is_pandas(X) or isinstance(X, list | tuple)):
@@ -123,15 +129,6 @@ def checked(X: Any) -> Any:
     if shape is not None and (shape == () or 0 in shape[1:]):
         raise SubjectError("X has no records or no columns; pass one record a row")
     return X
-
-
-def _check_columns(X: Any) -> None:
-    named = X.columns.is_unique and all(isinstance(c, str | int | np.integer) for c in X.columns)
-    if not named or X.columns.nlevels > 1:
-        raise SubjectError("the columns of X have names that are neither text nor numbers, or one twice; rename them")
-    for name, dtype in X.dtypes.items():
-        if str(dtype).startswith("Sparse["):
-            raise SubjectError(f"column {name!r} of X is sparse; pass X.sparse.to_coo() or X.sparse.to_dense()")
 
 
 def align_candidates(X: Any, other: Any) -> Any:

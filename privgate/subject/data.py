@@ -128,7 +128,6 @@ class TrainingData:
             self._set_candidates()
 
     def _set_candidates(self) -> None:
-        """Bring candidates into the containers of the training data."""
         if not (isinstance(self.candidates, tuple | list) and len(self.candidates) in (2, 3)):
             raise SubjectError("candidates: pass (X, y) or (X, y, people) of people who were not trained on")
         X, y_out, *names = self.candidates
@@ -380,7 +379,6 @@ class TrainingData:
 
 
 def _read_about(index: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments of ``TrainingData`` from the JSON of ``declarations``."""
     try:
         domain = None if index["domain"] is None else Domain.from_payload(index["domain"])
     except ValueError as exc:

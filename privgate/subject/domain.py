@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privgate.subject.accepted_questions import AcceptedQuestions, is_missing, read_table
+from privgate.subject.accepted_questions import AcceptedQuestions, is_missing
 
 _HINT = "give (low, high), (low, high, None) where values may be missing, or a list of the values"
 
@@ -60,7 +60,6 @@ class Column:
 
 
 def _as_tuple(value: Any) -> Any:
-    """Return what a payload holds: tuples for lists, and columns for mappings."""
     if isinstance(value, Mapping):
         return Column(**{name: _as_tuple(value[name]) for name in ("name", "ends", "values", "missing")})
     return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
@@ -82,9 +81,6 @@ class Domain:
         Ranges and categories of a frame's columns by name, in the frame's order; ``box`` follows where all are numbers.
     blocks : tuple of tuples of int
         Columns of the box, each from 0 to 1, of which at most one is 1 and the others are 0: one-hot encodings.
-    queries : table of numbers, optional
-        Every question that the endpoint answers, row by row; what is not listed is refused there. The box is theirs
-        unless one is declared. DTP over a list is found by asking, whatever the model.
     """
 
     categories: tuple[int, ...] | None = None
@@ -92,10 +88,8 @@ class Domain:
     inferred: bool = False
     columns: tuple[Column, ...] | None = None
     blocks: tuple[tuple[int, ...], ...] = ()
-    queries: tuple[tuple[float, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        self._read_queries()
         if self.columns is not None:
             if not all(isinstance(c, Column) for c in self.columns):
                 raise ValueError("domain: for a frame's columns pass TrainingData(…, domain={'age': (0, 120), …})")
@@ -116,21 +110,6 @@ class Domain:
         inside, sides = [j for block in self.blocks for j in block], self.box or ()
         if len(set(inside)) != len(inside) or any(not 0 <= j < len(sides) or sides[j] != (0.0, 1.0) for j in inside):
             raise ValueError("domain: a block names columns of the box that go from 0 to 1, each column once")
-        questions = () if self.queries is None else np.array(self.queries)
-        good = AcceptedQuestions({**self.payload(), "queries": None}).holds(questions)
-        if not good.all():  # theorems over the ranges would say less than what is answered
-            raise ValueError(f"domain: question {int(good.argmin()) + 1} of the list lies outside the ranges beside it")
-
-    def _read_queries(self) -> None:
-        if self.queries is None:
-            return
-        table = read_table(self.queries, len(self.queries))
-        if table is None or not table.size or not np.isfinite(table).all():
-            raise ValueError("domain: queries must be a table of finite numbers, one row a question")
-        object.__setattr__(self, "queries", tuple(tuple(q) for q in table.tolist()))
-        if self.box is None and self.categories is None:
-            ends = np.column_stack([table.min(axis=0), table.max(axis=0)]).tolist()
-            object.__setattr__(self, "box", tuple(map(tuple, ends)))
 
     @classmethod
     def read(cls, stated: "Domain | Mapping[Any, Any] | Sequence[Any] | Any") -> "Domain":
@@ -193,13 +172,13 @@ class Domain:
         """Return JSON values; ``from_payload`` is the inverse."""
         limits = {"max_length": None, "norm": None}  # of earlier versions: digests of data are of these too
         stated = limits | json.loads(json.dumps(asdict(self)))  # lists for tuples
-        return {k: v for k, v in stated.items() if v or k not in ("columns", "blocks", "queries")}
+        return {k: v for k, v in stated.items() if v or k not in ("columns", "blocks")}
 
     @classmethod
     def from_payload(cls, payload: Mapping[str, Any]) -> Self:
         """Return the domain that ``payload`` describes; ``ValueError``: an earlier version's, which counts no more."""
         if payload.get("proposed"):
             raise ValueError("the domain was read off data and nobody has confirmed it; write its ends down")
-        if payload.get("max_length") is not None or payload.get("norm") is not None:
-            raise ValueError("the domain limits the length or norm of a question; declare the range of each column")
+        if any(payload.get(name) is not None for name in ("max_length", "norm", "queries")):
+            raise ValueError("the domain limits length or norm, or lists questions; declare the range of each column")
         return cls(**{f.name: _as_tuple(payload[f.name]) for f in fields(cls) if payload.get(f.name) is not None})

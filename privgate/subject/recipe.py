@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -67,7 +67,11 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.recorded is not None:
             return
-        training, params = sources.simplify_training(self.training, self.params)
+        training, params = self.training, self.params
+        while isinstance(training, partial):
+            if training.args:
+                raise SubjectError("the partial gives arguments by position, where X and y go; give them by name")
+            params, training = {**training.keywords, **params}, training.func
         object.__setattr__(self, "training", training)
         object.__setattr__(self, "params", params)
         if not (callable(training) or self.is_estimator):
@@ -156,7 +160,6 @@ class Recipe:
 
     @property
     def _named(self) -> list[str]:
-        """References of the functions that train and answer."""
         return [r for r in (self.payload.get("fit"), self.payload["predict"]) if isinstance(r, str)]
 
     @cached_property

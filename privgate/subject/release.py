@@ -42,12 +42,6 @@ class Noise:
         """Return fresh noise from the system's own randomness, shape (size,)."""
         return np.asarray(getattr(np.random.default_rng(), self.laws[0])(0.0, self.scale, size))
 
-    def below(self, noise: Float) -> Float:
-        """Return the probability of less noise than that."""
-        from scipy import stats
-
-        return np.asarray(getattr(stats, self.laws[1]).cdf(noise / self.scale), dtype=np.float64)
-
     @property
     def deviation(self) -> float:
         """Standard deviation, in the unit of the targets."""

@@ -162,7 +162,6 @@ def _home(value: Any) -> str | None:
 
 
 def _first_code(value: Any) -> CodeType | None:
-    """Return the code of a function, or of the first method of a class."""
     value = inspect.unwrap(value) if callable(value) and not isinstance(value, type) else value
     parts = [value] if isinstance(value, FunctionType) else vars(value).values()
     held = (getattr(part, "__func__", getattr(part, "fget", part)) for part in parts)
@@ -170,7 +169,6 @@ def _first_code(value: Any) -> CodeType | None:
 
 
 def _globals(code: CodeType) -> set[str]:
-    """Return every global name that a piece of code and the functions in it read."""
     reads = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_FROM_DICT_OR_GLOBALS"}
     names = {str(i.argval) for i in dis.get_instructions(code) if i.opname in reads}
     return names.union(*(_globals(part) for part in code.co_consts if isinstance(part, CodeType)))

@@ -79,7 +79,6 @@ def _own_file(module: str) -> Path | None:
 
 
 def _imports(module: str, tree: ast.AST, *, is_package: bool) -> set[str]:
-    """Return the absolute names of modules that a source file imports anywhere."""
     package = module.split(".") if is_package else module.split(".")[:-1]
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -120,7 +119,7 @@ def _parents(module: str) -> list[str]:
 def imported_names(snapshot: Mapping[str, bytes]) -> set[str]:
     """Return the top-level names of everything a snapshot imports that is neither its own nor Python's."""
     own = {name.partition("/")[0].removesuffix(".py") for name in snapshot}
-    return {m.partition(".")[0] for m in imported(snapshot)} - own - _STDLIB - {""}
+    return {m.partition(".")[0] for m in imported(snapshot)} - own - _STDLIB
 
 
 def imported(snapshot: Mapping[str, bytes]) -> set[str]:
@@ -162,7 +161,6 @@ def resolve(reference: str, root: Path | None) -> Any:
 
 @functools.cache
 def _private(root: Path) -> tuple[str, frozenset[str]]:
-    """Return the private prefix of a snapshot and the top-level names it defines."""
     importlib.invalidate_caches()
     prefix = f"_privgate_{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:12]}."
     return prefix, frozenset(
@@ -220,18 +218,9 @@ def check_path(name: str) -> str:
     return name
 
 
-# Ways to write down training: a function, a partial of one, an estimator.
+# Training as a function, called as it will be.
 
 FORM = "a recipe needs a function fit(X, y, *, seed, **params) at the top level of a module, or an estimator"
-
-
-def simplify_training(training: Any, params: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
-    """Return the same training as a function or estimator, with its parameters."""
-    while isinstance(training, functools.partial):
-        if training.args:
-            raise SubjectError("the partial gives arguments by position, where X and y go; give them by name")
-        training, params = training.func, {**training.keywords, **params}
-    return training, params
 
 
 def check_training(training: Any, params: Mapping[str, Any]) -> None:

@@ -108,7 +108,6 @@ def _save_frame(X: Any, stem: Path, note: dict[str, Any]) -> Path:
 
 
 def _cells_of(column: Any, name: Any) -> tuple[list[Any], list[int]]:
-    """Return text and kind of each object of a column."""
     cells = [["text", c] if isinstance(c, str) else c or ["none"] for c in map(cell, column.tolist())]
     if (odd := next((row for row, (kind, *_) in enumerate(cells) if kind not in _KINDS), None)) is not None:
         what = f"column {name!r} holds a {type(column.iloc[odd]).__name__} among objects (record {odd})"

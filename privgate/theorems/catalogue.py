@@ -18,9 +18,9 @@ from privgate.theorems.least_squares import LEAST_SQUARES
 from privgate.theorems.newton import LOGISTIC, NEWTON
 from privgate.theorems.pipelines import seen
 from privgate.theorems.theorem import Certified, Theorem, Units
-from privgate.theorems.two_models import LINEAR, ListedQuestions
+from privgate.theorems.two_models import LINEAR
 
-_ALL = (ListedQuestions(), *naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)
+_ALL = (*naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)
 THEOREMS: dict[str, Theorem] = {theorem.name: theorem for theorem in _ALL}
 #: of leave-one-out; whoever has none is refitted
 CLOSED_FORMS: tuple[Engine, ...] = (LEAST_SQUARES, LOGISTIC)
@@ -116,7 +116,6 @@ def bound(
     """
     upper, lower = np.full(len(units), np.inf), np.zeros(len(units))
     by, kept, words = np.full(len(units), "", dtype=object), list[Kept](), dict[str, None]()
-    listed = subject.accepted is not None and subject.accepted.queries is not None
     good, notes = applicable(subject)
     for theorem in good:
         name, open_ = theorem.name, np.isinf(upper)
@@ -141,8 +140,7 @@ def bound(
         most[some], least[some] = certified.upper, certified.lower
         better = (most < upper) | (by == "")
         upper, by[better] = np.where(better, most, upper), name
-        if not listed or name == "listed_questions":  # others attain theirs anywhere in the box
-            lower = np.maximum(lower, least)
+        lower = np.maximum(lower, least)
         kept += [replace(k, theorem=name) for k in certified.cases]
         words |= dict.fromkeys(certified.assumptions)
     # a real query above an upper limit would disprove the theorem; the larger number is the safe one

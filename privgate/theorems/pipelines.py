@@ -18,7 +18,6 @@ from privgate.subject.containers import length, take
 from privgate.subject.domain import Domain
 from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
-from privgate.theorems import two_models
 
 _CELLS = 1e8  # largest transformed table, numbers
 
@@ -105,9 +104,6 @@ def _transform(subject: Subject, first: Any, last: Any) -> Subject:
     if candidates is not None:
         candidates = _densify(fitted.transform(candidates[0])) if length(candidates[0]) else table[:0], candidates[1]
     domain = Domain(box=((0.0, 1.0),) * table.shape[1], blocks=tuple(_list_blocks(fitted)))
-    if (questions := two_models.container(subject)) is not None:
-        rows = _densify(fitted.transform(questions)).astype(np.float64)
-        domain = replace(domain, queries=tuple(map(tuple, rows.tolist())))
     data = replace(data, X=table, candidates=candidates, domain=domain, sensitive=())
     return replace(Subject.local(Recipe(last, seed=subject.recipe.seed), data), release=subject.release)
 

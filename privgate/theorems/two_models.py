@@ -1,6 +1,5 @@
-"""What models with and without a person show: sums over columns limit every answer, a declared list is asked whole."""
+"""What models with and without a person show: sums over columns limit every answer."""
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -8,15 +7,11 @@ import numpy as np
 
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
-from privgate.errors import SubjectError
 from privgate.kernel import Case, Refused
 from privgate.kernel.linear import RELEASES
-from privgate.statistics.leakage import largest_change
-from privgate.subject.containers import make_like, stack
 from privgate.subject.subject import Subject
 from privgate.theorems import affine_scores, hypotheses
 from privgate.theorems.affine_scores import HEAD
-from privgate.theorems.closed_form import REFIT, TOLERANCE, Retrained, Status
 from privgate.theorems.theorem import Certified, Theorem, Units
 
 TABLES = "affine_scores"  # of ``Retrained.changes``: the tables of the models without each person
@@ -146,99 +141,3 @@ def pose(subject: Subject, tables: tuple[Float, Float], stated: Any) -> Case:
 
 
 LINEAR = Linear()
-
-
-# A declared list of questions: DTP over it is found by asking every one of both models, whatever the model.
-
-#: names in ``Retrained.changes``: log-probabilities at the listed questions, shape (S, U, Q, K)
-WITH, WITHOUT = "listed_with", "listed_without"
-
-
-def container(subject: Subject) -> Any:
-    """Return the listed questions as the recipe's kind of records, or a ``SubjectError``; None without a list."""
-    domain = subject.accepted
-    if domain is None or domain.queries is None:
-        return None
-    rows = np.array(domain.queries, dtype=np.float64)
-    if getattr(subject.data.X, "shape", ())[1:] != rows.shape[1:]:
-        raise SubjectError(f"the domain lists questions of {rows.shape[1]} numbers, which the records are not")
-    with np.errstate(invalid="ignore"):
-        records = make_like(rows, subject.data.X)
-    back = hypotheses.dense(records)
-    odd = np.ones(1, dtype=bool) if back is None else (back != rows).any(axis=1)
-    if odd.any():
-        which = f"question {odd.argmax() + 1} of the domain's list"
-        raise SubjectError(f"{which} is no record of the data's number types; write it in them")
-    return records
-
-
-def with_questions(
-    subject: Subject, units: Index, rows: tuple[Index, Index]
-) -> tuple[Subject, tuple[Index, Index]] | None:
-    """Return the subject with listed questions as candidates, and the rows with all of them for each unit."""
-    records = container(subject)
-    if records is None:
-        return None
-    known, size, count = subject.data.candidates, subject.data.pool_size, int(records.shape[0])
-    label = np.full(count, subject.data.y[0])
-    both = (records, label) if known is None else (stack(known[0], records), np.concatenate([known[1], label]))
-    person = np.concatenate([rows[0], np.repeat(np.arange(len(units)), count)])
-    query = np.concatenate([rows[1], np.tile(size + np.arange(count), len(units))])
-    order = np.argsort(person, kind="stable")
-    return subject.with_data(replace(subject.data, candidates=both)), (person[order], query[order])
-
-
-def apart(subject: Subject, retrained: Retrained) -> Retrained:
-    """Return what was answered about people's own rows, the listed questions moved to ``changes``."""
-    mine, (S, _, K) = retrained.row_query < subject.data.pool_size, retrained.log_with.shape
-    answers = {"log_with": retrained.log_with, "log_without": retrained.log_without}
-    own: dict[str, Any] = {name: values[:, mine] for name, values in answers.items()}
-    own |= {name: getattr(retrained, name)[mine] for name in ("row_unit", "row_query")}
-    listed = (values[:, ~mine].reshape(S, len(retrained.units), -1, K) for values in answers.values())
-    return replace(retrained, **own, changes={**retrained.changes, **dict(zip((WITH, WITHOUT), listed, strict=True))})
-
-
-class ListedQuestions(Theorem):
-    """The largest change over a finite list is the largest that is found: exact, for any model and any training.
-
-    A person's own records count as questions too. Answers of a closed form err by its tolerance beyond its stated
-    error, on either side of a change. What adds the same numbers in another order errs by a share of them, too: a score
-    of d terms, whose moments are sums over n records, by ``n + d + 8`` roundings of its size on either way.
-    """
-
-    name = "listed_questions"
-    source = "docs/mathematics.md, section 0"
-    needs_retrained = True
-
-    def unfit(self, subject: Subject) -> str:
-        """Return why the theorem does not apply to a subject; empty if it does."""
-        domain = subject.accepted
-        if domain is None or domain.queries is None:
-            return "the recipe is not asked from a declared list, Domain(queries=…)"
-        if not subject.release.exact:
-            return f"the release is {subject.release.form}; the list is compared as exact probabilities"
-        return ""
-
-    def certify(self, about: Units) -> Certified:
-        """Return the change of each person, nats; infinite where a model is missing, or several seeds were averaged."""
-        refits, data, domain = about.retrained, about.subject.data, about.subject.accepted
-        upper, lower = np.full(len(about.units), np.inf), np.zeros(len(about.units))
-        if refits is not None and WITH in refits.changes and len(refits.seeds) == 1:
-            sure = np.isin(refits.status, (Status.EXACT, Status.CONVERGED)) & np.isfinite(refits.error)
-            share = 4 * (data.n + int(data.X.shape[1]) + 8) * hypotheses.U
-            for k in np.flatnonzero(sure):
-                slack = 0.0 if refits.engine[k] == REFIT else TOLERANCE
-                answers = refits.changes[WITH][0, k], refits.changes[WITHOUT][0, k]
-                lower[k], upper[k] = _limit_change(*answers, 2 * (refits.error[k] + slack), share)
-        count = 0 if domain is None or domain.queries is None else len(domain.queries)
-        words = f"the endpoint answers {count} listed questions and no other; every one was put to both models"
-        return Certified(upper, lower, (words,))
-
-
-def _limit_change(with_: Float, without: Float, error: float, share: float) -> tuple[float, float]:
-    """Return between what the largest change over the questions (Q, K) lies."""
-    if np.isnan(with_).any() or np.isnan(without).any():
-        return np.inf, np.inf
-    change = largest_change(with_, without)
-    off = error + share * sum(np.where(np.isinf(v), 0.0, np.abs(v)).max(axis=1) for v in (with_, without))
-    return max(float((change - off).max()), 0.0), float((change + off).max())

@@ -18,22 +18,20 @@ from privgate.cli import options
 from privgate.evidence.telling import SMALL_CELL
 
 N, PEOPLE, OUTSIDE = 89, 71, 59
-#: (equal records, nearly equal records), whether people have names of their own
+#: (equal records, equal candidates), whether people have names of their own
 ROWS = ((7, 4, True), (14, 12, False))
 #: what a sentence or a key about equal records holds
 ABOUT = r"equal|rounding|duplicate|overlap|left out of every attack"
 
 
 def people(exact, near, grouped):
-    """Return data in which so many records equal one of another person; as many candidates nearly equal one."""
+    """Return data in which so many records equal one of another person, and so many candidates equal a record."""
     rng = np.random.default_rng(12)
     X = rng.normal(size=(N + OUTSIDE, 3))
     score = X @ [1.0, -1.0, 0.5] + rng.logistic(size=N + OUTSIDE)
     y = np.where(score > 0, "yes", "no")
     # the first PEOPLE records are of as many people: whatever is equal there is so between people
-    for first, size in ((0, exact), (30, near)):
-        X[first : first + size], y[first : first + size] = X[first], y[first]
-    X[30 : 30 + near, 0] += 1e-6 * np.arange(near)
+    X[:exact], y[:exact] = X[0], y[0]
     X[N : N + near], y[N : N + near] = X[40 : 40 + near], y[40 : 40 + near]
     owners = np.concatenate([np.arange(PEOPLE), np.arange(N - PEOPLE) + 50])
     return TrainingData(
@@ -128,7 +126,7 @@ def test_a_check_of_equal_people_tells_no_small_count(checked, row):
     outputs, doc = checked(*row)
     exact, near, grouped = row
     assert doc["subject"]["n_units"] == (PEOPLE if grouped else N)
-    for count, total in ((exact, N), (near, N), (near, OUTSIDE)):
+    for count, total in ((exact, N), (near, OUTSIDE)):
         if few(count, total):
             assert told(outputs, count, total, ABOUT) == []
             assert f"1 to 9 of {total}" in outputs["html"]

@@ -104,9 +104,9 @@ def in_order(X, y, *, seed):
     ("training", "by"), [(of_seed, "seed"), (of_its_own, "order"), (in_turn, "order"), (in_order, None)]
 )
 def test_what_gives_another_model_is_found_however_a_seed_is_written(fleet, training, by):
-    chosen = seeds.choose_seeds(Subject.local(Recipe(training, seed=1), DATA), fleet)
+    control = seeds.choose_seeds(Subject.local(Recipe(training, seed=1), DATA), fleet)[1]
 
-    assert (chosen.dependent, chosen.by) == (by is not None, by or "seed")
+    assert (control.dependent, control.coins) == (by is not None, by or "seed")
 
 
 class Answering:

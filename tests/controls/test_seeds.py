@@ -18,18 +18,18 @@ DATA = TrainingData(RNG.normal(size=(N, 3)), np.arange(N) % 2, one_record_each=T
 
 
 def test_training_without_randomness_needs_one_seed(fleet):
-    chosen = controls.choose_seeds(Subject.local(Recipe(GaussianNB(), seed=5), DATA), fleet)
+    chosen, control = controls.choose_seeds(Subject.local(Recipe(GaussianNB(), seed=5), DATA), fleet)
 
-    assert (chosen.seeds, chosen.dependent, chosen.moved_by) == ((5,), False, 0.0)
+    assert (chosen, control.dependent, control.moved_by) == ((5,), False, 0.0)
 
 
 def test_training_with_randomness_is_judged_at_the_recipes_own_seed(fleet):
     subject = Subject.local(Recipe(RandomForestClassifier(5), seed=5), DATA)
-    chosen = controls.choose_seeds(subject, fleet)
+    chosen, control = controls.choose_seeds(subject, fleet)
 
-    assert (chosen.dependent, chosen.seeds, chosen.by) == (True, (5,), "seed")
-    assert controls.choose_seeds(subject, fleet, count=3).seeds == (5,)
-    assert "this code at this seed" in chosen.message
+    assert (control.dependent, chosen, control.coins) == (True, (5,), "seed")
+    assert controls.choose_seeds(subject, fleet, count=3)[0] == (5,)
+    assert "this code at this seed" in control.note
 
 
 def test_pairs_share_their_seed_and_the_runs_without_seed_differ(fleet):
@@ -60,7 +60,8 @@ def test_a_seed_that_matters_for_odd_numbers_of_records_only_is_seen(fleet, coun
     data = TrainingData(DATA.X[:count], DATA.y[:count], one_record_each=True)
     # of two other seeds, one for each number of records, one is odd where the recipe's is even
     seen = [
-        controls.choose_seeds(Subject.local(Recipe(odd_only, seed=s), data), fleet).dependent for s in range(4, 24, 2)
+        controls.choose_seeds(Subject.local(Recipe(odd_only, seed=s), data), fleet)[1].dependent
+        for s in range(4, 24, 2)
     ]
 
     assert any(seen)

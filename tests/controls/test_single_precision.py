@@ -52,4 +52,4 @@ def test_what_another_batch_takes_from_single_precision_is_no_other_model(subjec
 
     assert [p.outcome for p in found] == [outcome], found[0].message
     if outcome == "passed":
-        assert controls.get_ways_apart(found) == added
+        assert found[0].detail.get("ways_apart", 0.0) == added

@@ -109,7 +109,7 @@ def test_violations_fail_errors_are_inconclusive_and_severity_is_the_authors(
     ],
 )
 def test_every_table_has_named_columns(X, columns):
-    frame = suites.as_frame(TrainingData(X, [0, 1, 0], one_record_each=True))
+    frame = suites.as_frame(X, [0, 1, 0])
 
     assert list(frame.columns) == columns
 

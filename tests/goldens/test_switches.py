@@ -21,9 +21,6 @@ POLICY = 'schema: privgate/policy/v1\nname: refused\nversion: "1"\nrules: [{metr
 #: whose rule is in doubt -> limit between what is seen and what the theorem says, nats
 DOUBTED = {"ball_logistic": 0.08, "newton": 0.1525}
 
-#: no theorem: it asks real models every question of a declared list
-REAL_MODELS = "listed_questions"
-
 
 @pytest.fixture
 def without_upper_limits(monkeypatch):
@@ -50,10 +47,7 @@ def test_without_upper_limits_of_the_kernel_no_theorem_approves(row):
     name = row["row"].split()[0]
     said = adapters.bounds(name, adapters.instance(name, row["seed"]))
 
-    if name == REAL_MODELS:
-        assert said is not None
-    else:
-        assert said is None or not np.isfinite(said[1]).any()
+    assert said is None or not np.isfinite(said[1]).any()
 
 
 def refused():

@@ -40,7 +40,7 @@ def subject(dtp=0.9):
 
 def run(policy, about, fleet, **limits):
     made = prepare(policy, about, fleet=fleet, limits=Budget(**limits))
-    return beforehand.choose_seeds(made, glance=True)
+    return beforehand.choose_seeds(made)
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
 from privgate.subject.subject import Subject
-from privgate.theorems.closed_form import Status
 from privgate.training import ledger
 from privgate.training.ledger import Ledger
 from tests.in_process import InProcess
@@ -187,7 +186,7 @@ def test_everybody_is_a_trial_and_equal_rows_dropped_on_one_side_are_refused():
 def test_a_few_failed_shadow_models_are_survived_and_many_are_not():
     some = start(fail=range(3, 6))
     assert measure(some).high < 1
-    assert (some.compute(pools.train).status == Status.FAILED).sum() == 3
+    assert len(some.compute(pools.train).reason) == 3
 
     with pytest.raises(MeasurementError, match="12 of 16 shadow models could not be trained: killed by the test"):
         measure(start(fail=range(2, 14)))

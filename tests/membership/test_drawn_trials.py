@@ -45,7 +45,7 @@ def attacked(data=None, fleet=None, trials=MOST):
 @pytest.mark.parametrize(("trials", "most"), [(MOST, MOST), (N, OUTSIDE)])
 def test_shadow_models_are_as_large_as_the_model_and_see_half_of_the_trials(trials, most):
     run = attacked(trials=trials)
-    pool, (masks, _) = run.compute(pools.of_attacks), pools._drawn(run)
+    pool, masks = run.compute(pools.of_attacks), pools._draw_subsets(run)
 
     assert [int((pool.trial & side).sum()) for side in (pool.members, ~pool.members)] == [most, most]
     others = pool.members & ~pool.trial

@@ -183,7 +183,6 @@ def test_nothing_outside_a_declared_domain_is_asked():
     X = np.clip(numbers(), -2, 2)
     for made in asked(X, domain=Domain(box=((-2.0, 2.0),) * 3)).values():
         assert np.abs(made).max() <= 2
-    assert asked(X, domain=Domain(queries=X.tolist())) == {}
 
 
 def test_questions_stand_behind_the_pool_and_nobody_trains_on_them():
@@ -195,7 +194,6 @@ def test_questions_stand_behind_the_pool_and_nobody_trains_on_them():
     assert made.places.shape == (2, 4)
     for q, container in enumerate(made.kinds.values()):
         assert (pool[made.places[:, q]] == container).all()
-    assert not made.widen(np.ones((2, N + 5), dtype=bool))[:, N + 5 :].any()
 
 
 def test_a_person_is_asked_about_at_the_own_records_first():

@@ -191,11 +191,6 @@ def sharded(rng):
     return Instance(subject_of(rng, estimator, X, y, None), queries)
 
 
-def listed(rng):
-    X, y, _, queries = _numbers(rng)
-    return Instance(subject_of(rng, GaussianNB(), X, y, Domain(queries=queries)), queries, complete=True)
-
-
 def linear(rng):
     X, y, domain, queries = _numbers(rng)
     several = y.max() > 1
@@ -210,7 +205,6 @@ def linear(rng):
 
 #: certificate -> instances on which it must speak; a certificate without a family fails the laws
 FAMILIES = {
-    "listed_questions": listed,
     "categorical_nb": categorical,
     "bernoulli_nb": bernoulli,
     "gaussian_nb": gaussian,

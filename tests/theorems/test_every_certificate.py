@@ -163,18 +163,6 @@ def test_units_are_answered_alike_alone_and_together_and_in_any_order(name):
     assert (everyone.lower[order] <= some.upper + ROUNDING).all()
 
 
-@pytest.mark.parametrize("seed", [1000, 1007, 1188])
-def test_a_list_limits_by_no_rounding_too_little_or_too_much(seed):
-    """At 7e9 nats, as at one, what another order of adding gives lies between both limits."""
-    instance = FAMILIES["listed_questions"](np.random.default_rng(seed))
-    found, changes = speak("listed_questions", instance), instance.changes()
-    finite = np.isfinite(changes) & np.isfinite(found.upper)
-    assert finite.any()
-    assert (found.lower[finite] <= changes[finite]).all()
-    assert (changes[finite] <= found.upper[finite]).all()
-    assert (found.upper[finite] - found.lower[finite] <= 5e-6 + 1e-12 * changes[finite]).all()
-
-
 TREE = Subject.local(Recipe(DecisionTreeClassifier()), TrainingData(np.eye(4), [0, 1, 0, 1], one_record_each=True))
 
 
@@ -185,18 +173,16 @@ def my_predict(model, X):
 @pytest.mark.parametrize("name", NAMES)
 def test_says_why_it_does_not_apply_to_another_release_another_model_or_a_wrapped_one(name):
     subject, refuse = FAMILIES[name](np.random.default_rng(1)).subject, catalogue.THEOREMS[name].refusal
-    others = [TREE, replace(subject, release=Release("label"))]
-    if name != "listed_questions":  # whatever answers is asked
-        others.append(Subject.local(Recipe(subject.recipe.training, predict=my_predict), subject.data))
-    assert all(refuse(other) for other in others)
-    if name not in ANYWHERE and name != "listed_questions":  # without a list it is another kind of subject
+    wrapped = Subject.local(Recipe(subject.recipe.training, predict=my_predict), subject.data)
+    assert all(refuse(other) for other in (TREE, replace(subject, release=Release("label")), wrapped))
+    if name not in ANYWHERE:
         said = refuse(without_domain(name))
         assert "Domain(" in said
         assert "infinite" in said
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"listed_questions"}))
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(3))
 def test_its_cases_are_made_of_the_data_again(name, seed):
     """A yes of a theorem whose cases are not is inconclusive: it would never approve anybody."""
