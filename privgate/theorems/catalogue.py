@@ -12,7 +12,7 @@ from privgate.cases import Kept, needed
 from privgate.subject.subject import Subject
 from privgate.theorems import naive_bayes
 from privgate.theorems.closed_form import Engine, Retrained
-from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
+from privgate.theorems.designs import NEIGHBORS, SHARDED
 from privgate.theorems.hypotheses import OUTSIDE
 from privgate.theorems.least_squares import LEAST_SQUARES
 from privgate.theorems.newton import LOGISTIC, NEWTON
@@ -20,7 +20,7 @@ from privgate.theorems.pipelines import seen
 from privgate.theorems.theorem import Certified, Theorem, Units
 from privgate.theorems.two_models import LINEAR, ListedQuestions
 
-_ALL = (ListedQuestions(), *naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)
+_ALL = (ListedQuestions(), *naive_bayes.ALL, NEIGHBORS, SHARDED, NEWTON, LINEAR)
 THEOREMS: dict[str, Theorem] = {theorem.name: theorem for theorem in _ALL}
 #: of leave-one-out; whoever has none is refitted
 CLOSED_FORMS: tuple[Engine, ...] = (LEAST_SQUARES, LOGISTIC)

@@ -1,4 +1,4 @@
-"""Designs that limit everybody whatever the data are: members that are strangers, votes of neighbors, a ball."""
+"""Designs that limit everybody whatever the data are: members that are strangers, and votes of neighbors."""
 
 from functools import partial
 from typing import Any
@@ -9,7 +9,6 @@ from privgate.arrays import Index
 from privgate.errors import SubjectError
 from privgate.kernel import Case
 from privgate.models import Sharded
-from privgate.models.ball_logistic import FLAT
 from privgate.models.sharded import names
 from privgate.subject import estimators, sources
 from privgate.subject.estimators import is_class_of
@@ -102,27 +101,6 @@ def _pose_sharded(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]
     return case, tuple(words)
 
 
-def _limit_ball(subject: Subject) -> float:
-    """Return the limit for one record a person; how many another one has is declared nowhere."""
-    return np.inf if subject.data.groups is not None else float(estimator_of(subject, "BallLogistic").bound)
-
-
-def _pose_ball(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
-    """Return the records of each person.
-
-    The objective is strongly convex with constant 1 in every direction, the intercept's included, and a record's
-    gradient is at most as long as the record. What the solver leaves over counts on both sides.
-    """
-    ball, held = estimator_of(subject, "BallLogistic"), np.diff(subject.data.units.bounds)[units]
-    words = (
-        f"any query is allowed: records and queries are pulled into a ball of radius {ball.radius:g}; "
-        "nothing of the data is looked at"
-    )
-    if ball.towards is not None:
-        words += "; the head that it is pulled towards is declared public: one made from these people would not show"
-    return make_design(held, design="ball", C=float(ball.C), radius=float(ball.radius), stop=FLAT), (words,)
-
-
 def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
     """Return the votes of each person: a record is among the k nearest of a question, or nothing changes.
 
@@ -143,8 +121,6 @@ NEIGHBORS = DataTheorem(
     "smoothed_neighbors", f"{_SECTION} 5: order by (distance, record); section 12.3",
     partial(refusal, name=_NEIGHBORS, unsmoothed=_ONE_VOTE), _pose_neighbors, partial(limit_shares, name=_NEIGHBORS),
 )  # fmt: skip
-_refuse_ball = partial(refusal, name="BallLogistic", classes=True)
-BALL = DataTheorem("ball_logistic", f"{_SECTION} 12.3, Theorem 12.4", _refuse_ball, _pose_ball, _limit_ball)
 #: holds for every data set with these labels, for a learner of a known library, which reads its records alone
 SHARDED = DataTheorem(
     "sharded", f"{_SECTION} 12, Theorems 12.1 and 12.2", _refuse_sharded, _pose_sharded, _limit_one_shard
