@@ -144,14 +144,13 @@ class EngineShare(EvidenceModel):
 class CertificateNote(EvidenceModel):
     """What one theorem of the catalogue said about this model."""
 
+    earlier = frozenset({"guarantee", "epsilon"})
     name: str
     applies: bool = Field(description="Whether it gave the best bound of any person.")
     units: OfUnits = Field(default=0, description="People for whom it gave the best bound.")
     because: str = Field(default="", description="Why it was silent; empty if it spoke or nothing is known.")
     source: str = Field(default="", description="Where the theorem is stated.")
     assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
-    guarantee: Literal["these data", "every data set"] = Field(default="these data", description="Where it holds.")
-    epsilon: Number | None = Field(default=None, description="On every data set, nats; null: these data only.")
 
 
 class CaseNote(EvidenceModel):

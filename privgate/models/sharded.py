@@ -187,12 +187,6 @@ class Sharded(Classifier):
         """Smoothing with which votes and averaged probabilities move by ``dtp`` at most (Theorem 12.2), rounded up."""
         return float(1 / np.expm1(float(self.dtp) - _SPARE)) * (1 + 1e-12)
 
-    def bound(self, shards: int) -> float:
-        """Return the largest change, nats, that somebody in so many shards can make; for every data set."""
-        if self.combine != "log_pool":
-            return float(np.log1p(shards / self.alpha)) + _SPARE  # Theorem 12.2
-        return log_pool_bound(self.clip, shards / self.shards, len(np.unique(np.asarray(self.classes)))) + _SPARE
-
     def fit(self, X: Any, y: Any) -> Self:
         """Train every member on its shard and the public records; one that cannot be trained answers nothing."""
         self._check()

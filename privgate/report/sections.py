@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from privgate import evidence, vocabulary
@@ -167,7 +166,6 @@ def methods(doc: ReportDocument) -> Told:
         **_engines(influence.engines),
         "theorems": [(_spaced(c.name), "; ".join(prose(a, 200) for a in c.assumptions), c.source)
                      for c in certificates if c.applies],
-        "guarantees": [describe_guarantee(c) for c in certificates if c.guarantee == "every data set"],
         "silent": [(_spaced(c.name), prose(c.because, 300), c.source) for c in certificates if not c.applies],
         "published": [(p.name, p.value, p.corrected, p.because, p.source) for p in influence.as_published],
         **_measurements(doc.evidence.measurements),
@@ -188,18 +186,6 @@ def _engines(shares: Sequence[evidence.EngineShare]) -> Told:
 
 def _by(nats: float, more: str = "") -> str:
     return f"by {fold(nats)}{more}" if math.isfinite(nats) else "without limit"
-
-
-def describe_guarantee(c: evidence.CertificateNote) -> str:
-    """Return that a bound is a property of the training function, and what that buys."""
-    # a guarantee is never said smaller than it is
-    epsilon = float(Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(c.epsilon or 0.0))
-    return (
-        f"The bound of {_spaced(c.name)} holds for every data set, not for these alone: whatever they are, a person "
-        f"changes the probability of any answer at most {fold(epsilon)}. A release that draws one label a "
-        "query by these probabilities, with fresh secret randomness, is therefore differentially private at ε = "
-        f"{number(epsilon, digits=4)} a query (adding or removing one person, δ = 0; q queries cost q times as much)."
-    )
 
 
 def _spaced(name: str) -> str:

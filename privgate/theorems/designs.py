@@ -9,12 +9,11 @@ from privgate.arrays import Index
 from privgate.errors import SubjectError
 from privgate.kernel import Case
 from privgate.models import Sharded
-from privgate.models.sharded import names
 from privgate.subject import estimators, sources
 from privgate.subject.estimators import is_class_of
 from privgate.subject.subject import Subject
 from privgate.theorems.hypotheses import estimator_of, own_error, refusal
-from privgate.theorems.theorem import DataTheorem, limit_shares, make_design
+from privgate.theorems.theorem import DataTheorem, make_design
 
 #: whose learners read their records and nothing else
 KNOWN = ("sklearn.", "lightgbm.", "xgboost.", "catboost.", "privgate.")
@@ -65,18 +64,6 @@ def _refuse_sharded(subject: Subject) -> str:
     return "its learner is code of its own: a member may read what only another shard holds, so people are refitted"
 
 
-def _limit_one_shard(subject: Subject) -> float:
-    """Return the limit for somebody in one shard: who is one record, or all of whose records have one id."""
-    model, data = read_sharded(subject), subject.data
-    if model is None or model.published(data.X, data.y).any():
-        return np.inf
-    if data.groups is not None:
-        ids = None if model.ids is None else list(names(data.X, model.ids))
-        if ids is None or any(len({ids[row] for row in rows}) > 1 for rows in data.units):
-            return np.inf  # no column names the people
-    return model.bound(1)
-
-
 def _pose_sharded(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
     """Return in how many shards each person is: in all of them whose record is among the public ones too."""
     model, data = read_sharded(subject), subject.data
@@ -119,9 +106,7 @@ _SECTION, _NEIGHBORS = "docs/mathematics.md, section", "SmoothedNeighbors"
 _ONE_VOTE = "without smoothing one vote can make a label impossible: DTP is infinite"
 NEIGHBORS = DataTheorem(
     "smoothed_neighbors", f"{_SECTION} 5: order by (distance, record); section 12.3",
-    partial(refusal, name=_NEIGHBORS, unsmoothed=_ONE_VOTE), _pose_neighbors, partial(limit_shares, name=_NEIGHBORS),
+    partial(refusal, name=_NEIGHBORS, unsmoothed=_ONE_VOTE), _pose_neighbors,
 )  # fmt: skip
-#: holds for every data set with these labels, for a learner of a known library, which reads its records alone
-SHARDED = DataTheorem(
-    "sharded", f"{_SECTION} 12, Theorems 12.1 and 12.2", _refuse_sharded, _pose_sharded, _limit_one_shard
-)  # fmt: skip
+#: for a learner of a known library, which reads its records alone
+SHARDED = DataTheorem("sharded", f"{_SECTION} 12, Theorems 12.1 and 12.2", _refuse_sharded, _pose_sharded)

@@ -14,7 +14,7 @@ from privgate.cases import Kept
 from privgate.kernel import Case
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
-from privgate.theorems.hypotheses import estimator_of, look_at, own_error, vanishing
+from privgate.theorems.hypotheses import look_at, vanishing
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,14 +74,6 @@ class Theorem(ABC):
         """Return why the theorem does not apply to a subject, or cannot even look; empty if it does."""
         return look_at(subject, self.unfit)
 
-    def every_data_set(self, subject: Subject) -> float:
-        """Return what a person changes any answer by at most whatever the data are, nats; infinite for these data only.
-
-        The largest limit of the given data is no such number: on another data set it may be larger.
-        """
-        del subject
-        return np.inf
-
     def canonical(self, subject: Subject, units: Index, case: Case) -> Case | None:
         """Return a kept case made again of the subject, without training: all but what was proposed or trained.
 
@@ -114,8 +106,6 @@ class DataTheorem(Theorem):
     source: str
     refuse: Callable[[Subject], str]
     pose: Callable[[Subject, Index], tuple[Case, tuple[str, ...]]]
-    # a row's own function in the place of the method, called by position
-    every_data_set: Callable[[Subject], float] = lambda _: np.inf  # type: ignore[assignment]  # see above
     lost: str = ""
 
     def unfit(self, subject: Subject) -> str:
@@ -171,22 +161,6 @@ def refuses_more(domain: Domain | None) -> bool:
 def make_design(held: Index, **settings: Any) -> Case:
     """Return the case of people who hold so much of a design."""
     return Case("construction", "any", settings, {"held": held.astype(np.int64)})
-
-
-def limit_shares(subject: Subject, name: str) -> float:
-    """Return ``ln(1 + 1/alpha)`` and rounding: what a record changes smoothed shares by on every data set, nats.
-
-    Of our own class ``name``. Infinite where labels are read off the data, or a person may have several records: how
-    many is declared nowhere.
-    """
-    alpha = float(estimator_of(subject, name).alpha)
-    if subject.declared_classes is None or subject.data.groups is not None or not alpha > 0:
-        return np.inf
-    try:
-        one = make_design(np.ones(1, dtype=np.int64), design="shares", alpha=alpha)
-        return float(kernel.limits(one).high[0]) + own_error(subject, alpha)
-    except kernel.Refused:
-        return np.inf
 
 
 def people_of(subject: Subject, units: Index) -> Index:
