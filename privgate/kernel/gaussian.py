@@ -190,7 +190,6 @@ def bound(case: Case) -> Limits:
         question = case.certificate("question", (people, d))
     if case.scope == "any":
         accepted = Accepted.from_case(case, d)
-        every((accepted.low is not None, "a box is needed"))
         side, inside = np.array([accepted.low, accepted.high]) - centre, accepted.inside(model.raw)
         question = np.where(accepted.inside(question)[:, None], question, np.nan)
     everybody, far = model.scores(model.all), np.abs(side).max(axis=0)[None]

@@ -23,16 +23,11 @@ from privgate.kernel.assertion import Case, Float, Limits, every
 from privgate.kernel.rounding import ELEMENTARY, gamma
 
 
-def _log_steps(up: Float, down: Float) -> tuple[Float, float]:
-    """Return the running sums of ``ln up - ln down`` from 0, and the largest error of any of them."""
-    more, less = np.log(up), np.log(down)
-    size = float(np.abs(more).sum() + np.abs(less).sum())
-    return np.append(0.0, np.cumsum(more - less)), (ELEMENTARY + gamma(len(more) + 2)) * size
-
-
 def _first(count: int, up: Float, down: Float) -> tuple[float, float]:
     """Return (least, largest) share that the first terms have of all, each term ``up / down`` times the one before."""
-    logs, off = _log_steps(up, down)
+    more, less = np.log(up), np.log(down)
+    off = (ELEMENTARY + gamma(len(more) + 2)) * float(np.abs(more).sum() + np.abs(less).sum())  # of any running sum
+    logs = np.append(0.0, np.cumsum(more - less))
     logs = logs - logs.max()
     part, whole = (float(np.exp(v).sum()) for v in (logs[:count], logs))
     # each sum errs by a share: of its terms' logarithms, of their exponentials, and of adding them
