@@ -93,7 +93,7 @@ def _check_rho(rho: float) -> float:
 
 def count_deletions(run: Run, request: Request) -> Measurement:
     """Return how many people may be deleted: by Thudi et al. where the rule states a prior, else by Sekhari et al."""
-    basis = find_basis(run, request)
+    basis = find_basis(run)
     guarantees = _list_guarantees(basis)
     if request.option("prior") is None:
         most_epsilon, most_delta = float(request.option("epsilon")), float(request.option("delta"))
@@ -118,8 +118,7 @@ def count_deletions(run: Run, request: Request) -> Measurement:
         if capacity.failure:
             models = f"models of total probability {capacity.failure:g}"
             words.append(f"except for {models}: with delta above 0 no statement holds for all")
-    declared_only = basis.observation is None
-    behind = BehindClaim(declared_only=declared_only, epsilon=capacity.epsilon, failure=capacity.failure)
+    behind = BehindClaim(epsilon=capacity.epsilon, failure=capacity.failure)
     return make_bound(request, float(capacity.people), "people", words, behind)
 
 
@@ -142,7 +141,7 @@ def _list_guarantees(basis: GuaranteeBasis) -> list[tuple[float, float]]:
 
 def _check_drawing(basis: GuaranteeBasis, records: int, prior: float) -> None:
     """Raise unless two reruns drew training sets of their own, with a probability of at most ``prior`` per person."""
-    sizes = () if basis.observation is None else basis.observation.populations
+    sizes = basis.observation.populations
     if len(set(sizes)) < 2:
         raise MeasurementError(
             "the recipe was not seen to draw its training set: whoever is in the data is used, whatever prior the "

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from privgate.claims import accounting, bounds
 from privgate.claims.accounting import NEIGHBORS, Guarantee, Mechanism
@@ -25,48 +25,49 @@ from privgate.subject.claim import Claim
 
 @dataclass(frozen=True)
 class GuaranteeBasis:
-    """What the guarantee rests on: an observed rerun, or, without an observation, the claim that the policy accepts.
+    """What a guarantee rests on: a rerun at which a library was observed, else what the claim itself states.
 
     ``group`` is the largest number of entries that one person has; the guarantee is converted to that many.
     """
 
     claim: Claim
-    observation: Observation | None
+    observation: Observation = field(default_factory=Observation)
     group: int = 1
 
     @property
-    def opacus(self) -> Observation | None:
-        """The observation, if Opacus added the noise; None for diffprivlib and for claims that are only declared."""
-        return self.observation if self.observation is not None and self.observation.library == "opacus" else None
+    def opacus(self) -> bool:
+        """Whether Opacus was seen to add the noise."""
+        return self.observation.library == "opacus"
 
     @property
     def pure(self) -> bool:
         """Whether the guarantee holds at δ = 0."""
-        return self.opacus is None and self.claim.delta == 0 and self.claim.epsilon is not None
+        return not self.opacus and self.claim.delta == 0 and self.claim.epsilon is not None
 
     @property
     def own_delta(self) -> float:
         """The δ at which the guarantee is quoted if no rule states one."""
         if self.pure:
             return 0.0
-        if self.observation is not None and not self.opacus:
+        if self.observation.library and not self.opacus:
             return accounting.add_releases(self.observation.spends)[1]
         return float(self.claim.delta or 1e-5)
 
     def mechanism(self, adjacency: str) -> Mechanism | None:
-        """Return the noised steps, observed or, without an observation, claimed; None for diffprivlib's releases."""
-        if seen := self.opacus:
+        """Return the noised steps, observed or, where no library was, claimed; None for diffprivlib's releases."""
+        seen, claim = self.observation, self.claim
+        if self.opacus:
             sampling = (seen.sample_rate, seen.steps, seen.sampling)
             return Mechanism(seen.noise_multiplier, *sampling, adjacency, passes=seen.passes)
-        noise, rate, steps = self.claim.noise_multiplier, self.claim.sample_rate, self.claim.steps
-        if self.observation is not None or noise is None or rate is None or steps is None:
+        noise, rate, steps = claim.noise_multiplier, claim.sample_rate, claim.steps
+        if seen.library or noise is None or rate is None or steps is None:
             return None
-        return Mechanism(noise, rate, steps, self.claim.sampling or "unknown", adjacency)
+        return Mechanism(noise, rate, steps, claim.sampling or "unknown", adjacency)
 
     def guarantee(self, delta: float, adjacency: str | None = None) -> Guarantee:
         """Return the guarantee at ``delta`` for all records of one person; ``MeasurementError``: no theorem has it."""
         adjacency = adjacency or str(self.claim.adjacency)
-        if self.observation is not None and self.observation.noiseless_steps:
+        if self.observation.noiseless_steps:
             return Guarantee(math.inf, delta, None, "none", (describe_missing_noise(self.observation),))
         if self.group == 1:
             return self._guarantee_for_record(delta, adjacency)
@@ -100,7 +101,7 @@ class GuaranteeBasis:
                 return accounting.recompute(mechanism, delta)
         except UsageError as exc:  # the numbers are the author's or the training's, not those of a caller
             raise MeasurementError(f"the guarantee cannot be recomputed: {exc}") from exc
-        if self.observation is not None:
+        if self.observation.library:
             epsilon, own_delta = accounting.add_releases(self.observation.spends)
         elif self.claim.epsilon is None or self.claim.delta is None:
             raise MeasurementError("the claim states no epsilon, and its parameters are not those of noised steps")
@@ -117,7 +118,7 @@ class GuaranteeBasis:
             raise MeasurementError(
                 f"the guarantee holds at delta {own_delta:g} only, and nothing follows from it at the smaller {delta:g}"
             )
-        source = "budget accountant" if self.observation is not None else "declared"
+        source = "budget accountant" if self.observation.library else "declared"
         return Guarantee(epsilon, own_delta, EpsilonDelta(epsilon, own_delta), source, (NEIGHBORS[adjacency],))
 
 
@@ -125,7 +126,7 @@ def claimed_epsilon(claim: Claim) -> float:
     """Return the ε that the claim states, else the one that its parameters give."""
     if claim.epsilon is not None:
         return claim.epsilon
-    return GuaranteeBasis(claim, None).guarantee(float(claim.delta or 0.0)).epsilon
+    return GuaranteeBasis(claim).guarantee(float(claim.delta or 0.0)).epsilon
 
 
 # What a rerun contradicts: the five contradictions of docs/measuring.md, and warnings of the library itself.
@@ -192,7 +193,7 @@ def _describe_unclaimed_batches(claim: Claim, seen: Observation) -> str:
 def _judge_claimed_epsilon(claim: Claim, seen: Observation) -> Precondition | None:
     """Return how the claimed ε compares with the observed one, else with that of the claim's own parameters."""
     delta, copies = claim.delta or 0.0, count_copies(seen)
-    basis = GuaranteeBasis(claim, seen if seen.library else None, copies)
+    basis = GuaranteeBasis(claim, seen, copies)
     if not seen.library and (claim.epsilon is None or not delta or basis.mechanism(str(claim.adjacency)) is None):
         return None
     if basis.opacus and not delta:
@@ -227,10 +228,10 @@ def count_copies(seen: Observation) -> int:
 # What the measurements of one run share: the observed rerun, its basis, and notes for the report.
 
 
-def find_basis(run: Run, request: Request) -> GuaranteeBasis:
+def find_basis(run: Run) -> GuaranteeBasis:
     """Return what the guarantee rests on; the first call in a run observes the recipe and notes contradictions.
 
-    ``MeasurementError``: there is no claim, or it cannot be observed and the policy does not accept declared ones.
+    ``MeasurementError``: there is no claim, or it could not be observed.
     """
     claim = run.subject.recipe.dp
     if claim is None:
@@ -240,19 +241,12 @@ def find_basis(run: Run, request: Request) -> GuaranteeBasis:
         )
     seen = run.compute(observe_rerun)
     run.compute(note_contradictions)
+    if seen.problem:
+        raise MeasurementError(f"the claim could not be observed: {seen.problem}; that it is declared counts nowhere")
     group, people = max(map(len, run.subject.data.units)), len(run.subject.data.units)
-    if not seen.problem:
-        # that batches draw people and not records is seen, or not so
-        group = 1 if claim.unit != "record" and 0 < max(seen.populations, default=0) <= people else group
-        return GuaranteeBasis(claim, seen, group * count_copies(seen))
-    group = group if claim.unit == "record" else 1  # of a declared claim, all is the author's word
-    if not request.option("accept_declared_claims"):
-        raise MeasurementError(
-            f"the claim could not be observed: {seen.problem}; it is only declared, which counts only where the policy "
-            "says accept_declared_claims: true"
-        )
-    run.compute(note_declared_only)
-    return GuaranteeBasis(claim, None, group)
+    # that batches draw people and not records is seen, or not so
+    group = 1 if claim.unit != "record" and 0 < max(seen.populations, default=0) <= people else group
+    return GuaranteeBasis(claim, seen, group * count_copies(seen))
 
 
 def observe_rerun(run: Run) -> Observation:
@@ -267,13 +261,6 @@ def note_contradictions(run: Run) -> Noted:
     """Return the contradictions between the claim and the observed rerun, for the verdict."""
     claim, seen = run.subject.recipe.dp, run.compute(observe_rerun)
     return Noted(tuple(list_contradictions(claim, seen, run.subject.data.n)) if claim else ())
-
-
-def note_declared_only(run: Run) -> Noted:
-    """Return the warning, for the verdict, that the policy accepts a claim which could not be observed."""
-    problem = run.compute(observe_rerun).problem
-    text = f"the differential-privacy guarantee is DECLARED ONLY: {problem}; the policy accepts that as it is"
-    return Noted((Precondition("dp_declared_only", "warned", text),))
 
 
 def make_bound(

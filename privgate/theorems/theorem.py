@@ -86,12 +86,6 @@ class Theorem(ABC):
     def certify(self, about: Units) -> Certified:
         """Return the limits of each person, nats, shapes (U,), by a theorem that applies."""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Any, *, limit: float | None = None, fleet: Any = None
-    ) -> Certified:
-        """Return the limits of people by ``certify``, nats."""
-        return self.certify(Units(subject, units, retrained, limit, fleet))
-
 
 @dataclass(frozen=True)
 class DataTheorem(Theorem):

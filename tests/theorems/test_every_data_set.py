@@ -9,6 +9,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate import Recipe, Subject, TrainingData
 from privgate.models import ContingencyTable, Sharded, SmoothedNeighbors
 from privgate.theorems import catalogue
+from privgate.theorems.theorem import Units
 
 CASES = {
     "contingency_table": ContingencyTable(alpha=1.0, classes=[0, 1]),
@@ -30,7 +31,7 @@ def test_no_small_data_set_breaks_it(name):
             for y in itertools.product([0, 1], repeat=n):
                 rows, labels = np.array(X)[:, None], np.array(y)
                 subject = Subject.local(Recipe(estimator), TrainingData(rows, labels, one_record_each=True))
-                upper = catalogue.THEOREMS[name].bound(subject, np.arange(n), None).upper
+                upper = catalogue.THEOREMS[name].certify(Units(subject, np.arange(n), None)).upper
                 whole = log_p(estimator, rows, labels)
                 less = [log_p(estimator, np.delete(rows, k, 0), np.delete(labels, k)) for k in range(n)]
                 shares += [np.abs(whole - z).max() / u for z, u in zip(less, upper, strict=True)]

@@ -16,6 +16,7 @@ from privgate.models import FixedScaler
 from privgate.subject.domain import Column
 from privgate.theorems import catalogue
 from privgate.theorems.closed_form import RefitRequest
+from privgate.theorems.theorem import Units
 from privgate.theorems.two_models import ListedQuestions, container
 from tests.in_process import InProcess
 from tests.leaving_out import answer
@@ -48,7 +49,7 @@ def test_equals_asking_every_question_of_both_models(model, box):
     subject, units = Subject.local(Recipe(model, seed=0), data), np.arange(12)
     found = answer(RefitRequest(subject, units, (0,), InProcess()), changes=True).retrained
     assert (found.row_query == units).all()  # only own records are direct questions
-    bound = ListedQuestions().bound(subject, units, found)
+    bound = ListedQuestions().certify(Units(subject, units, found))
     own = Recipe(model, seed=0).library_estimator
     with np.errstate(divide="ignore", invalid="ignore"):
         whole = np.log(clone(own).fit(X, y).predict_proba(queries))

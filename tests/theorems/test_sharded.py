@@ -16,6 +16,7 @@ from privgate import Recipe, Subject, TrainingData
 from privgate.models import Sharded
 from privgate.models.sharded import clipped, log_pool_bound
 from privgate.theorems import catalogue
+from privgate.theorems.theorem import Units
 
 THEOREM = catalogue.THEOREMS["sharded"]
 COMBINE = ("log_pool", "mean", "votes")
@@ -40,7 +41,7 @@ def subject(made, records=X, y=Y, **more):
 
 
 def upper(about):
-    return THEOREM.bound(about, np.arange(len(about.data.units)), None).upper
+    return THEOREM.certify(Units(about, np.arange(len(about.data.units)), None)).upper
 
 
 def change(one, other):
@@ -297,7 +298,7 @@ def test_a_limit_that_all_members_share_is_no_members_answer():
 def test_whose_record_is_public_too_is_in_every_shard(public):
     """Every member is trained on the public records: leaving somebody out of one shard leaves them in all others."""
     about = subject(model(DecisionTreeClassifier(), public=public))
-    found = THEOREM.bound(about, np.arange(len(Y)), None)
+    found = THEOREM.certify(Units(about, np.arange(len(Y)), None))
     assert (found.upper[:5] > 2).all()
     assert (found.upper[5:] <= 1).all()
     assert any("some training records are among them" in a for a in found.assumptions)
