@@ -43,10 +43,8 @@ def group_capacity(epsilon: float, delta: float, *, most_epsilon: float, most_de
     ``epsilon`` and ``delta`` guarantee one person, added or removed; ``most_epsilon`` and ``most_delta`` are ε* and δ*.
     Sekhari et al. (2021); docs/mathematics.md, section 7.3a.
 
-    >>> group_capacity(1.0, 0.0, most_epsilon=4.0, most_delta=0.0).people
-    4
-    >>> group_capacity(0.5, 1e-9, most_epsilon=4.0, most_delta=1e-5).people
-    8
+    >>> [group_capacity(e, d, most_epsilon=4.0, most_delta=1e4 * d).people for e, d in ((1.0, 0.0), (0.5, 1e-9))]
+    [4, 8]
     """
     check_epsilon(epsilon), check_delta(delta), check_epsilon(most_epsilon), check_delta(most_delta)
     people = most_epsilon / epsilon if epsilon else math.inf

@@ -1,9 +1,8 @@
 """Who is left out: nobody else where a theorem limits everybody, all where a rule needs all, a random sample else.
 
-A theorem about recipe and data limits everybody. Else people are left out, by closed form or refit: everybody where the
-policy asks for everybody, else a random sample with two planned looks, its riskiest first so that a refusal comes
-early. What ranks people is fixed before they are drawn, and the draw is a function of the operator's secret, data and
-code only. One sample serves the rule on a share, the comparison of a closed form, and the refusal; nobody draws again.
+The sample has two planned looks, its riskiest first so that a refusal comes early. What ranks people is fixed before
+they are drawn, and the draw is a function of the operator's secret, data and code only. One sample serves the rule on
+a share, the comparison of a closed form, and the refusal; nobody draws again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -271,9 +270,8 @@ def _may_stop(run: Run) -> bool:
 def find_broken(run: Run, people: int, refits: Retrained) -> str:
     """Return the name of an enforced rule that these models, of so many people wanted, decide; empty if they do not.
 
-    Whoever has no model here counts as possibly without influence and possibly without limit. What is judged is what
-    the report will say, by the rule itself. A rule that is broken at this seed alone, and that nobody else will be
-    paired for at other seeds, stays undecided whoever else is left out.
+    Whoever has no model here counts as possibly without influence and possibly without limit; the rule itself judges
+    what the report will say. One that breaks at this seed alone stays undecided where nobody else will be paired.
     """
     scale = 1.0
     if run.subject.task == "regression":

@@ -28,8 +28,7 @@ _ROUNDING = 1e-9
 def measure_dtp(run: Run, request: Request) -> Measurement:
     """Return DTP of the model, aggregated over people as the rule asks, nats; larger is worse.
 
-    ``low`` is a change at a question that was really evaluated, ``high`` a theorem's bound. Infinity is a value: a
-    person whose retraining failed, or no certificate.
+    ``low`` was evaluated at a question, ``high`` is a theorem's; infinite where retraining failed or none applies.
     """
     if run.subject.task == "regression":
         return _measure_noised(run, request, every=True)

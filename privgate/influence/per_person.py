@@ -39,18 +39,9 @@ def list_origins(refits: Retrained) -> dict[str, NDArray[Any]]:
 def measure_influence(refits: Retrained, release: Release, *, people: int = 0) -> dict[str, Float]:
     """Return PDTP of each person with its limits and noise floor, float64 arrays of shape (U,), nats.
 
-    Parameters
-    ----------
-    refits : Retrained
-    release : Release
-    people : int
-        Who might have been measured: limits over seeds are corrected for all of them, whoever was; at least U.
-
-    Notes
-    -----
-    Several seeds: each label's change of log-probability is averaged over paired seeds, PDTP is the largest mean; its
-    upper limit counts a changed spread over seeds as well.
-    A single seed of deterministic training is exact up to twice ``error``: both models may be off. Where something else
+    ``people`` might have been measured, U at least: limits over seeds are corrected for all of them. Over several seeds
+    each label's change is averaged, PDTP is the largest mean, and its upper limit counts a changed spread as well. A
+    single seed of deterministic training is exact up to twice ``error``: both models may be off. Where something else
     than exact probabilities is released, the larger of both changes counts: rounding can tell more than it hides.
     """
     live, tested = ~refits.lost[refits.row_unit], max(people, len(refits.units))

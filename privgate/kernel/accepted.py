@@ -79,9 +79,8 @@ class Accepted:
         return float(up(np.array(limit + gamma(4) * rest + 1e-150), q + d + 16))
 
     def limit_questions(self, case: Case, people: int, p: int, low: Callable[[Float], Float]) -> Float:
-        """Return what ``low`` (people, p) -> (people,) says of accepted ones of array ``question`` (people, d), else 0.
-
-        They are padded by ones.
+        """Return what ``low`` (people, p) -> (people,) says of accepted rows of ``question`` (people, d), padded by
+        ones.
         """
         if "question" not in case.arrays:
             return np.zeros(people)

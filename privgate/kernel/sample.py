@@ -163,8 +163,7 @@ def _above(k: int, n: int, alpha: float) -> float:
 def upper_limit(k: Any, n: Any, *, alpha: float) -> Float:
     """Return one-sided upper Clopper-Pearson limits of a success probability, fractions, float64; 1 without trials.
 
-    ``k`` successes of ``n`` independent trials are broadcast together; a limit lies below the truth with probability
-    ``alpha`` at most.
+    Of ``k`` successes of ``n`` trials, broadcast together; each is too low with probability ``alpha`` at most.
 
     >>> round(float(upper_limit(0, 59, alpha=0.05)), 3)  # the rule of three, exactly
     0.05

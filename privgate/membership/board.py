@@ -73,8 +73,7 @@ class Board:
     def wanted(self, name: str) -> list[Attempt]:
         """Return the attempt of one attack, or with ``"any"`` of all; on a declared release in addition.
 
-        A model that gives labels only (0 and 1) is attacked by all of them too: an attack that compares with shadow
-        models finds more in labels than the label-only gap attack does. ``MeasurementError`` where none ran.
+        On labels alone, too: comparing with shadow models finds more than the gap. ``MeasurementError`` where none ran.
         """
         from threadpoolctl import threadpool_limits
 
@@ -280,8 +279,7 @@ def _attempt(board: Board, attack: Attack) -> Attempt:
 def fix_thresholds(attack: Attack, board: Board, rng: Generator, ways: list[Callable[[Float], Float]]) -> list[float]:
     """Return the paper's threshold, or those that serve best against shadow models, attacked with the others' help.
 
-    One for each of the ``ways`` from scores of records to scores of people. ``MeasurementError`` where there are too
-    few shadow models to spare any.
+    One for each of the ``ways`` from scores of records to those of people; ``MeasurementError``: none can be spared.
     """
     if attack.cut is not None:
         return [float(np.nextafter(attack.cut, np.inf))] * len(ways)

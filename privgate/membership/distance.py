@@ -1,8 +1,7 @@
 """Membership guessed from how far a record is from the nearest question with another answer than its label.
 
-Distances, in three norms, are exact for linear models and single trees. Labels along random directions bound those of
-any other model from above. A record about which the model is wrong has distance 0. Source: Yeom et al. (2020), section
-6: Adversaries 8 and 9, with Adversary 1.
+Distances, in three norms, are exact for linear models and single trees; random directions bound others' from above.
+Where the model is wrong it is 0. Source: Yeom et al. (2020), section 6: Adversaries 8 and 9, with Adversary 1.
 """
 
 from collections.abc import Callable

@@ -175,8 +175,7 @@ class QueryingOracle(Adversary):
 class Confidence(Adversary):
     """Of the values with which the model names the known label, the most confident; where none does, the least.
 
-    A model is sure of its members: where only one value gives the known label it was the member's own, and where none
-    does, the answer that it is least sure of is nearest to what it learned.
+    A model is sure of its members, and where it names nothing, its least sure answer is nearest to what it learned.
     """
 
     name, title = "confidence", "Confidence of the label named"
@@ -218,8 +217,7 @@ def normal(residual: Float, deviation: float) -> Float:
 def theorem_5(influence: float, inside: float, outside: float) -> float:
     """Return the advantage of Adversary 4 on a feature of two equally frequent values, for normal errors.
 
-    ``influence`` is tau, by how much the feature moves the answer; ``inside`` and ``outside`` are standard errors on
-    members and on other people in the same unit, above 0.
+    ``influence`` is by how much it moves the answer, ``inside`` and ``outside`` are standard errors, all in one unit.
 
     >>> round(theorem_5(2.0, 1.0, 2.0), 4)
     0.1499

@@ -16,8 +16,7 @@ def label_changes(log_with: Float, log_without: Float) -> Float:
     """Return ln p(y|x) - ln p'(y|x) of every label, shape (..., K), nats, of log-probabilities with and without a unit.
 
     0 where both probabilities are 0 (the label is skipped), +inf or -inf where exactly one is. Long et al. (2017),
-    Definition 6.1; docs/mathematics.md, section 0. ``FloatingPointError``: NaN, an engine failure that must not look
-    like a zero.
+    Definition 6.1; docs/mathematics.md, section 0. ``FloatingPointError``: NaN, an engine failure.
 
     >>> label_changes(np.log([[0.5, 0.5]]), np.log([[0.25, 0.75]])).round(4).tolist()
     [[0.6931, -0.4055]]
@@ -111,8 +110,7 @@ def spread_change(log_with: Float, log_without: Float) -> Float:
 def noise_floor(log_with: Float) -> Float:
     """Return the change expected between two seeds with nobody removed, shape (R,), nats; 0 for a single seed.
 
-    ``log_with``, shape (S, R, K), is of models trained on all data with S seeds. Section 9.4 of docs/mathematics.md:
-    the sd of a difference of two runs is sqrt(2) times the sd of one.
+    Of S models trained on all data, ``log_with`` (S, R, K): sqrt(2) times their sd. Section 9.4 of docs/mathematics.md.
     """
     if len(log_with) == 1:
         return np.zeros(log_with.shape[1])
@@ -161,8 +159,7 @@ def _splits(size: int) -> Float:
 def permutation_p(runs: Float) -> float:
     """Return the exact p-value of "both halves of the runs are one sample", by the distance of their means.
 
-    ``runs``, shape (2 m, D), are m of one side, then m of the other. At least ``2 / C(2 m, m)``; uniform or larger
-    where both sides are exchangeable.
+    ``runs`` (2 m, D) are m of one side, then m of the other: at least ``2 / C(2 m, m)``; uniform where exchangeable.
     """
     sign = _splits(len(runs) // 2)
     centred = runs - runs.mean(axis=0)

@@ -143,9 +143,8 @@ class Declined(Exception):  # noqa: N818  not an error: people are refitted inst
 class RefitRequest:
     """What models without people, positions ``units`` in ``subject.data.units``, each once, are asked for.
 
-    ``seeds`` are paired; training without randomness is answered for the first one only. ``fleet`` trains where there
-    is no closed form. ``queries`` are ``(row_unit, row_query)`` as in ``Retrained``; each person's own records if
-    absent.
+    ``seeds`` are paired; without randomness the first one counts. ``fleet`` trains where there is no closed form.
+    ``queries`` are ``(row_unit, row_query)`` as in ``Retrained``; each person's own records if absent.
     """
 
     subject: Subject

@@ -91,9 +91,8 @@ def _pose_sharded(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]
 def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
     """Return the votes of each person: a record is among the k nearest of a question, or nothing changes.
 
-    Then its vote passes to the next neighbor, or is lost, where nobody is left to vote: with e of r lost votes
-    replaced, a label's share grows by at most ``(e + alpha) / alpha x (V + C alpha) / (V - r + e + C alpha)``, which is
-    largest where e = r.
+    Then its vote passes to the next neighbor, or is lost: with e of r lost votes replaced, a label's share grows by at
+    most ``(e + alpha) / alpha x (V + C alpha) / (V - r + e + C alpha)``, largest where e = r.
     """
     neighbors, held = estimator_of(subject, "SmoothedNeighbors"), np.diff(subject.data.units.bounds)[units]
     alpha, most = float(neighbors.alpha), int(neighbors.n_neighbors)

@@ -258,10 +258,7 @@ class Logistic(Engine):
 
 
 def _answer(problem: Problem, units: Index, rows: tuple[Index, Float]) -> tuple[Float, Float, Float]:
-    """Return log-probabilities of both models at ``rows``, and how far each person's may be off, (U,).
-
-    Of ``rows``, whom each question is about comes first.
-    """
+    """Return log-probabilities of both models at ``rows`` (whose, X), and how far each person's may be off, (U,)."""
     (whose, X), person = rows, problem.group(units)
     error, (log_with, log_without) = np.full(len(units), np.inf), np.full((2, len(whose), problem.loss.K), -np.inf)
     loose: NDArray[np.bool_] = np.ones(len(units), dtype=bool)

@@ -56,9 +56,8 @@ class Units:
 class Theorem(ABC):
     """A theorem, applied to a recipe. Stateless; one instance in the catalogue.
 
-    ``source`` says where it is proved, with its number. Where it ``needs_retrained``, it compares models with and
-    without people, else it reads recipe and data alone. Where it is ``whole``, it reads the models of a whole pipeline,
-    and may train people again for it.
+    ``source`` says where it is proved. Where it ``needs_retrained``, it compares models with and without people, else
+    it reads recipe and data alone. Where it is ``whole``, it reads whole pipelines, and may train people again for it.
     """
 
     name: str
@@ -75,10 +74,7 @@ class Theorem(ABC):
         return look_at(subject, self.unfit)
 
     def canonical(self, subject: Subject, units: Index, case: Case) -> Case | None:
-        """Return a kept case made again of the subject, without training: all but what was proposed or trained.
-
-        None where only trained models could say it. ``unfit`` must have been empty.
-        """
+        """Return a kept case made again, but for what was proposed or trained; None where only models say it."""
         del subject, units, case
         return None
 
@@ -91,9 +87,8 @@ class Theorem(ABC):
 class DataTheorem(Theorem):
     """A theorem about recipe and data alone: a case is made of them, and the kernel judges it.
 
-    ``refuse`` says why a subject's recipe, records or domain miss a hypothesis; empty if they miss none. ``pose`` makes
-    the case of people, first in it, and says in words what was checked. ``lost`` is said where rounding leaves nothing
-    of anybody's limit.
+    ``refuse`` says which hypothesis a subject misses; empty if none. ``pose`` makes the case of people, first in it,
+    and says what was checked. ``lost`` is said where rounding leaves nothing of anybody's limit.
     """
 
     name: str
