@@ -23,31 +23,27 @@ from privgate.errors import UsageError
 from privgate.evidence import GuaranteeBound
 
 
+def check(value: float, what: str, *, holds: bool) -> float:
+    """Return ``value`` if what is said of it holds, else raise ``UsageError``."""
+    if not holds:
+        raise UsageError(f"{what}, not {value}")
+    return float(value)
+
+
 def check_epsilon(epsilon: float) -> float:
     """Return ``epsilon`` in nats if it is finite and not negative, else raise ``UsageError``."""
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise UsageError(f"epsilon must be a finite number of nats, at least 0, not {epsilon}")
-    return float(epsilon)
+    holds = math.isfinite(epsilon) and epsilon >= 0
+    return check(epsilon, "epsilon must be a finite number of nats, at least 0", holds=holds)
 
 
 def check_delta(delta: float) -> float:
     """Return ``delta`` if it lies in [0, 1), else raise ``UsageError``."""
-    if not 0 <= delta < 1:
-        raise UsageError(f"delta must lie in [0, 1), not {delta}")
-    return float(delta)
+    return check(delta, "delta must lie in [0, 1)", holds=0 <= delta < 1)
 
 
 def check_prior(prior: float) -> float:
     """Return ``prior`` if it lies strictly between 0 and 1, else raise ``UsageError``."""
-    if not 0 < prior < 1:
-        raise UsageError(f"the prior probability of membership must lie strictly between 0 and 1, not {prior}")
-    return float(prior)
-
-
-def _check_fpr(fpr: float) -> float:
-    if not 0 < fpr <= 1:
-        raise UsageError(f"a false-positive rate must lie in (0, 1], not {fpr}")
-    return float(fpr)
+    return check(prior, "the prior probability of membership must lie strictly between 0 and 1", holds=0 < prior < 1)
 
 
 def logit(p: float) -> float:
@@ -86,7 +82,7 @@ class Tradeoff(ABC):
         With δ > 0 a test that fires rarely enough may be certain. Called with ``1 - prior`` and the least miss rate,
         this returns the largest Pr[not a member | does not fire].
         """
-        p, f = check_prior(prior), _check_fpr(fpr)
+        p, f = check_prior(prior), check(fpr, "a false-positive rate must lie in (0, 1]", holds=0 < fpr <= 1)
         t = self.tpr(f)
         return p * t / (p * t + (1 - p) * f)
 

@@ -5,12 +5,13 @@ al. bound how likely none of the people was ever used; that needs a training set
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from privgate.claims.bounds import check_delta, check_epsilon, check_prior
+from privgate.claims.bounds import check, check_delta, check_epsilon, check_prior
 from privgate.claims.guarantee_basis import GuaranteeBasis, find_basis, make_bound
-from privgate.errors import MeasurementError, UsageError
+from privgate.errors import MeasurementError
 from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.kernel.sample import upper_limit
 from privgate.run.run import Run
@@ -67,26 +68,18 @@ def deletion_capacity(epsilon: float, prior: float, rho: float, *, delta: float 
     (38, 255)
     """
     check_epsilon(epsilon), check_delta(delta)
-    odds, budget = check_prior(prior) / (1 - prior), -math.log(_check_rho(rho))
+    what = "rho, the probability of not having been used, must lie strictly between 0 and 1"
+    odds, budget = check_prior(prior) / (1 - prior), -math.log(check(rho, what, holds=0 < rho < 1))
 
     def cost(m: int) -> float:
         growth = math.exp(epsilon) + m * delta / (rho * FAILURE)  # e^ε'
         # a value computed as exactly the budget must not fail by rounding in the last place
         return m * math.log1p(growth * odds) * (1 - 1e-13)
 
-    low, high = 0, 1
-    while cost(high) <= budget:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if cost(middle) <= budget else (low, middle)
-    return Capacity(low, epsilon, delta, FAILURE if delta else 0.0)
-
-
-def _check_rho(rho: float) -> float:
-    if not 0 < rho < 1:
-        raise UsageError(f"rho, the probability of not having been used, must lie strictly between 0 and 1, not {rho}")
-    return rho
+    most = 1
+    while cost(most) <= budget:
+        most *= 2
+    return Capacity(bisect_right(range(most), budget, key=cost) - 1, epsilon, delta, FAILURE if delta else 0.0)
 
 
 def count_deletions(run: Run, request: Request) -> Measurement:

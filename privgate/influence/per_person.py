@@ -10,6 +10,7 @@ from privgate.arrays import Float, Index
 from privgate.controls.seeds import PAIRED, draw_others, plan_other
 from privgate.errors import MeasurementError
 from privgate.influence import riskiest
+from privgate.kernel.scores import largest
 from privgate.run import near_questions
 from privgate.run.run import Run
 from privgate.statistics import leakage
@@ -80,9 +81,7 @@ def _average(refits: Retrained, change: Float, tested: int) -> tuple[Float, Floa
 
 
 def _take_worst(refits: Retrained, per_row: Float) -> Float:
-    worst = np.zeros(len(refits.units))
-    np.maximum.at(worst, refits.row_unit, per_row)
-    return worst
+    return largest(refits.row_unit, len(refits.units), per_row)
 
 
 @dataclass(frozen=True, eq=False)

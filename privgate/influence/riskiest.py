@@ -7,6 +7,7 @@ import numpy as np
 
 from privgate import digest
 from privgate.arrays import Float, Index
+from privgate.kernel.scores import largest
 from privgate.run import near_questions, refit
 from privgate.run.needs import Need
 from privgate.run.run import Run
@@ -68,8 +69,7 @@ def rank_everybody(run: Run) -> Ranking:
     if computed is not None:
         answers = computed.answers
         change = largest_change(answers.log_with[0], answers.log_without[0])
-        own = np.zeros(len(answers.units))
-        np.maximum.at(own, answers.row_unit, np.nan_to_num(change, nan=np.inf))
+        own = largest(answers.row_unit, len(answers.units), np.nan_to_num(change, nan=np.inf))
         score[answers.units], score[computed.rest] = own, np.inf
     else:
         score = _leave_out_folds(run)
@@ -98,9 +98,7 @@ def _leave_out_folds(run: Run) -> Float:
     """Return how much answers about everybody's own records change in models without a fifth of the people."""
     with_, without = run.compute(answer_without_folds)
     change = np.nan_to_num(np.abs(np.maximum(with_, FLOOR) - np.maximum(without, FLOOR)).max(axis=1))
-    score = np.zeros(run.n_units)
-    np.maximum.at(score, run.subject.data.units.owner, change)
-    return score
+    return largest(run.subject.data.units.owner, run.n_units, change)
 
 
 def look_riskiest_first(

@@ -79,9 +79,7 @@ class Accepted:
         return float(up(np.array(limit + gamma(4) * rest + 1e-150), q + d + 16))
 
     def limit_questions(self, case: Case, people: int, p: int, low: Callable[[Float], Float]) -> Float:
-        """Return what ``low`` (people, p) -> (people,) says of accepted rows of ``question`` (people, d), padded by
-        ones.
-        """
+        """Return what ``low`` says of accepted rows of array ``question``, padded by ones; else 0, (people,)."""
         if "question" not in case.arrays:
             return np.zeros(people)
         question = case.certificate("question", (people, len(self.single)))

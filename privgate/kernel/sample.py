@@ -12,6 +12,7 @@ Pearson (1934) for probabilities.
 Axioms.  Logarithms of counts and their sums, ``rounding.gamma``; a tail is compared with alpha less that.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -123,10 +124,7 @@ def plan_looks(people: int, allowed: int) -> Looks:
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """Return the least number from which on something holds that holds at the highest."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
+    return low + bisect_left(range(low, high), True, key=holds)  # noqa: FBT003  the first that is not less
 
 
 def binomial(k: int, n: int, p: float) -> tuple[float, float]:

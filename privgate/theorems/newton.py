@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
+from privgate.kernel.scores import largest
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
@@ -269,9 +270,7 @@ def _answer(problem: Problem, units: Index, rows: tuple[Index, Float]) -> tuple[
         known = kernel.everybody(problem.case("own", person, proposal)) if known is None else known
         case = problem.case("own", person, {**proposal, "rows": X, "whose": whose})
         z0, e0, z1, e1 = kernel.near(case, known)
-        off, own = np.zeros((2, len(units)))
-        np.maximum.at(off, whose, e0 + e1)
-        np.maximum.at(own, whose, e1 - 2 * e0)
+        off, own = (largest(whose, len(units), e) for e in (e0 + e1, e1 - 2 * e0))
         better, loose[:] = off < error, own > TOLERANCE
         some = better[whose]
         log_with[:], log_without[some], error[better] = log_softmax(z0), log_softmax(z1)[some], off[better]

@@ -65,12 +65,8 @@ def _list_parts(step: Any) -> list[tuple[str, Any]]:
     """Return (name, step) of the parts of a ``ColumnTransformer``, fitted or not, or of the step itself."""
     if type(step).__name__ != "ColumnTransformer" or not type(step).__module__.startswith("sklearn."):
         return [("", step)]
-    parts = [part[:2] for part in getattr(step, "transformers_", step.transformers)]
-    return [(name, part) for name, part in [*parts, ("remainder", step.remainder)] if not _drops(part)]
-
-
-def _drops(step: Any) -> bool:
-    return isinstance(step, str) and step == "drop"
+    parts = [*(part[:2] for part in getattr(step, "transformers_", step.transformers)), ("remainder", step.remainder)]
+    return [(name, part) for name, part in parts if not (isinstance(part, str) and part == "drop")]
 
 
 def _find_learning(pipeline: Any) -> str:
