@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Float, Index
 from privgate.models.classifier import Classifier
 from privgate.subject.accepted_questions import is_missing
-from privgate.subject.containers import length, stack, take
+from privgate.subject.containers import length, take
 
 
 def log_pool_bound(clip: float, share: float, n_classes: int) -> float:
@@ -141,9 +141,8 @@ class Sharded(Classifier):
     ids : str or int, optional
         Column of X that names the person; members do not see it. Without it a record's own features name it, and a
         person with several different records is in several shards, which the certificate counts.
-    public : tuple (X, y), optional
-        Records of nobody in the training data; every member gets them, without the column ``ids``. Whose record is
-        among them counts as being in every shard.
+    public : None
+        Recorded in recipes: 0.1.0 was the last version that gave every member further records.
     key : str
         Key of the hash; declared, never chosen by looking at the data.
     random_state : int
@@ -188,7 +187,7 @@ class Sharded(Classifier):
         return float(1 / np.expm1(float(self.dtp) - _SPARE)) * (1 + 1e-12)
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train every member on its shard and the public records; one that cannot be trained answers nothing."""
+        """Train every member on its shard; one that cannot be trained answers nothing."""
         self._check()
         self._labels(y)
         shard = self.shard_of(X)
@@ -211,16 +210,13 @@ class Sharded(Classifier):
             raise ValueError(f"combine must be 'log_pool', 'mean' or 'votes', not {self.combine!r}")
         if not (hasattr(self.base, "fit") and hasattr(self.base, "predict_proba")):
             raise ValueError("base must be an estimator with fit and predict_proba, the learner of every member")
-        if self.public is not None and not np.isin(np.asarray(self.public[1]), np.asarray(self.classes)).all():
-            raise ValueError("public records have labels that classes= does not declare")
+        if self.public is not None:
+            raise ValueError("public= went with 0.1.0, the last version that knew it: members read their shards alone")
 
     def _train_member(self, number: int, X: Any, y: NDArray[Any]) -> Any:
         """Return the trained member, or None where training it is not possible: its records alone decide that."""
         from sklearn.base import clone
 
-        if self.public is not None:
-            # a copy each: a learner may write into its records
-            X, y = stack(copy.deepcopy(self.public[0]), X), np.concatenate([np.asarray(self.public[1]), y])
         if not len(y):
             return None
         member = clone(self.base)
@@ -239,21 +235,6 @@ class Sharded(Classifier):
         """Return each record's shard, shape (n,): a keyed hash of its id, or of its own features, and nothing else."""
         hashes = (int.from_bytes(self._hash(own), "big") for own in names(X, self.ids))
         return np.fromiter((h % int(self.shards) for h in hashes), dtype=np.int64)
-
-    def published(self, X: Any, y: Any) -> NDArray[np.bool_]:
-        """Return which records, features and label, are among the public ones too, shape (n,): every member has them.
-
-        Equal by chance or put there: nothing tells these apart.
-        """
-        labels = [text(v) for v in np.asarray(y).tolist()]
-        if self.public is None:
-            return np.zeros(len(labels), dtype=bool)
-        features, theirs = self._features(X), self.public[0]
-        if hasattr(features, "columns") and set(getattr(theirs, "columns", ())) == set(features.columns):
-            theirs = theirs[list(features.columns)]  # joined by name
-        out = zip(names(theirs, None), (text(v) for v in np.asarray(self.public[1]).tolist()), strict=True)
-        known, own = set(out), zip(names(features, None), labels, strict=True)
-        return np.fromiter((record in known for record in own), dtype=bool, count=len(labels))
 
     def _hash(self, what: bytes) -> bytes:
         return hashlib.blake2b(what, key=hashlib.sha256(self.key.encode()).digest(), digest_size=8).digest()

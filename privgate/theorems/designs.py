@@ -24,7 +24,7 @@ FEW = 4
 def read_sharded(subject: Subject) -> Sharded | None:
     """Return the recipe's ``Sharded`` without its learner, which may be anybody's and is not imported; else None."""
     own = subject.recipe.own_model
-    if own is None or own["class"] != "Sharded":
+    if own is None or own["class"] != "Sharded" or own.get("public") is not None:
         return None
     model = Sharded(**{k: estimators.decode(v, _refuse_name) for k, v in own.items() if k not in ("class", "base")})
     model.shards = int(model.shards)  # 7.0 is accepted by the model, and is no length here
@@ -65,27 +65,19 @@ def _refuse_sharded(subject: Subject) -> str:
 
 
 def _pose_sharded(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
-    """Return in how many shards each person is: in all of them whose record is among the public ones too."""
+    """Return in how many shards each person is."""
     model, data = read_sharded(subject), subject.data
     assert model is not None  # noqa: S101  _refuse_sharded() said so
-    shard, public = model.shard_of(data.X), model.published(data.X, data.y)
-    members = (data.units[int(u)] for u in units)
-    counts = (model.shards if public[rows].any() else len(np.unique(shard[rows])) for rows in members)
-    held = np.fromiter(counts, dtype=np.int64, count=len(units))
-    words = [
+    shard = model.shard_of(data.X)
+    held = np.array([len(np.unique(shard[data.units[int(u)]])) for u in units], dtype=np.int64)
+    words = (
         "any query is allowed; a record's shard is a keyed hash of its own id, and a member reads no other shard",
         f"forgetting somebody trains {int(held.max(initial=0))} of {model.shards} members again",
-    ]
-    if model.public is not None:
-        words.append(
-            f"public= is declared to hold nobody's records; {'some' if public.any() else 'no'} training records are "
-            "among them, too, and count as being in every shard"
-        )
+    )
     if model.combine != "log_pool":
-        return make_design(held, design="shares", alpha=model.alpha), tuple(words)
+        return make_design(held, design="shares", alpha=model.alpha), words
     labels = len(np.unique(np.asarray(model.classes)))
-    case = make_design(held, design="log_pool", clip=model.clip, members=model.shards, labels=labels)
-    return case, tuple(words)
+    return make_design(held, design="log_pool", clip=model.clip, members=model.shards, labels=labels), words
 
 
 def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
