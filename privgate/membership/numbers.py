@@ -86,9 +86,7 @@ class ResidualNeighbours(LiraNeighbours):
     name, title = "residual_neighbours", "Likelihood ratio at the record and beside it, on numbers"
     source, task = "Carlini et al. (2022), Algorithm 1 and section VI.D, on residuals", "regression"
     threat_model = "the answers for the record and beside it; trains shadow models with and without it"
-
-    def choose_figure(self, answers: Float, inside: Bool, labels: Index) -> Scorer:
-        return divide_by_scale(answers, inside)
+    choose_figure = ResidualLira.choose_figure
 
 
 class ResidualBeside(ResidualNeighbours):

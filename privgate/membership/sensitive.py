@@ -5,10 +5,10 @@ Adversaries 4, 6 and 7; Mehnaz et al., 2022). What is guessed without the model 
 """
 
 import math
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -128,85 +128,69 @@ class Seen:
     known: Any = None  # every other feature and the target as numbers, shape (P, q)
 
 
-class Adversary(ABC):
-    """Guesses one feature of each person."""
-
-    name: str
-    title: str
-    source: str
-
-    @abstractmethod
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        """Return the position of the guessed value, shape (P,); -1 for no guess, which is never right."""
+# Adversaries: of what is seen of P people, the position of the guessed value of each, (P,); -1, never right, for none.
 
 
-class Inversion(Adversary):
+def invert(seen: Seen, _: Generator) -> Index:
     """Adversary 4: the likeliest value, by prior times density of the error; model inversion of a classifier."""
-
-    name, title = "inversion", "Model inversion (prior and likelihood)"
-    source = "Yeom et al. (2020), Adversary 4; Fredrikson et al. (2014, 2015)"
-
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        return np.asarray((np.log(seen.prior) + np.maximum(seen.likelihood, FLOOR)).argmax(axis=1))
+    return np.asarray((np.log(seen.prior) + np.maximum(seen.likelihood, FLOOR)).argmax(axis=1))
 
 
-class UniformOracle(Adversary):
+def ask_once(seen: Seen, rng: Generator) -> Index:
     """Adversary 6: a random value, said if a membership oracle (Adversary 2) calls the record with it a member."""
-
-    name, title = "uniform_oracle", "Membership oracle, one random value"
-    source = "Yeom et al. (2020), Adversary 6"
-
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        tried = rng.integers(0, len(seen.prior), len(seen.likelihood))
-        return np.where(seen.likelihood[np.arange(len(tried)), tried] >= seen.usual, tried, -1).astype(np.int64)
+    tried = rng.integers(0, len(seen.prior), len(seen.likelihood))
+    return np.where(seen.likelihood[np.arange(len(tried)), tried] >= seen.usual, tried, -1).astype(np.int64)
 
 
-class QueryingOracle(Adversary):
+def ask_of_every_value(seen: Seen, _: Generator) -> Index:
     """Adversary 7: every value in the order of its prior, until a membership oracle (Adversary 2) says "member"."""
-
-    name, title = "querying_oracle", "Membership oracle, every value"
-    source = "Yeom et al. (2020), Adversary 7"
-
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        accepted = seen.likelihood >= seen.usual
-        return np.where(accepted.any(axis=1), np.where(accepted, seen.prior, -1.0).argmax(axis=1), -1)
+    accepted = seen.likelihood >= seen.usual
+    return np.where(accepted.any(axis=1), np.where(accepted, seen.prior, -1.0).argmax(axis=1), -1)
 
 
-class Confidence(Adversary):
+def read_confidence(seen: Seen, _: Generator) -> Index:
     """Of the values with which the model names the known label, the most confident; where none does, the least.
 
     A model is sure of its members, and where it names nothing, its least sure answer is nearest to what it learned.
     """
-
-    name, title = "confidence", "Confidence of the label named"
-    source = "Mehnaz et al. (2022), CSMIA"
-
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        confidence, some = np.maximum(seen.confidence, FLOOR), seen.right.any(axis=1, keepdims=True)
-        return np.asarray(np.where(some, np.where(seen.right, confidence, -np.inf), -confidence).argmax(axis=1))
+    confidence, some = np.maximum(seen.confidence, FLOOR), seen.right.any(axis=1, keepdims=True)
+    return np.asarray(np.where(some, np.where(seen.right, confidence, -np.inf), -confidence).argmax(axis=1))
 
 
-class LabelOnly(Adversary):
+def read_labels(seen: Seen, rng: Generator) -> Index:
     """From labels alone: people for whom only one value gives the known label teach a tree, which guesses others."""
+    clear, own = seen.right.sum(axis=1) == 1, seen.right.argmax(axis=1)
+    if not clear.any():
+        return np.full(len(own), int(seen.prior.argmax()), dtype=np.int64)
+    from sklearn.tree import DecisionTreeClassifier
 
-    name, title = "label_only", "Labels alone, taught by clear cases"
-    source = "Mehnaz et al. (2022), LOMIA"
-
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        clear, own = seen.right.sum(axis=1) == 1, seen.right.argmax(axis=1)
-        if not clear.any():
-            return np.full(len(own), int(seen.prior.argmax()), dtype=np.int64)
-        from sklearn.tree import DecisionTreeClassifier
-
-        tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=int(rng.integers(2**31)))
-        taught = tree.fit(seen.known[clear], own[clear]).predict(seen.known)
-        return np.asarray(np.where(clear, own, taught), dtype=np.int64)
+    tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=int(rng.integers(2**31)))
+    taught = tree.fit(seen.known[clear], own[clear]).predict(seen.known)
+    return np.asarray(np.where(clear, own, taught), dtype=np.int64)
 
 
+class Adversary(NamedTuple):
+    """Guesses one feature of each person."""
+
+    guess: Callable[[Seen, Generator], Index]
+    name: str
+    title: str
+    source: str
+
+
+_YEOM = "Yeom et al. (2020), Adversary"
+_INVERTED = f"{_YEOM} 4; Fredrikson et al. (2014, 2015)"
 #: every adversary that a regressor's answers are enough for, strongest first
-ALL: tuple[Adversary, ...] = (Inversion(), QueryingOracle(), UniformOracle())
+ALL = (
+    Adversary(invert, "inversion", "Model inversion (prior and likelihood)", _INVERTED),
+    Adversary(ask_of_every_value, "querying_oracle", "Membership oracle, every value", f"{_YEOM} 7"),
+    Adversary(ask_once, "uniform_oracle", "Membership oracle, one random value", f"{_YEOM} 6"),
+)
 #: those that read the labels which a classifier names
-OF_LABELS: tuple[Adversary, ...] = (Confidence(), LabelOnly())
+OF_LABELS = (
+    Adversary(read_confidence, "confidence", "Confidence of the label named", "Mehnaz et al. (2022), CSMIA"),
+    Adversary(read_labels, "label_only", "Labels alone, taught by clear cases", "Mehnaz et al. (2022), LOMIA"),
+)
 
 
 def normal(residual: Float, deviation: float) -> Float:
