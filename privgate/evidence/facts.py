@@ -250,17 +250,6 @@ class RateAtFpr(Estimate):
     fpr: Number = Field(description="False-positive rate, fraction.")
 
 
-class CellAccuracy(EvidenceModel):
-    """An attack's balanced accuracy in one class or group that is large enough to be shown; larger is worse."""
-
-    name: str
-    value: Number = Field(description="Fraction; 0.5 is guessing.")
-    low: Number
-    high: Number
-    members: Part = Field(description="Training people of the cell.")
-    candidates: Part = Field(description="Other people of the cell.")
-
-
 @dataclass(frozen=True, slots=True)
 class SelfTest:
     """What an attack achieved where the answer is known: AUC on planted leaks, and without any."""
@@ -278,7 +267,7 @@ class SelfTest:
 class AttackFigures(EvidenceModel):
     """What one attack achieved; limits are for this attack alone, not corrected for others."""
 
-    earlier = frozenset({"auc_error", "seconds"})
+    earlier = frozenset({"auc_error", "seconds", "classes", "groups"})
     auc: Number = Field(description="Area under the ROC; 0.5 is guessing.")
     accuracy: Estimate = Field(description="Balanced accuracy at the threshold fixed beforehand, fraction.")
     advantage: Number = Field(description="TPR less FPR at that threshold.")
@@ -286,8 +275,6 @@ class AttackFigures(EvidenceModel):
     recall: Number = Field(description="Share of members called members.")
     tpr_at_fpr: tuple[RateAtFpr, ...] = Field(description="Falling in fpr.")
     roc: tuple[tuple[Number, Number], ...] = Field(description="Points (fpr, tpr), ascending in fpr; fractions.")
-    classes: tuple[CellAccuracy, ...] = Field(default=(), description="One a label large enough to be shown.")
-    groups: tuple[CellAccuracy, ...] = Field(default=(), description="One a group large enough to be shown.")
 
 
 class AttackResult(EvidenceModel):
@@ -312,16 +299,13 @@ class MembershipPart(EvidenceModel):
     attacks: tuple[AttackResult, ...] = Field(default=(), description="Each once, those that did not run too.")
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
-        """Return JSON values: no rate of few members or few others, no cell that tells how many are in small ones."""
+        """Return JSON values: no rate of few members or of few others."""
         values, known = super().payload(known), known or Known()
         for attack in values["attacks"]:
             if figures := attack["figures"]:
                 figures["roc"] = thin(figures["roc"])
                 if attack["scope"] == "model" and known.members and known.candidates:
                     _hide_rates(figures, known.members, known.candidates)
-                for name in ("classes", "groups"):
-                    for side, total in (("members", known.members), ("candidates", known.candidates)):
-                        _hide_rest(figures[name], side, total)
         return values
 
 
@@ -332,13 +316,6 @@ def _hide_rates(figures: dict[str, Any], members: int, others: int) -> None:
     for rate in figures["tpr_at_fpr"]:
         if rate["value"] is not None:
             rate["value"] = share(rate["value"], rate["value"], members)[1]
-
-
-def _hide_rest(shown: Sequence[dict[str, Any]], side: str, total: int) -> None:
-    """Hide the smallest count where all together would leave a small rest: that of the cells too small to show."""
-    given = [c for c in shown if c[side] is not None]
-    if given and Count(total - sum(c[side] for c in given)).hidden:
-        min(given, key=lambda c: c[side])[side] = None
 
 
 def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]:

@@ -296,7 +296,7 @@ def measure_gap(run: Run, request: Request) -> Measurement:
     )  # fmt: skip
 
 
-# What the report shows: figures with limits, and curves; small cells are suppressed.
+# What the report shows: figures with limits, and curves.
 
 #: false-positive rates that the report tries
 RATES = (0.1, 0.01, 0.001)
@@ -330,14 +330,11 @@ def _compute_figures(board: Board, attempt: Attempt, alpha: float) -> evidence.A
     scores, members = attempt.scores, board.members
     fixed = board.decisions(attempt, np.ones(len(members), dtype=bool))[0]
     accuracy = limits.balanced_accuracy(fixed, low_alpha=alpha / 2, high_alpha=alpha / 2)
-    sensitive = board.run.subject.data.sensitive
     return evidence.AttackFigures(
         auc=roc.auc(scores, members), accuracy=Estimate(**asdict(accuracy)),
         advantage=fixed.advantage, precision=fixed.precision, recall=fixed.recall,
         tpr_at_fpr=tuple(_estimate_rate(board, attempt, fpr, alpha) for fpr in RATES),
         roc=evidence.thin([*zip(*(rate.tolist() for rate in roc.roc(scores, members)[:2]), strict=True)]),
-        classes=_list_cells(board, attempt, "class", alpha),
-        groups=_list_cells(board, attempt, "group", alpha) if sensitive else (),
     )  # fmt: skip
 
 
@@ -347,18 +344,3 @@ def _estimate_rate(board: Board, attempt: Attempt, fpr: float, alpha: float) -> 
     except MeasurementError as exc:
         return evidence.RateAtFpr(fpr=fpr, value=None, problem=str(exc))
     return evidence.RateAtFpr(fpr=fpr, **asdict(got))
-
-
-def _list_cells(board: Board, attempt: Attempt, scope: str, alpha: float) -> tuple[evidence.CellAccuracy, ...]:
-    """Return accuracy in every class or group that is large enough to be shown."""
-    try:
-        where = cells(board, scope, None)
-    except MeasurementError:
-        return ()
-    listed = []
-    for name, who in where.items():
-        inside, outside = int((who & board.members).sum()), int((who & ~board.members).sum())
-        if min(inside, outside) >= SMALL_CELL:
-            got = limits.balanced_accuracy(board.decisions(attempt, who)[0], low_alpha=alpha / 2, high_alpha=alpha / 2)
-            listed.append(evidence.CellAccuracy(name=name, **asdict(got), members=inside, candidates=outside))
-    return tuple(listed)

@@ -1,7 +1,6 @@
 """The figures of the evidence, section by section; ``templates/sections.html`` holds the words around them."""
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -62,7 +61,6 @@ def attacks(doc: ReportDocument) -> Told:
     ranked, tested, robust = rank_attacks(part.attacks), page_one.kinds_tested(doc), doc.evidence.robust
     return {
         **achieve(ranked),
-        "cells": accuracy_by_cell(ranked),
         "how": [(title(a), a.threat_model, _tested(a.self_test), a.source) for a, _ in ranked],
         "failed": [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures],
         "attributes": features and [
@@ -126,12 +124,6 @@ def _tested(test: evidence.SelfTest) -> str:
     kinds = {"in probabilities": test.planted, "in shares of votes": test.votes, "in labels": test.labels}
     areas = [f"{number(v)} {w}" for w, v in kinds.items() if not math.isnan(v)]
     return f"AUC on a planted leak {', '.join(areas)}; {number(test.blind)} on none"
-
-
-def accuracy_by_cell(ranked: Sequence[Ran]) -> list[tuple[str, ...]]:
-    """Return the attacks' accuracy for each label and group; a column that has only a number is called one."""
-    return [(title(a), re.sub(r"^(\d+) = ", r"column \1 = ", c.name), *map(percent, (c.value, c.low, c.high)))
-            for a, f in ranked for c in (*f.classes, *f.groups)[:12]]  # fmt: skip
 
 
 def _guesses(rows: Iterable[evidence.AttributeGuesses]) -> list[tuple[str, ...]]:

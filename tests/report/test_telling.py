@@ -128,13 +128,6 @@ def attacked(people, **more):
     return told["attacks"][0]["figures"]
 
 
-def test_classes_too_small_to_show_do_not_follow_from_the_others():
-    counts, ends = (("a", 90, 80), ("b", 56, 70)), {"value": 0.5, "low": 0.4, "high": 0.6}
-    told = attacked(150, classes=[{"name": name, "members": n, "candidates": k, **ends} for name, n, k in counts])
-
-    assert [(c["members"], c["candidates"]) for c in told["classes"]] == [(90, 80), (None, 70)]
-
-
 def test_what_an_attack_finds_of_a_few_members_is_not_told_as_a_rate():
     roc = ((0.0, 0.0), (0.001, 0.004), (0.02, 0.02), (1.0, 1.0))
     told = attacked(1000, roc=roc, tpr_at_fpr=({"value": 0.003, "low": 0.0, "high": 0.02, "fpr": 0.01},))
