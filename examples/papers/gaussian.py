@@ -102,7 +102,7 @@ def inversion(tau: float, r: float, rng: Generator) -> tuple[Row, Row]:
     for deviation in (1.0, r):
         t = rng.integers(0, 2, TRIALS)
         residual = deviation * rng.normal(size=(TRIALS, 1)) + tau * (t[:, None] - np.arange(2))
-        seen = Seen(normal(residual, 1.0), np.array([0.5, 0.5]), -0.5, residual)
+        seen = Seen(normal(residual, 1.0), np.array([0.5, 0.5]), -0.5)
         right.append(float((invert(seen, rng) == t).mean()))
     return (
         _row(f"tau = {tau:g} sigma_S: advantage", theorem_5(tau, 1.0, r), right[0] - right[1]),

@@ -349,15 +349,12 @@ class AttributeGuesses(EvidenceModel):
 class AttributeResult(EvidenceModel):
     """What was found about one sensitive feature."""
 
-    earlier = frozenset({"by_value"})
+    earlier = frozenset({"by_value", "influence", "influence_in", "theorem"})
     name: str
     values: int = Field(description="Values that were put in.")
     adversaries: tuple[AttributeGuesses, ...]
     without_model: AttributeGuesses = Field(description="The same guess without any answer of the model.")
     prior_guess: Number | None = Field(description="Right by the most frequent value; null where it tells a few.")
-    influence: Number = Field(description="How far the feature alone moves an answer, mean over people.")
-    influence_in: str = Field(description="Its unit.")
-    theorem: Number | None = Field(default=None, description="Advantage by Theorem 5; null where it has no sense.")
 
 
 class AttributesPart(EvidenceModel):

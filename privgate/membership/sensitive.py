@@ -121,7 +121,6 @@ class Seen:
     prior: Float
     #: log-likelihood at which a membership oracle says "member": that of the published training error or mean loss
     usual: float
-    residual: Float | None = None  # of a regressor: targets less answers, in deviations of the training targets
     #: of a classifier: whether the label that it names is the known one, and that label's log-probability
     right: Any = None
     confidence: Any = None
@@ -257,7 +256,7 @@ def look_at(run: Run, attribute: Attribute) -> Seen:
     if subject.task == "regression":
         residual, exact = residuals(run, rows, answers[..., 0]), residuals(run, rows[members], own[:, :1], noisy=False)
         error = max(float(np.sqrt((exact**2).mean())), LEAST)
-        return Seen(normal(residual, error), attribute.prior, -0.5, residual, known=known)
+        return Seen(normal(residual, error), attribute.prior, -0.5, known=known)
     labels = run.compute(pools.of_run).labels[rows]
     loss = -np.maximum(own[np.arange(len(own)), labels[members]], -MOST_LOSS).mean()
     return Seen(
@@ -327,27 +326,12 @@ def _infer(run: Run, column: str | int, alpha: float) -> tuple[AttributeResult, 
         guessed.append(_show({"name": a.name, "title": a.title, "source": a.source}, counts[a.name], sides, alpha))
     without = _count(guess_without_model(seen.known, truth, attribute.prior, learn) == truth, known & ~learn, members)
     prior = float(attribute.prior.max())
-    influence, theorem = _compute_influence(seen, truth, members)
     result = AttributeResult(
         name=str(column), values=len(attribute.values), adversaries=tuple(guessed),
         without_model=_show(WITHOUT_MODEL, without, (sides[0], sides[1] - sides[1] // 2), alpha),
-        prior_guess=None if Count(round(prior * sides[1]), sides[1]).hidden else prior, influence=influence,
-        influence_in="nats" if seen.residual is None else "residual deviations", theorem=theorem,
+        prior_guess=None if Count(round(prior * sides[1]), sides[1]).hidden else prior,
     )  # fmt: skip
     return result, counts
-
-
-def _compute_influence(seen: Seen, truth: Index, members: Bool) -> tuple[float, float | None]:
-    """Return how far the feature alone moves an answer (mean; nats or residual deviations), and Theorem 5's advantage.
-
-    The second is for normal errors of the sizes seen; None but for two values of a regressor.
-    """
-    if seen.residual is None:
-        return float(np.mean(np.ptp(np.maximum(seen.likelihood, -MOST_LOSS), axis=1))), None
-    own, table = seen.residual[np.arange(len(truth)), np.maximum(truth, 0)], seen.residual
-    errors = [max(float(np.sqrt(np.mean(own[(truth >= 0) & s] ** 2))), LEAST) for s in (members, ~members)]
-    moved = float(np.mean(np.ptp(table, axis=1)))
-    return moved / errors[1], theorem_5(moved, *errors) if table.shape[1] == 2 else None
 
 
 def _count_sides(members: Bool) -> Range:
