@@ -23,7 +23,7 @@ from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
 from privgate.theorems.catalogue import CLOSED_FORMS
-from privgate.theorems.closed_form import REFIT, Retrained, Seeds, Status
+from privgate.theorems.closed_form import REFIT, Retrained, Status
 from privgate.theorems.theorem import Certified
 from privgate.training import budget
 from privgate.training.ledger import digest_code
@@ -51,9 +51,8 @@ class Plan:
 
 def limit_everybody(run: Run) -> Certified | None:
     """Return what theorems say of everybody, where that keeps every limit; None where people are to be left out."""
-    if not (run.by_theorem and run.thresholds and run.subject.release.exact) or run.limits.full:
-        return None
-    if run.subject.task != "classification":
+    speaks = run.subject.release.exact and run.subject.task == "classification"
+    if not (speaks and run.by_theorem and run.thresholds) or run.limits.full:
         return None
     everybody = np.arange(run.n_units, dtype=np.int64)
     limits = catalogue.bound(run.subject, everybody, None, fleet=run.fleet)[0]
@@ -320,11 +319,6 @@ DECIDED = "the verdict was decided without them"
 def retrained(run: Run) -> Retrained:
     """Return the models of ``leave_out``."""
     return run.compute(leave_out).retrained
-
-
-def get_seeds(run: Run) -> Seeds:
-    """Return the paired seeds that were used, or would be where nobody was trained without."""
-    return retrained(run).seeds if run.has_computed(leave_out) else run.seeds
 
 
 def count_missing(run: Run) -> int:

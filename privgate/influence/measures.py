@@ -137,7 +137,6 @@ def _limit_others(run: Run, units: Index, low: Float, high: Float, *, every: boo
 
 
 def _list_why_none(run: Run) -> list[str]:
-    """Return why certificates of this kind of model did not apply, each once; empty where one spoke."""
     notes = run.compute(person_table.list_notes)
     return [] if any(n.applies for n in notes) else catalogue.reasons(n.because for n in notes)
 
@@ -195,10 +194,8 @@ def _assume_seeds(count: int, *, limited: bool) -> list[str]:
 
 
 def _tell_unit(run: Run) -> str:
-    shown, people = (
-        run.compute(regressors.measure_unit) * run.subject.scale[1],
-        len(run.compute(left_out.retrained).units),
-    )
+    shown = run.compute(regressors.measure_unit) * run.subject.scale[1]
+    people = len(run.compute(left_out.retrained).units)
     folds = f"taken for {shown:.4g}, a quarter more than models without a fifth of the people miss targets by"
     extent = folds if left_out.count_missing(run) else f"{shown:.4g}, over {people} people left out"
     return f"the residual deviation is {extent}; {NOT_DTP}"

@@ -126,9 +126,7 @@ def measure_unit(run: Run, moves: Moves, *, missing: bool) -> float:
     """Return the residual deviation at records left out, in deviations of the targets.
 
     Where the verdict is decided before everybody is left out (``missing``), models without a fifth of the people say
-    it of all of them. A quarter is added, so that changes count as smaller.
-
-    ``MeasurementError``: there is none.
+    it, and a quarter is added, so that changes count as smaller. ``MeasurementError``: there is none.
     """
     outside, typical, deviation = moves.outside, moves.typical, run.subject.scale[1]
     if missing:
@@ -206,12 +204,9 @@ def _pair(run: Run, people: Index) -> Float:
     # a person without whom no seed can train has no model without them; one who fails at some seeds shows nothing
     lost = np.array([[bool(a.problem) for a in row] for row in less])
     with_ = np.stack([a.log_p for a in whole])
-    without = np.stack(
-        [
-            np.concatenate([with_[s][row_unit == u] if a.problem else a.log_p for u, a in enumerate(row)])
-            for s, row in enumerate(less)
-        ]
-    )
+    without = with_.copy()
+    for s, u in zip(*np.nonzero(~lost), strict=True):
+        without[s, row_unit == u] = less[s, u].log_p
     status = {int(u): "no model without this person" for u in np.flatnonzero(lost.all(axis=0))}
     paired = Retrained.from_columns(
         REFIT, people, tuple(drawn), (row_unit, row_query), with_, without, undefined=status

@@ -46,11 +46,9 @@ def compute_everybody(run: Run) -> ClosedForm:
         return ClosedForm(None, declined)
     request = ask_about(run, np.arange(run.n_units, dtype=np.int64))
     computed = refit.compute(engine, request, changes=Need.EVERY_QUERY in run.needs)
-    return (
-        ClosedForm(None, {**declined, engine.name: computed})
-        if isinstance(computed, str)
-        else ClosedForm(computed, declined)
-    )
+    if isinstance(computed, str):
+        return ClosedForm(None, {**declined, engine.name: computed})
+    return ClosedForm(computed, declined)
 
 
 def ask_about(run: Run, units: Index) -> RefitRequest:
@@ -95,7 +93,6 @@ def answer_without_folds(run: Run) -> tuple[Float, Float]:
 
 
 def _leave_out_folds(run: Run) -> Float:
-    """Return how much answers about everybody's own records change in models without a fifth of the people."""
     with_, without = run.compute(answer_without_folds)
     change = np.nan_to_num(np.abs(np.maximum(with_, FLOOR) - np.maximum(without, FLOOR)).max(axis=1))
     return largest(run.subject.data.units.owner, run.n_units, change)

@@ -114,7 +114,6 @@ class _Model:
         return moments
 
     def _anew(self, moments: _Moments, u: int, rows: Index) -> None:
-        """Write the moments without some rows, from the records that are left."""
         kept = np.ones(len(self.X), dtype=bool)
         kept[rows] = False
         moments.overall[u] = self.X[kept].var(axis=0)

@@ -72,8 +72,7 @@ def look_first(run: Run) -> bool:
 def look_in_turn(run: Run) -> dict[Request, Looks]:
     """Return what each look showed, by request; the last is where a rule is broken, none is open, or all are trained.
 
-    It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again. Where people
-    refuse, the first look is the last.
+    It is also the last where most trainings of a step fail; where people refuse, the first look is the last.
     """
     shown, looks = run.compute(plan_looks)
     for _ in () if run.refused else looks:
@@ -129,7 +128,6 @@ def _take_looks(run: Run, shown: dict[Request, Looks]) -> Iterator[bool]:
 
 
 def _look(board: Board, request: Request, rule: tuple[str, Callable[[Measurement], str]], looks: Looks) -> str:
-    """Look once more, and return what that settles."""
     (figure, settle), count = rule, len(board.signals.shadow)
     alpha, spent = 1 - float(request.option("confidence")), LOOKS[max(k for k in LOOKS if k <= count)]
     levels = {"low_alpha": alpha * spent, "high_alpha": alpha / len(APPROVING)}
@@ -144,10 +142,9 @@ def _look(board: Board, request: Request, rule: tuple[str, Callable[[Measurement
 def join_looks(looks: Looks) -> Measurement:
     """Return what attacks achieve, with limits over all looks; see section 9.2 of docs/mathematics.md.
 
-    The lower limit is the largest of all looks: an attack with few shadow models is an attack. So is the upper one.
-    Before the last look that the plan knows, what the last doubling of shadow models added to the figure is added once
-    more; where nothing shows that, or shadow models are too few or could not be trained, the upper limit is 1.
-    ``MeasurementError`` where the last look showed nothing.
+    Both limits are the largest of all looks. Before the last look that the plan knows, what the last doubling of shadow
+    models added to the figure is added once more; where nothing shows that, or shadow models are too few or could not
+    be trained, the upper limit is 1. ``MeasurementError`` where the last look showed nothing.
     """
     last, before = looks[-1], looks[-2] if len(looks) > 1 else None
     if isinstance(last, MeasurementError):

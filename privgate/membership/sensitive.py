@@ -60,7 +60,6 @@ class Attribute:
 
     column: str | int
     values: tuple[Any, ...]  # what is put in for each; numbers that were cut stand for the middle of their quarter
-    names: tuple[str, ...]
     codes: Index  # which of them each pool record has, shape (P,); -1 where it is missing, or nobody outside has it
     prior: Float  # how frequent each is among the people outside, who stand for what is public, shape (m,)
 
@@ -87,14 +86,13 @@ def read_attribute(data: TrainingData, column: str | int) -> Attribute:
     kept, first, counts = np.unique(kinds[outside], return_index=True, return_counts=True)
     if len(kept) < 2:
         raise MeasurementError(f"everybody outside has the same {column!r}: there is nothing to infer")
-    names, values = kept, tuple(public[first])
+    values = tuple(public[first])
     if many:
-        names = np.array([f"below {edges[0]:g}", *(f"from {e:g}" for e in edges)])[kept]
         quarters = (public[kinds[outside] == k] for k in kept)
         values = tuple(float(np.quantile(own, 0.5, method="inverted_cdf")) for own in quarters)
     place = np.minimum(np.searchsorted(kept, kinds), len(kept) - 1)
     codes = np.where(present & (kept[place] == kinds), place, -1).astype(np.int64)
-    return Attribute(column, values, tuple(names.tolist()), codes, counts / counts.sum())
+    return Attribute(column, values, codes, counts / counts.sum())
 
 
 def put_in(X: Any, rows: Index, column: str | int, value: Any) -> Any:

@@ -45,13 +45,6 @@ def normalised(z: Float) -> Float:
     return np.asarray(q / q.sum(axis=1, keepdims=True))
 
 
-def voted(z: Float) -> Float:
-    """Return one vote for the likeliest label; a member without an answer gives every label the same share."""
-    q = normalised(z)
-    vote = np.eye(z.shape[1])[q.argmax(axis=1)]
-    return np.where((q == q[:, :1]).all(axis=1, keepdims=True), q, vote)
-
-
 def ask_member(member: Any, X: Any, n: int, classes: NDArray[Any]) -> Float:
     """Return a member's log-probabilities of the declared labels, shape (n, K); NaN where it does not answer."""
     nothing = np.full((n, len(classes)), np.nan)
@@ -135,9 +128,9 @@ class Sharded(Classifier):
         What one person in one shard may change any label's log-probability by, nats; decides how far answers are cut.
     classes : sequence
         Every label there can be, declared before the data are seen.
-    combine : {"log_pool", "mean", "votes"}
-        Average of clipped log-probabilities, of probabilities, or of votes, the latter two smoothed. The log pool suits
-        shards with enough records, the mean weak members.
+    combine : {"log_pool", "mean"}
+        Average of clipped log-probabilities, or of probabilities, smoothed. The log pool suits shards with enough
+        records, the mean weak members.
     ids : str or int, optional
         Column of X that names the person; members do not see it. Without it a record's own features name it, and a
         person with several different records is in several shards, which the certificate counts.
@@ -164,7 +157,7 @@ class Sharded(Classifier):
     shards: int = 10
     dtp: float = 1.0
     classes: Any = None
-    combine: Literal["log_pool", "mean", "votes"] = "log_pool"
+    combine: Literal["log_pool", "mean"] = "log_pool"
     ids: str | int | None = None
     public: Any = None
     key: str = "privgate"
@@ -197,21 +190,23 @@ class Sharded(Classifier):
         return self
 
     def _check(self) -> None:
-        if self.classes is None:
-            raise ValueError("Sharded needs classes=[…], every label there can be: labels read off the data can leave")
-        if float(self.shards) % 1 or self.shards < 1:
-            raise ValueError(f"shards must be a whole number from 1, not {self.shards!r}")
-        if not (np.isfinite(self.dtp) and self.dtp > 2 * _SPARE):
-            raise ValueError(f"dtp must be a positive number of nats, not {self.dtp!r}")
         state: Any = self.random_state
-        if not (state is None or isinstance(state, int | np.integer)):
-            raise ValueError(f"random_state must be a whole number, not {state!r}: members draw from it")
-        if self.combine not in ("log_pool", "mean", "votes"):
-            raise ValueError(f"combine must be 'log_pool', 'mean' or 'votes', not {self.combine!r}")
-        if not (hasattr(self.base, "fit") and hasattr(self.base, "predict_proba")):
-            raise ValueError("base must be an estimator with fit and predict_proba, the learner of every member")
-        if self.public is not None:
-            raise ValueError("public= went with 0.1.0, the last version that knew it: members read their shards alone")
+        whole = state is None or isinstance(state, int | np.integer)
+        learns = hasattr(self.base, "fit") and hasattr(self.base, "predict_proba")
+        for wrong, text in (
+            (self.classes is None, "classes=[…] must name every label there can be: those of the data can leave"),
+            (float(self.shards) % 1 or self.shards < 1, f"shards must be a whole number from 1, not {self.shards!r}"),
+            (not 2 * _SPARE < self.dtp < np.inf, f"dtp must be a positive number of nats, not {self.dtp!r}"),
+            (not whole, f"random_state must be a whole number, not {state!r}: members draw from it"),
+            (self.combine not in ("log_pool", "mean"), f"combine must be 'log_pool' or 'mean', not {self.combine!r}"),
+            (not learns, "base must be an estimator with fit and predict_proba, the learner of every member"),
+            (
+                self.public is not None,
+                "public= went with 0.1.0, the last version that knew it; shards are all there is",
+            ),
+        ):
+            if wrong:
+                raise ValueError(text)
 
     def _train_member(self, number: int, X: Any, y: NDArray[Any]) -> Any:
         """Return the trained member, or None where training it is not possible: its records alone decide that."""
@@ -261,8 +256,7 @@ class Sharded(Classifier):
             pooled = np.mean([clipped(z, self.clip) for z in each], axis=0)
             p = np.exp(pooled - pooled.max(axis=1, keepdims=True))
             return np.asarray(p / p.sum(axis=1, keepdims=True))
-        q = [voted(z) if self.combine == "votes" else normalised(z) for z in each]
-        return np.asarray((np.sum(q, axis=0) + self.alpha) / (self.shards + K * self.alpha))
+        return np.asarray((np.sum([normalised(z) for z in each], axis=0) + self.alpha) / (self.shards + K * self.alpha))
 
 
 @contextlib.contextmanager

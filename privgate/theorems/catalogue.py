@@ -63,7 +63,6 @@ def look_behind(theorem: Theorem, subject: Subject) -> Subject:
 
 
 def _refuse(theorem: Theorem, subject: Subject) -> str:
-    """Return why a theorem does not apply; empty if it does."""
     behind, why = seen(subject), theorem.refusal(look_behind(theorem, subject))
     if theorem.needs_retrained or not behind.last:
         return why

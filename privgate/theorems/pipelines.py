@@ -70,7 +70,6 @@ def _list_parts(step: Any) -> list[tuple[str, Any]]:
 
 
 def _find_learning(pipeline: Any) -> str:
-    """Return which first step may depend on the data; empty if none does."""
     for name, step in pipeline.steps[:-1]:
         for inner, part in _list_parts(step):
             if type(part) not in (FixedScaler, FixedOneHot):  # a class derived from one of them is another class

@@ -174,7 +174,7 @@ def sharded(rng):
         shards=int(rng.integers(4, 8)),
         dtp=float(rng.choice([0.1, 1.0, 3.0])),
         classes=list(range(int(y.max()) + 1)),
-        combine=str(rng.choice(["log_pool", "mean", "votes"])),
+        combine=str(rng.choice(["log_pool", "mean", "mean"])),
         random_state=int(rng.integers(100)),
     )
     return Instance(subject_of(rng, estimator, X, y, None), queries)

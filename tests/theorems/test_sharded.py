@@ -19,7 +19,7 @@ from privgate.theorems import catalogue
 from privgate.theorems.theorem import Units
 
 THEOREM = catalogue.THEOREMS["sharded"]
-COMBINE = ("log_pool", "mean", "votes")
+COMBINE = ("log_pool", "mean")
 
 
 def table(seed=0, n=80, K=2):

@@ -194,10 +194,9 @@ class LiraBeside(LiraNeighbours):
 
 
 class LiraLabels(LiraOffline):
-    """Likelihood ratios of all labels' probabilities, added with learned weights.
+    """Likelihood ratios of all labels' probabilities, added with learned weights, as for ``lira_neighbours``.
 
-    Labels are in order of their mean over the shadow models, so that one weight stands for a place in this order. The
-    score is the log-odds of a logistic regression, as for ``lira_neighbours``.
+    Labels are in order of their mean over the shadow models, so that one weight stands for a place in this order.
 
     Left out: what labels tell together, such as which of them are at a release's floor.
     """

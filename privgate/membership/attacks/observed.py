@@ -106,8 +106,7 @@ class Moments:
 def shrunk(var: Float, count: Float | float, pooled: Float | float) -> Float:
     """Return variances mixed with the pooled one: ``(count var + 8 pooled) / (count + 8)``, at least 1e-8.
 
-    Few models: nearly one variance for all, as Carlini et al. (2022), section VI.C, advise; many: each record's own. In
-    between there is no jump, and one record whose few models happen to agree gets no variance near 0.
+    Between few models (one variance for all: Carlini et al., VI.C) and many (each record's own) there is no jump.
     """
     mixed = (count * var + POOLED_WEIGHT * pooled) / (count + POOLED_WEIGHT)
     return np.asarray(np.maximum(mixed, LEAST_VARIANCE), dtype=np.float64)
