@@ -44,7 +44,7 @@ TRAINED: Mapping[Need, tuple[str, Callable[[Run], int], Callable[[Run], int]]] =
         lambda run: run.limits.shadow_models,
         attack_measures.count_approving,
     ),
-    Need.LEAVE_ONE_OUT: ("without single people", left_out.count_trainings, left_out.count_first_look),
+    Need.LEAVE_ONE_OUT: ("without single people", left_out.count_trainings, partial(left_out.count_trainings, look=0)),
     Need.EVERY_QUERY: ("questions that tell more", question_search.count_trainings, question_search.count_trainings),
     Need.RERUNS: ("reruns that are watched", _reruns, _reruns),
     Need.AUDIT: ("audit of the claim", _audit, _audit),

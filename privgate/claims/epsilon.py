@@ -66,7 +66,6 @@ def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:
 
 
 def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -> None:
-    """Add the bounds at this prior to the report's table."""
     noted, curve = run.compute(list_noted_bounds), guarantee.curve
     if curve is None or any(row.prior == prior for row in noted):
         return

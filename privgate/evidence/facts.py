@@ -267,12 +267,9 @@ class SelfTest:
 class AttackFigures(EvidenceModel):
     """What one attack achieved; limits are for this attack alone, not corrected for others."""
 
-    earlier = frozenset({"auc_error", "seconds", "classes", "groups"})
+    earlier = frozenset({"auc_error", "seconds", "classes", "groups", "advantage", "precision", "recall"})
     auc: Number = Field(description="Area under the ROC; 0.5 is guessing.")
     accuracy: Estimate = Field(description="Balanced accuracy at the threshold fixed beforehand, fraction.")
-    advantage: Number = Field(description="TPR less FPR at that threshold.")
-    precision: Number = Field(description="Share of members among those called members.")
-    recall: Number = Field(description="Share of members called members.")
     tpr_at_fpr: tuple[RateAtFpr, ...] = Field(description="Falling in fpr.")
     roc: tuple[tuple[Number, Number], ...] = Field(description="Points (fpr, tpr), ascending in fpr; fractions.")
 

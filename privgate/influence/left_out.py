@@ -99,18 +99,13 @@ def computes_everybody(run: Run) -> bool:
     return closed is not None and (run.share is None or (closed.engine.certain and not len(closed.rest)))
 
 
-def count_trainings(run: Run) -> int:
-    """Return how many trainings without people a run makes at most, where no rule is broken on the way."""
-    return _count_looks(run, run.compute(plan_people).sizes[-1])
+def count_trainings(run: Run, *, look: int = -1) -> int:
+    """Return how many trainings without people a run makes, where no rule is broken on the way, until a look ends it.
 
-
-def count_first_look(run: Run) -> int:
-    """Return how many trainings without people a run makes of whom nobody in the first look exceeds a limit."""
-    return _count_looks(run, run.compute(plan_people).sizes[0])
-
-
-def _count_looks(run: Run, people: int) -> int:
+    With look 0, of whom nobody may exceed a limit; at most with the last.
+    """
     plan, closed = run.compute(plan_people), run.compute(riskiest.compute_everybody).computed
+    people = plan.sizes[look]
     if run.compute(limit_everybody) is not None:
         return people * len(run.seeds[:SEEDS]) + 1
     if closed is not None and computes_everybody(run):
@@ -348,7 +343,6 @@ def describe_draw(run: Run) -> Precondition | None:
 
 
 def _list_shares(refits: Retrained, people: int, computed: refit.Computed | None) -> tuple[EngineShare, ...]:
-    """Return whom a closed form answered for, and whom refits did."""
     real = refits.engine == REFIT
     n_refits = int(real.sum())
     if computed is None or real.all():

@@ -329,7 +329,6 @@ def _compute_figures(board: Board, attempt: Attempt, alpha: float) -> evidence.A
     accuracy = limits.balanced_accuracy(fixed, low_alpha=alpha / 2, high_alpha=alpha / 2)
     return evidence.AttackFigures(
         auc=roc.auc(scores, members), accuracy=Estimate(**asdict(accuracy)),
-        advantage=fixed.advantage, precision=fixed.precision, recall=fixed.recall,
         tpr_at_fpr=tuple(_estimate_rate(board, attempt, fpr, alpha) for fpr in RATES),
         roc=evidence.thin([*zip(*(rate.tolist() for rate in roc.roc(scores, members)[:2]), strict=True)]),
     )  # fmt: skip

@@ -142,9 +142,7 @@ def _refuse_rounding(theorem: DataTheorem, subject: Subject) -> str:
 
 def refuses_more(domain: Domain | None) -> bool:
     """Return whether a domain refuses more than each feature's values say: limits hold, questions may show nothing."""
-    if domain is None:
-        return False
-    return domain.queries is not None or bool(domain.blocks)
+    return domain is not None and (domain.queries is not None or bool(domain.blocks))
 
 
 def make_design(held: Index, **settings: Any) -> Case:

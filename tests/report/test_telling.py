@@ -121,7 +121,7 @@ def test_who_judges_the_report_again_judges_the_same_numbers(runs, kind):
 def attacked(people, **more):
     """Return what is told of one attack on as many members as candidates."""
     tested = parts.SelfTest(planted=1.0, blind=0.5, tolerance=0.1)
-    figures = dict.fromkeys(("auc", "advantage", "precision", "recall"), 0.5)
+    figures = {"auc": 0.5}
     figures |= {"accuracy": {"value": 0.5, "low": 0.4, "high": 0.6}, "tpr_at_fpr": (), "roc": ((0, 0), (1, 1)), **more}
     attack = parts.AttackResult(name="a", title="A", self_test=tested, figures=figures)
     told = parts.MembershipPart(attacks=(attack,)).payload(Known(members=people, candidates=people))
