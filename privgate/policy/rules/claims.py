@@ -78,7 +78,7 @@ class DpEpsilon(GuaranteeRule):
     about = _claim(
         "dp_epsilon",
         "Privacy claim",
-        measured_by="claims.epsilon:measure_epsilon",
+        measured_by="claims.guarantee_basis:measure_epsilon",
         reaches="0 (learns nothing) to infinity (no guarantee); nats",
         unit="nats",
         worst=math.inf,
@@ -127,7 +127,7 @@ class DpAttackAccuracyBound(GuaranteeRule):
     about = _claim(
         "dp_attack_accuracy_bound",
         "Best accuracy that any attack can have",
-        measured_by="claims.epsilon:measure_attack_accuracy",
+        measured_by="claims.guarantee_basis:measure_attack_accuracy",
         reaches="the likelier answer at this prior (guessing) to 1 (no guarantee)",
         unit="fraction",
         worst=1.0,
