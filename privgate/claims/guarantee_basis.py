@@ -24,6 +24,8 @@ from privgate.subject.claim import Claim
 
 #: false-positive rates of the report's table
 FPRS = (0.001, 0.01, 0.1)
+#: how records enter a training set whose guarantee is for such neighbors
+DRAWN = {"add_remove": "independent", "replace_one": "fixed_size"}
 
 
 @dataclass(frozen=True)
@@ -312,14 +314,10 @@ def measure_attack_accuracy(run: Run, request: Request) -> Measurement:
     accuracy = 1.0
     if guarantee.curve is not None:
         accuracy = guarantee.curve.accuracy(prior)
-        words.append(INCLUSION[_infer_inclusion(adjacency)])
+        words.append(INCLUSION[DRAWN[adjacency]])
     _note_bounds(run, guarantee, adjacency, prior)
     words += _list_unseen(run, basis)
     return make_bound(request, accuracy, "fraction", words, _describe_basis(basis))
-
-
-def _infer_inclusion(adjacency: str) -> str:
-    return "independent" if adjacency == "add_remove" else "fixed_size"
 
 
 def _list_unseen(run: Run, basis: GuaranteeBasis) -> tuple[str, ...]:
@@ -346,7 +344,7 @@ def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -
     if curve is None or any(row.prior == prior for row in noted):
         return
     own_curve = None if isinstance(curve, EpsilonDelta) else curve
-    inclusion = _infer_inclusion(adjacency)
+    inclusion = DRAWN[adjacency]
     epsilon, delta = guarantee.epsilon, guarantee.delta
     rows = list_bounds(epsilon, delta, prior, adjacency=adjacency, inclusion=inclusion, fprs=FPRS, curve=own_curve)
     names = {row.name for row in noted}  # bounds for any prior are already there at a second prior

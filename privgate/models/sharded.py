@@ -117,6 +117,8 @@ _LONGEST = 300.0
 class Sharded(Classifier):
     """A classifier of members that are strangers to one another, each trained on the records of its own shard.
 
+    The bound is about answers, docs/mathematics.md, section 12: whoever gets the file sees every member.
+
     Parameters
     ----------
     base : estimator
@@ -145,10 +147,6 @@ class Sharded(Classifier):
     ------
     ValueError
         No classes are declared, labels are not among them, a parameter is out of range, or a record has no id.
-
-    Notes
-    -----
-    ``docs/mathematics.md``, section 12. The bound is about answers: whoever gets the file sees every member.
     """
 
     __module__ = "privgate.models"  # the name that recipes and stored models keep

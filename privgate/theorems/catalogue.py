@@ -57,24 +57,22 @@ def applicable(subject: Subject) -> tuple[list[Theorem], list[str]]:
     return good, notes
 
 
-def look_behind(theorem: Theorem, subject: Subject) -> Subject:
-    """Return what a theorem is asked about: one about data, the last step behind fixed first steps."""
-    return subject if theorem.needs_retrained else seen(subject).subject
-
-
 def _refuse(theorem: Theorem, subject: Subject) -> str:
-    behind, why = seen(subject), theorem.refusal(look_behind(theorem, subject))
-    if theorem.needs_retrained or not behind.last:
-        return why
+    if theorem.needs_retrained:
+        return theorem.refusal(subject)
+    behind = seen(subject)
+    why = theorem.refusal(behind.subject)
     # it is about the last step, and would speak if the first steps did not learn
     return behind.problem if behind.problem and why.startswith(_OTHER_KIND) and f"{behind.last} " in why else why
 
 
 def _certify(theorem: Theorem, about: Units) -> Certified:
     """Return a theorem's limits over everything that fixed first steps make of a query."""
-    behind, inner = seen(about.subject), look_behind(theorem, about.subject)
-    limits, domain = theorem.certify(replace(about, subject=inner)), inner.accepted
-    if theorem.needs_retrained or not (behind.steps or (domain is not None and domain.blocks)):
+    if theorem.needs_retrained:
+        return theorem.certify(about)
+    behind = seen(about.subject)
+    limits, domain = theorem.certify(replace(about, subject=behind.subject)), behind.subject.accepted
+    if not (behind.steps or (domain is not None and domain.blocks)):
         return limits
     said = list(limits.assumptions)
     if behind.steps:

@@ -12,7 +12,7 @@ from privgate.models import Sharded
 from privgate.subject import estimators, sources
 from privgate.subject.estimators import is_class_of
 from privgate.subject.subject import Subject
-from privgate.theorems.hypotheses import estimator_of, own_error, refusal
+from privgate.theorems.hypotheses import U, estimator_of, refusal
 from privgate.theorems.theorem import DataTheorem, make_design
 
 #: whose learners read their records and nothing else
@@ -87,8 +87,9 @@ def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ..
     most ``(e + alpha) / alpha x (V + C alpha) / (V - r + e + C alpha)``, largest where e = r.
     """
     neighbors, held = estimator_of(subject, "SmoothedNeighbors"), np.diff(subject.data.units.bounds)[units]
-    alpha, most = float(neighbors.alpha), int(neighbors.n_neighbors)
-    case = make_design(held, design="shares", alpha=alpha, most=most, off=own_error(subject, alpha))
+    alpha, most, K = float(neighbors.alpha), int(neighbors.n_neighbors), len(subject.classes)
+    off = float(8 * (K + 21) * U * (1 + np.log(subject.data.n / alpha + K)))  # by rounding, of both models
+    case = make_design(held, design="shares", alpha=alpha, most=most, off=off)
     order = "neighbors are ordered by distance and, where equal, by their own features and label"
     return case, (f"any query is allowed; {order}",)
 

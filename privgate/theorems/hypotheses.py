@@ -74,13 +74,6 @@ def refusal(subject: Subject, name: str, *, unsmoothed: str = "") -> str:
     return "" if not unsmoothed or estimator.alpha > 0 else unsmoothed
 
 
-def own_error(subject: Subject, alpha: float) -> float:
-    """Return how far rounding moves a change of smoothed shares, nats: of both models."""
-    n, K = subject.data.n, len(subject.classes)
-    size = np.log1p(n) if alpha == 0 else np.log(n / alpha + K)
-    return float(8 * (K + 21) * U * (1 + size))
-
-
 # The records.
 
 
