@@ -7,7 +7,7 @@ al. bound how likely none of the people was ever used; that needs a training set
 import math
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from privgate.claims.bounds import check, check_delta, check_epsilon, check_prior
 from privgate.claims.guarantee_basis import GuaranteeBasis, find_basis, make_bound
@@ -28,8 +28,7 @@ LARGEST_EPSILON = 700.0
 DRAWING_ERROR = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(NamedTuple):
     """A number of people, perhaps infinite, the (ε, δ) from which it follows, and the probability that it is wrong."""
 
     people: float

@@ -7,6 +7,7 @@ a share, the comparison of a closed form, and the refusal; nobody draws again.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +37,7 @@ MANY = 0.3
 SEEDS = 2
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(NamedTuple):
     """Who is to be left out, before anybody is: everybody in the order drawn, and how many of them each look takes.
 
     ``looks`` is None where everybody is asked for; ``lost`` says in one sentence what a budget gives up.

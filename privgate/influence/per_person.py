@@ -1,7 +1,6 @@
 """What models with and without a person say differently about that person, with limits."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,8 +83,7 @@ def _take_worst(refits: Retrained, per_row: Float) -> Float:
     return largest(refits.row_unit, len(refits.units), per_row)
 
 
-@dataclass(frozen=True, eq=False)
-class Moves:
+class Moves(NamedTuple):
     """How far leaving a person out moves a regressor's answers about them, deviations of the targets; shapes (U,).
 
     The unit of the report is the root mean square of the residuals at records left out: what an answer misses a

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,7 @@ FOLDS = 5
 FLOOR = -700.0
 
 
-@dataclass(frozen=True, eq=False)
-class Ranking:
+class Ranking(NamedTuple):
     """How much everybody may matter, shape (n_units,), and the digest of that; it shows nothing by itself."""
 
     score: Float

@@ -21,7 +21,6 @@ Why it is enough.
 Axioms.  Answers are computed as scikit-learn's ``GaussianNB`` does, in float64. Rounding is as ``rounding`` says.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -62,8 +61,7 @@ class _Moments(NamedTuple):
     overall: Float
 
 
-@dataclass(frozen=True, eq=False)
-class _Model:
+class _Model(NamedTuple):
     """Records, centred at their mean, and what training knows of them."""
 
     raw: Float

@@ -1,8 +1,9 @@
 """What attacks achieve, with limits: accuracy, advantage, and members found; and what the report shows of them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,8 +53,7 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
 accuracy, advantage, members_found = (partial(measure_figure, figure=figure) for figure in Figure)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What so many shadow models showed: a measurement, and its upper limit less what attacks that did not run add."""
 
     models: int

@@ -5,8 +5,8 @@ Where the model is wrong it is 0. Source: Yeom et al. (2020), section 6: Adversa
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -149,8 +149,7 @@ def _read_linear(scalers: list[Any], last: Any) -> tuple[Float, Float] | None:
     return W, b
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """Distances of the target's and the shadow model's people, and who is a member."""
 
     how: str
@@ -160,8 +159,7 @@ class Seen:
     shadow_members: Bool
 
 
-@dataclass(frozen=True)
-class Guesses:
+class Guesses(NamedTuple):
     """Members whom one adversary calls members, all members, others whom it calls members, all others."""
 
     name: str

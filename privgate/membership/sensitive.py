@@ -6,7 +6,7 @@ Adversaries 4, 6 and 7; Mehnaz et al., 2022). What is guessed without the model 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -54,8 +54,7 @@ ASSUMPTIONS = (
 Counts = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True, eq=False)
-class Attribute:
+class Attribute(NamedTuple):
     """One sensitive feature of m values."""
 
     column: str | int
@@ -109,8 +108,7 @@ def put_in(X: Any, rows: Index, column: str | int, value: Any) -> Any:
     return records
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """What an adversary sees of the model about P people and m values, arrays of shape (P, m)."""
 
     #: log-likelihood of the known target with each value: of a regressor a normal density of the residual with the

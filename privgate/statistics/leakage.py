@@ -1,9 +1,9 @@
 """Changes of log-probabilities: the arithmetic of PDTP and DTP, means over paired seeds, and an exact test."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,7 @@ def largest_change(log_with: Float, log_without: Float) -> Float:
 SEEDS_FOR_A_LIMIT = 75
 
 
-@dataclass(frozen=True, eq=False)
-class MeanChange:
+class MeanChange(NamedTuple):
     """Largest mean change over labels of each row, nats."""
 
     #: shape (R,): ``low <= value <= high``; equal for a single seed, whose spread nobody knows

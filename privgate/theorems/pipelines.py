@@ -6,9 +6,9 @@ of a ``ColumnTransformer``. They map whatever is asked into [0, 1] (docs/mathema
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,7 @@ from privgate.theorems import two_models
 _CELLS = 1e8  # largest transformed table, numbers
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """What a subject comes to where its first step is fixed: the last step on transformed records, or itself."""
 
     subject: Subject

@@ -1,7 +1,7 @@
 """What adversaries compute of answers: own-label figures, the two sides' moments, and what one query returns."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -93,8 +93,7 @@ def mean_over(figure: Float, models: Bool) -> Float:
         return np.asarray(np.einsum("np,np->p", figure, w) / w.sum(axis=0), dtype=np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
+class Moments(NamedTuple):
     """Mean and variance (at least 1e-8) of a figure over shadow models with and without each record, (P,) each."""
 
     mean_in: Float
