@@ -23,7 +23,6 @@ from privgate.run.near_questions import CHECKED, plan_looks_at, tell_size
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
-from privgate.theorems.catalogue import CLOSED_FORMS
 from privgate.theorems.closed_form import REFIT, Retrained, Status
 from privgate.theorems.theorem import Certified
 from privgate.training import budget
@@ -112,19 +111,6 @@ def count_trainings(run: Run, *, look: int = -1) -> int:
         return len(_list_compared(run, plan)) + 1
     ranking = riskiest.FOLDS if _may_stop(run) and closed is None else 0
     return ranking + people * len(run.seeds)
-
-
-def list_hints(run: Run) -> list[str]:
-    """Return what may make leaving people out cheaper, or too cheap for an approval."""
-    why = {e.name: e.declines(run.subject) for e in CLOSED_FORMS if not e.refusal(run.subject)}
-    said = [f"{name} does not answer here: {text}" for name, text in why.items() if text]
-    looks = run.compute(plan_looks_of)
-    if looks is not None and not computes_everybody(run) and looks.sizes[0] < run.n_units:
-        first, second = looks.sizes
-        said.append(f"{first} people drawn at random approve if none exceeds; if some do, {second} are left out")
-    if spared(run):
-        said.append("attacks come first: where they break a rule, nobody is trained without, unless --full is given")
-    return said
 
 
 def spared(run: Run) -> bool:
