@@ -86,8 +86,7 @@ def _take_worst(refits: Retrained, per_row: Float) -> Float:
 class Moves(NamedTuple):
     """How far leaving a person out moves a regressor's answers about them, deviations of the targets; shapes (U,).
 
-    The unit of the report is the root mean square of the residuals at records left out: what an answer misses a
-    stranger's target by, and so the noise that anybody who looks for a person has to see through.
+    The unit of the report is the root mean square at records left out: what a stranger's target is missed by.
     """
 
     #: shape (U,): largest over the person's records; infinite where no model without the person exists. Over paired
@@ -163,10 +162,9 @@ def known_limits(run: Run) -> dict[int, float]:
 def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1.0) -> Float:
     """Return the lower limits of people that stand where training depends on its seed, shape (U,); larger is worse.
 
-    A person above no limit keeps the value. Those above one, riskiest first and at most ``MOST_PAIRED``, are refitted
-    at five other seeds, each with and without them: their limit is Student's of the mean change, corrected for all of
-    them. A person whom these seeds do not show may be without influence: 0. ``scale`` is the unit of ``low`` in the
-    answers' own. Section 9.4 of docs/mathematics.md.
+    Who is above no limit keeps the value. Those above one, riskiest first and at most ``MOST_PAIRED``, are refitted at
+    five other seeds: their limit is Student's of the mean change, corrected for all; 0 where nothing shows. ``scale``
+    is the unit of ``low`` in the answers' own. Section 9.4 of docs/mathematics.md.
     """
     if not run.at_seed or not run.people:
         return low

@@ -134,8 +134,7 @@ def list_notes(run: Run) -> tuple[CertificateNote, ...]:
 def nothing_moves(run: Run) -> Noted:
     """Return the finding that nobody who was left out moved an answer, though training depends on its data, if so.
 
-    A store that answers for the very records it knows passes every control that changes labels or features: this is
-    what remains of it. "Nothing" is less than a thousandth of what relabelling one record moves, or exactly nothing.
+    A store of the records it knows passes other controls. "Nothing" is below a thousandth of relabelling one.
     """
     refits = run.compute(left_out.retrained)
     live = ~refits.lost[refits.row_unit]

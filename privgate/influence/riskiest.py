@@ -103,10 +103,9 @@ def look_riskiest_first(
 ) -> int:
     """Let people be seen in rounds, riskiest first, and return how many of the drawn order the last look takes.
 
-    A look after which nobody is above a limit is the last; else the next one goes on. Rounds are as small as a refusal
-    may be, and grow while nobody more is above. Whatever ``score`` is, shape (n_units,), no look errs oftener. ``see``
-    refits people, and returns how many are above so far and whether that ends the work; ``refusing`` of them refuse at
-    the least.
+    A look after which nobody is above a limit is the last. Rounds are as small as a refusal may be, and grow while
+    nobody more is above. Whatever ``score`` (n_units,) is, no look errs oftener. ``see`` refits people, and returns how
+    many are above so far and whether that ends the work; ``refusing`` of them refuse at the least.
     """
     done, above, ends = looks[0][:0], 0, False
     for look in looks:

@@ -69,8 +69,7 @@ PARDONED = 2
 class Looks:
     """Two looks at one random order of people, planned before the first measurement.
 
-    Approving if no person of the first look exceeds, or at most two of the second, is wrong with probability ``LEVEL``
-    at most, in any order of measurement and with any early end (docs/mathematics.md, 9.1).
+    Approving if nobody of the first exceeds, or at most two of the second, errs with ``LEVEL`` at most, in any order.
     """
 
     #: people of each look; the second holds the first. Where fewer than two may exceed, the second is everybody

@@ -35,10 +35,9 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     """Return what an attack, or the best of all that apply, achieves against the subject's model.
 
     ``low`` and ``high`` each err with probability at most 1 - confidence: ``low`` over everything that was searched
-    (attacks x thresholds x classes or groups, by Holm's first step), ``high`` as an intersection-union test, which
-    needs no correction. Two adversaries try every attack: one whose threshold the paper or the shadow models fix, and
-    one who learned the best threshold on a random half of the trials and is tried on the other half.
-    ``MeasurementError`` where there are too few people or shadow models, or the attack did not run.
+    (attacks x thresholds x classes or groups, by Holm's first step), ``high`` as an intersection-union test. Two
+    adversaries try each: one whose threshold paper or shadow models fix, and one who learned the best on a random half
+    of the trials and is tried on the other. ``MeasurementError``: too few people or shadow models, or none ran.
     """
     alpha = 1 - float(request.option("confidence", 0.95))
     if request.option("level") is None:

@@ -226,8 +226,7 @@ def look_near(run: Run) -> Seen:
 def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:
     """Return (target's trials, whether members, shadow's records, shadow's trials, whether it was trained on them).
 
-    Candidates are cut in three: outside of the target, in the shadow model, and outside of both; a label that the
-    shadow would miss goes to it first.
+    Candidates are cut in three: outside of the target, in the shadow model, outside of both; no label is missed.
     """
     pool, rng, labels = run.compute(pools.of_run), run.generator("robust trials"), run.subject.data.pool_labels
     rows = np.flatnonzero(pool.alone)

@@ -94,10 +94,9 @@ def unseen(seeds: int, *, alpha: float = 0.05) -> float:
 def spread_change(log_with: Float, log_without: Float) -> Float:
     """Return how much two distributions over seeds differ though their means agree, shape (R,), nats.
 
-    Both are log-probabilities of shape (S, R, K), with and without the unit. Twice the difference of the standard
-    deviations: so far the quantiles at 2.3 % and 97.7 % of two normal answers with one mean lie apart. A unit is
-    betrayed by it (sd .3 against .9: mean change 0, advantage .48), and no limit of a mean shows it. 0 for fewer than
-    three seeds and where an answer is infinite, which ``mean_changes`` tells. Section 9.4 of docs/mathematics.md.
+    Of log-probabilities (S, R, K) with and without the unit, twice the difference of the standard deviations: so far
+    the quantiles at 2.3 % and 97.7 % of normal answers lie apart. It betrays a unit (sd .3 against .9: advantage .48).
+    0 for fewer than three seeds and infinite answers. Section 9.4 of docs/mathematics.md.
     """
     if len(log_with) < 3:
         return np.zeros(log_with.shape[1])

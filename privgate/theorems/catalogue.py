@@ -48,13 +48,9 @@ def applicable(subject: Subject) -> tuple[list[Theorem], list[str]]:
     """Return the theorems that apply, and a sentence for each that does not."""
     if subject.task != "classification":
         return [], []  # theorems of the catalogue are about probabilities
-    good, notes = [], []
-    for name, theorem in THEOREMS.items():
-        if why := _refuse(theorem, subject):
-            notes.append(f"{name} does not apply, because {why}")
-        else:
-            good.append(theorem)
-    return good, notes
+    whys = {name: _refuse(theorem, subject) for name, theorem in THEOREMS.items()}
+    notes = [f"{name} does not apply, because {why}" for name, why in whys.items() if why]
+    return [THEOREMS[name] for name, why in whys.items() if not why], notes
 
 
 def _refuse(theorem: Theorem, subject: Subject) -> str:

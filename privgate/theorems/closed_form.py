@@ -165,9 +165,8 @@ class RefitRequest:
 class Engine(ABC):
     """Answers what the model would have been without a person. Stateless; one instance in the catalogue.
 
-    Refits may differ by ``TOLERANCE`` beyond each person's own error. ``hands_on`` says why people are left
-    to refits. Where it ``complements``, the model releases 1 - p as the first of two probabilities. ``task`` is the
-    kind of model that it answers for. Where it is ``certain``, its errors are the kernel's.
+    Refits may differ by ``TOLERANCE`` beyond each person's own error. ``hands_on`` says why people are left to refits.
+    Where it ``complements``, 1 - p is released as the first of two. ``certain``: its errors are the kernel's.
     """
 
     name: str

@@ -203,9 +203,8 @@ def log_softmax(Z: Float) -> Float:
 class Logistic(Engine):
     """Leave-one-out for ``sklearn.linear_model.LogisticRegression`` with an L2 penalty, two classes or more.
 
-    ``error`` is what the kernel says of both models: how far from them any two trainings may end whose gradients are
-    as small as the user's solver leaves them. A person for whom that is more than 0.05 nats is refitted, and so are all
-    where the solver stops by something else (docs/mathematics.md, sections 6.3 and 6.4).
+    ``error`` is the kernel's: how far from both models trainings may end whose gradients the solver leaves. Who has
+    more than 0.05 nats is refitted, and all where it stops by something else (docs/mathematics.md, 6.3 and 6.4).
     """
 
     name = "logistic"

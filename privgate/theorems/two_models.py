@@ -74,8 +74,7 @@ class Linear(Theorem):
 
     name = "linear"
     source = "privgate/kernel/linear.py; docs/mathematics.md, section 6.1"
-    needs_retrained = True
-    whole = True
+    needs_retrained = whole = True
 
     def unfit(self, subject: Subject) -> str:
         """Return why the theorem does not apply to a subject; empty if it does."""

@@ -125,8 +125,7 @@ def moments(figure: Float, inside: Bool) -> Moments:
 class OnRelease(Attack):
     """An attack of the catalogue whose adversary sees the declared release only, of target and shadow models alike.
 
-    Run beside the same attack on exact probabilities, never instead: who sees exact probabilities can compute the
-    release, but an attack with a threshold of its own may still do better on coarser answers.
+    Run beside the same attack on exact probabilities: a threshold of its own may do better on coarser answers.
     """
 
     def __init__(self, base: Attack, release: Release) -> None:

@@ -30,10 +30,9 @@ class LabelGap(Attack):
 
 
 class YeomLoss(Attack):
-    """Say "non-member" with probability loss / B.
+    """Say "non-member" with probability loss / B, the loss being ``1 - p(own label)`` and B = 1.
 
-    The loss is ``1 - p(own label)``, bounded by B = 1; its advantage is exactly R_gen / B (Theorem 2), a lower bound on
-    better attacks. The score is ``p(own label) - u`` with u uniform in [0, 1]: above 0 says "member".
+    Its advantage is exactly R_gen / B (Theorem 2). The score ``p(own label) - u``, u uniform, says "member" above 0.
 
     Left out: cross-entropy as the loss, which has no bound.
     """
