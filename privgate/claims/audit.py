@@ -217,7 +217,7 @@ def _audit_one_run(run: Run, effort: AuditEffort, delta: float, confidence: floa
 def choose_canary(run: Run) -> tuple[int, int]:
     """Return (row, wrong label) of the record whose true label one training is most certain of.
 
-    So its gradient stays as large as clipping allows. Of a regressor: the most extreme answer, and the other end.
+    With that label its gradient stays as large as clipping allows. Of a regressor: the most extreme, and the other end.
     """
     subject = run.subject
     rows = np.arange(subject.data.n, dtype=np.int64)
