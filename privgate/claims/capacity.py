@@ -86,11 +86,10 @@ def count_deletions(run: Run, request: Request) -> Measurement:
     basis = find_basis(run)
     guarantees = _list_guarantees(basis)
     if request.option("prior") is None:
-        most_epsilon, most_delta = float(request.option("epsilon")), float(request.option("delta"))
-        goal = {"most_epsilon": most_epsilon, "most_delta": most_delta}
+        goal = {f"most_{name}": float(request.option(name)) for name in ("epsilon", "delta")}
         capacity = _choose_largest(group_capacity(e, d, **goal) for e, d in guarantees)
         words = [
-            f"to a model trained without them: epsilon {most_epsilon:g} at delta {most_delta:g}",
+            "to a model trained without them: epsilon {most_epsilon:g} at delta {most_delta:g}".format(**goal),
             "who asks to be deleted does not depend on the model",
             f"epsilon {capacity.epsilon:.4g} at delta {capacity.delta:.3g} for one person, added or removed",
         ]

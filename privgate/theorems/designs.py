@@ -40,12 +40,9 @@ def _knows_learner(subject: Subject) -> bool:
     base = (subject.recipe.own_model or {}).get("base")
     if subject.recipe.snapshot or estimators.names_files(base):
         return False
-    return all(_is_known(name) for name in estimators.references(base))
-
-
-def _is_known(name: str) -> bool:
+    own = list(estimators.references(base))
     try:
-        return name.startswith(KNOWN) and is_class_of(KNOWN, sources.resolve(name, None))
+        return all(n.startswith(KNOWN) for n in own) and all(is_class_of(KNOWN, sources.resolve(n, None)) for n in own)
     except SubjectError:
         return False
 
