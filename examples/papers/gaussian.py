@@ -12,7 +12,7 @@ from papers.pictures import Picture, Series
 from papers.table import Row, Table
 from privgate.membership.attacks.attack_base import Signals
 from privgate.membership.numbers import BY_NAME
-from privgate.membership.sensitive import Inversion, Seen, normal, theorem_5
+from privgate.membership.sensitive import Seen, invert, normal, theorem_5
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet
 
@@ -102,8 +102,8 @@ def inversion(tau: float, r: float, rng: Generator) -> tuple[Row, Row]:
     for deviation in (1.0, r):
         t = rng.integers(0, 2, TRIALS)
         residual = deviation * rng.normal(size=(TRIALS, 1)) + tau * (t[:, None] - np.arange(2))
-        seen = Seen(normal(residual, 1.0), np.array([0.5, 0.5]), -0.5, residual)
-        right.append(float((Inversion().guess(seen, rng) == t).mean()))
+        seen = Seen(normal(residual, 1.0), np.array([0.5, 0.5]), -0.5)
+        right.append(float((invert(seen, rng) == t).mean()))
     return (
         _row(f"tau = {tau:g} sigma_S: advantage", theorem_5(tau, 1.0, r), right[0] - right[1]),
         _row(f"tau = {tau:g} sigma_S: advantage by Definition 6", definition_6(tau, 1.0), right[0] - 0.5),

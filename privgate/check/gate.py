@@ -51,7 +51,8 @@ from privgate.version import __version__
 
 def _describe_run(run: Run, planned: TrainingPlan | None) -> RunPart:
     """Return what evidence says of the run itself, and what a reader needs to run it again."""
-    fleet, seeds, control = run.fleet, left_out.get_seeds(run), run.seed_control
+    fleet, control = run.fleet, run.seed_control
+    seeds = left_out.retrained(run).seeds if run.has_computed(left_out.leave_out) else run.seeds
     if control is not None and control.dependent:
         control = control.model_copy(update={"paired": len(seeds)})
     python = {"privgate": __version__, "python": platform.python_version()}

@@ -44,7 +44,7 @@ TRAINED: Mapping[Need, tuple[str, Callable[[Run], int], Callable[[Run], int]]] =
         lambda run: run.limits.shadow_models,
         attack_measures.count_approving,
     ),
-    Need.LEAVE_ONE_OUT: ("without single people", left_out.count_trainings, left_out.count_first_look),
+    Need.LEAVE_ONE_OUT: ("without single people", left_out.count_trainings, partial(left_out.count_trainings, look=0)),
     Need.EVERY_QUERY: ("questions that tell more", question_search.count_trainings, question_search.count_trainings),
     Need.RERUNS: ("reruns that are watched", _reruns, _reruns),
     Need.AUDIT: ("audit of the claim", _audit, _audit),
@@ -67,8 +67,6 @@ def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, 
         for r in policy.rules
         if getattr(r, "sample", None)
     ]
-    if Need.LEAVE_ONE_OUT in needed:
-        said += left_out.list_hints(run)
     total = sum(most for most, _ in needed.values())
     planned = TrainingPlan(
         retrains=total,

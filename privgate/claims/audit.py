@@ -1,8 +1,7 @@
 """Empirical lower bounds on ε: what attacks on real runs prove a mechanism to leak at least.
 
-A lower bound above the claimed ε breaks the claim. A small one proves nothing: even a test without an error in 100 runs
-of each kind gives 3.28 at 95 %. Jagielski et al. (2020), "Auditing differentially private machine learning"; Nasr et
-al. (2021); Steinke, Nasr, Jagielski (2023), "Privacy auditing with one (1) training run", Theorem 5.2.
+A lower bound above the claimed ε breaks the claim. A small one proves nothing: a test without an error in 100 runs of
+each kind gives 3.28 at 95 %. Jagielski et al. (2020); Nasr et al. (2021); Steinke et al. (2023), Theorem 5.2.
 """
 
 import math
@@ -32,8 +31,7 @@ LARGEST_EPSILON = 50.0
 def choose_test(with_record: Float, without: Float) -> Callable[[Float], NDArray[np.bool_]]:
     """Return the threshold test that best separates two samples of scores; it fires where the record seems to be in.
 
-    The samples must not be those that ``bound_many_runs`` counts: a test chosen on these inflates the bound (0.72
-    instead of 0.44 in a simulation).
+    ``bound_many_runs`` must count others: a test chosen on its samples inflates the bound (0.72 for 0.44, simulated).
     """
     if not (len(with_record) and len(without)):
         raise UsageError("choosing a test needs runs of both kinds")
@@ -50,9 +48,8 @@ def bound_many_runs(
 ) -> float:
     """Return a lower bound on ε, in nats, from independent runs with and without one record.
 
-    The test did not fire in ``misses`` of the ``runs_with`` runs with the record; it fired in ``false_alarms`` of the
-    ``runs_without`` others. If the test and both numbers of runs are fixed before the runs, the bound exceeds the true
-    ε with probability at most 1 - ``confidence``.
+    The test did not fire in ``misses`` of ``runs_with`` the record, and fired in ``false_alarms`` of ``runs_without``.
+    Where test and runs are fixed before, it exceeds the true ε with probability 1 - ``confidence`` at most.
     """
     check_delta(delta)
     fnr = _limit_error_rate(misses, runs_with, (1 - confidence) / 2)
@@ -220,8 +217,7 @@ def _audit_one_run(run: Run, effort: AuditEffort, delta: float, confidence: floa
 def choose_canary(run: Run) -> tuple[int, int]:
     """Return (row, wrong label) of the record whose true label one training is most certain of.
 
-    With the wrong label its gradient stays as large as clipping allows in every step. A regressor's canary is the
-    record with the most extreme answer, and its wrong label is the target at the other end.
+    With that label its gradient stays as large as clipping allows. Of a regressor: the most extreme, and the other end.
     """
     subject = run.subject
     rows = np.arange(subject.data.n, dtype=np.int64)
@@ -238,8 +234,7 @@ def choose_canary(run: Run) -> tuple[int, int]:
 def _score_labels(run: Run, fits: list[Fit], labels: NDArray[Any]) -> Float:
     """Return the score, shape (fits, queries), that each trained model gives to the label of each query.
 
-    A classifier's score is the log-probability. A regressor's is minus the distance of its answer from the target, in
-    standard deviations of the targets.
+    Log-probabilities; of a regressor minus the distance of answer and target, in deviations of the targets.
     """
     answers = run.fleet.fits(run.subject, fits, label="auditing")
     problems = [a.problem for a in answers if a.problem]

@@ -1,15 +1,14 @@
 """What a guarantee lets any attack achieve: trade-off curves, every bound that follows, the largest ε for a goal.
 
 Records enter the training set independently, and the adversary holds the attacked one to be a member with prior
-probability p; he computes any function of the released model and knows the other records. If k records are members
-together or not at all, the bounds need k·ε. The guarantee is for add/remove adjacency; ``convert_to_inclusion`` covers
-training sets of fixed size. Accuracies are fractions.
+probability p; he computes any function of the released model and knows the other records. k records that are members
+together or not at all need k·ε. Guarantees are add/remove; ``convert_to_inclusion`` covers sets of fixed size.
 
 A trade-off curve is known by its hockey-stick divergence ``H(x) = sup over tests of TPR - e^x FPR`` for every real x,
 the larger of both directions, so that every bound holds for either guess.
 
 Thudi et al. (2022); Yeom et al. (2020); Erlingsson et al. (2019); Sablayrolles et al. (2019); Kairouz, Oh, Viswanath
-(2015), section II; Dong, Roth, Su (2022), Propositions 2.5, 2.12 and Corollary 2.13.
+(2015), section II; Dong, Roth, Su (2022), Propositions 2.5, 2.12 and Corollary 2.13. Accuracies are fractions.
 """
 
 import math
@@ -24,31 +23,27 @@ from privgate.errors import UsageError
 from privgate.evidence import GuaranteeBound
 
 
+def check(value: float, what: str, *, holds: bool) -> float:
+    """Return ``value`` if what is said of it holds, else raise ``UsageError``."""
+    if not holds:
+        raise UsageError(f"{what}, not {value}")
+    return float(value)
+
+
 def check_epsilon(epsilon: float) -> float:
     """Return ``epsilon`` in nats if it is finite and not negative, else raise ``UsageError``."""
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise UsageError(f"epsilon must be a finite number of nats, at least 0, not {epsilon}")
-    return float(epsilon)
+    holds = math.isfinite(epsilon) and epsilon >= 0
+    return check(epsilon, "epsilon must be a finite number of nats, at least 0", holds=holds)
 
 
 def check_delta(delta: float) -> float:
     """Return ``delta`` if it lies in [0, 1), else raise ``UsageError``."""
-    if not 0 <= delta < 1:
-        raise UsageError(f"delta must lie in [0, 1), not {delta}")
-    return float(delta)
+    return check(delta, "delta must lie in [0, 1)", holds=0 <= delta < 1)
 
 
 def check_prior(prior: float) -> float:
     """Return ``prior`` if it lies strictly between 0 and 1, else raise ``UsageError``."""
-    if not 0 < prior < 1:
-        raise UsageError(f"the prior probability of membership must lie strictly between 0 and 1, not {prior}")
-    return float(prior)
-
-
-def _check_fpr(fpr: float) -> float:
-    if not 0 < fpr <= 1:
-        raise UsageError(f"a false-positive rate must lie in (0, 1], not {fpr}")
-    return float(fpr)
+    return check(prior, "the prior probability of membership must lie strictly between 0 and 1", holds=0 < prior < 1)
 
 
 def logit(p: float) -> float:
@@ -87,7 +82,7 @@ class Tradeoff(ABC):
         With δ > 0 a test that fires rarely enough may be certain. Called with ``1 - prior`` and the least miss rate,
         this returns the largest Pr[not a member | does not fire].
         """
-        p, f = check_prior(prior), _check_fpr(fpr)
+        p, f = check_prior(prior), check(fpr, "a false-positive rate must lie in (0, 1]", holds=0 < fpr <= 1)
         t = self.tpr(f)
         return p * t / (p * t + (1 - p) * f)
 
@@ -196,8 +191,7 @@ class Composed(Tradeoff):
 def positive_accuracy(epsilon: float, prior: float) -> float:
     """Return the largest Pr[member | the adversary says member] under pure ε-DP: σ(logit(p) + ε); Thudi, Theorem 1.
 
-    Randomised response attains it. With ``1 - prior`` it bounds Pr[not a member | the adversary says non-member]
-    (Corollary 1).
+    Attained. Of ``1 - prior`` it bounds Pr[not a member | the adversary says non-member] (Corollary 1).
     """
     return sigmoid(logit(check_prior(prior)) + check_epsilon(epsilon))
 
@@ -220,8 +214,7 @@ def yeom_accuracy(epsilon: float) -> float:
 def generalization_gap(epsilon: float) -> float:
     """Return the largest |generalization gap| of an ε-DP learner with loss in [0, 1], tanh(ε/2); Thudi, Corollary 3.
 
-    With add/remove ε the gap is between records of the pool in and out of the training set; with replace-one ε it is
-    between the training set and fresh draws.
+    Add/remove: between the pool's records in and out of training; replace-one: between those in and fresh draws.
     """
     return math.tanh(check_epsilon(epsilon) / 2)
 
@@ -229,8 +222,7 @@ def generalization_gap(epsilon: float) -> float:
 def convert_to_inclusion(epsilon: float, delta: float, *, adjacency: str, inclusion: str) -> tuple[float, float]:
     """Return the (ε, δ) to put into the bounds when records enter training by ``inclusion``, a key of ``INCLUSION``.
 
-    With fixed size, add/remove ε doubles: a swap is one removal and one addition. ``UsageError``: replace-one and
-    independent inclusion, because such a guarantee says nothing about a record's presence.
+    With fixed size, add/remove ε doubles. ``UsageError``: replace-one and independent inclusion say nothing together.
     """
     check_epsilon(epsilon), check_delta(delta)
     if (adjacency, inclusion) == ("replace_one", "independent"):
@@ -269,9 +261,8 @@ def list_bounds(
 ) -> list[GuaranteeBound]:
     """Return every bound that follows from the guarantee (ε, δ) as stated, without what attacks achieved.
 
-    ``prior`` is the probability of membership in the adversary's eyes before he sees the model. TPR, positive and
-    negative accuracy are bounded at each rate of ``fprs``. ``curve`` is the mechanism's own; it counts unless the
-    guarantee is converted from add/remove to fixed size.
+    ``prior`` is of membership, before the adversary sees the model; at each of ``fprs`` TPR, positive and negative
+    accuracy are bounded. ``curve`` is the mechanism's own, which counts unless add/remove is converted to fixed size.
     """
     epsilon, delta = convert_to_inclusion(epsilon, delta, adjacency=adjacency, inclusion=inclusion)
     common_words = (

@@ -5,12 +5,13 @@ al. bound how likely none of the people was ever used; that needs a training set
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from privgate.claims.bounds import check_delta, check_epsilon, check_prior
+from privgate.claims.bounds import check, check_delta, check_epsilon, check_prior
 from privgate.claims.guarantee_basis import GuaranteeBasis, find_basis, make_bound
-from privgate.errors import MeasurementError, UsageError
+from privgate.errors import MeasurementError
 from privgate.evidence import BehindClaim, Measurement, Request
 from privgate.kernel.sample import upper_limit
 from privgate.run.run import Run
@@ -27,8 +28,7 @@ LARGEST_EPSILON = 700.0
 DRAWING_ERROR = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(NamedTuple):
     """A number of people, perhaps infinite, the (ε, δ) from which it follows, and the probability that it is wrong."""
 
     people: float
@@ -43,10 +43,8 @@ def group_capacity(epsilon: float, delta: float, *, most_epsilon: float, most_de
     ``epsilon`` and ``delta`` guarantee one person, added or removed; ``most_epsilon`` and ``most_delta`` are ε* and δ*.
     Sekhari et al. (2021); docs/mathematics.md, section 7.3a.
 
-    >>> group_capacity(1.0, 0.0, most_epsilon=4.0, most_delta=0.0).people
-    4
-    >>> group_capacity(0.5, 1e-9, most_epsilon=4.0, most_delta=1e-5).people
-    8
+    >>> [group_capacity(e, d, most_epsilon=4.0, most_delta=1e4 * d).people for e, d in ((1.0, 0.0), (0.5, 1e-9))]
+    [4, 8]
     """
     check_epsilon(epsilon), check_delta(delta), check_epsilon(most_epsilon), check_delta(most_delta)
     people = most_epsilon / epsilon if epsilon else math.inf
@@ -69,38 +67,29 @@ def deletion_capacity(epsilon: float, prior: float, rho: float, *, delta: float 
     (38, 255)
     """
     check_epsilon(epsilon), check_delta(delta)
-    odds, budget = check_prior(prior) / (1 - prior), -math.log(_check_rho(rho))
+    what = "rho, the probability of not having been used, must lie strictly between 0 and 1"
+    odds, budget = check_prior(prior) / (1 - prior), -math.log(check(rho, what, holds=0 < rho < 1))
 
     def cost(m: int) -> float:
         growth = math.exp(epsilon) + m * delta / (rho * FAILURE)  # e^ε'
         # a value computed as exactly the budget must not fail by rounding in the last place
         return m * math.log1p(growth * odds) * (1 - 1e-13)
 
-    low, high = 0, 1
-    while cost(high) <= budget:
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if cost(middle) <= budget else (low, middle)
-    return Capacity(low, epsilon, delta, FAILURE if delta else 0.0)
-
-
-def _check_rho(rho: float) -> float:
-    if not 0 < rho < 1:
-        raise UsageError(f"rho, the probability of not having been used, must lie strictly between 0 and 1, not {rho}")
-    return rho
+    most = 1
+    while cost(most) <= budget:
+        most *= 2
+    return Capacity(bisect_right(range(most), budget, key=cost) - 1, epsilon, delta, FAILURE if delta else 0.0)
 
 
 def count_deletions(run: Run, request: Request) -> Measurement:
     """Return how many people may be deleted: by Thudi et al. where the rule states a prior, else by Sekhari et al."""
-    basis = find_basis(run, request)
+    basis = find_basis(run)
     guarantees = _list_guarantees(basis)
     if request.option("prior") is None:
-        most_epsilon, most_delta = float(request.option("epsilon")), float(request.option("delta"))
-        goal = {"most_epsilon": most_epsilon, "most_delta": most_delta}
+        goal = {f"most_{name}": float(request.option(name)) for name in ("epsilon", "delta")}
         capacity = _choose_largest(group_capacity(e, d, **goal) for e, d in guarantees)
         words = [
-            f"to a model trained without them: epsilon {most_epsilon:g} at delta {most_delta:g}",
+            "to a model trained without them: epsilon {most_epsilon:g} at delta {most_delta:g}".format(**goal),
             "who asks to be deleted does not depend on the model",
             f"epsilon {capacity.epsilon:.4g} at delta {capacity.delta:.3g} for one person, added or removed",
         ]
@@ -118,8 +107,7 @@ def count_deletions(run: Run, request: Request) -> Measurement:
         if capacity.failure:
             models = f"models of total probability {capacity.failure:g}"
             words.append(f"except for {models}: with delta above 0 no statement holds for all")
-    declared_only = basis.observation is None
-    behind = BehindClaim(declared_only=declared_only, epsilon=capacity.epsilon, failure=capacity.failure)
+    behind = BehindClaim(epsilon=capacity.epsilon, failure=capacity.failure)
     return make_bound(request, float(capacity.people), "people", words, behind)
 
 
@@ -142,7 +130,7 @@ def _list_guarantees(basis: GuaranteeBasis) -> list[tuple[float, float]]:
 
 def _check_drawing(basis: GuaranteeBasis, records: int, prior: float) -> None:
     """Raise unless two reruns drew training sets of their own, with a probability of at most ``prior`` per person."""
-    sizes = () if basis.observation is None else basis.observation.populations
+    sizes = basis.observation.populations
     if len(set(sizes)) < 2:
         raise MeasurementError(
             "the recipe was not seen to draw its training set: whoever is in the data is used, whatever prior the "

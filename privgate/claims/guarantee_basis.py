@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from privgate.claims import accounting, bounds
 from privgate.claims.accounting import NEIGHBORS, Guarantee, Mechanism
-from privgate.claims.bounds import EpsilonDelta
+from privgate.claims.bounds import INCLUSION, EpsilonDelta, list_bounds
 from privgate.claims.watch import ERRORS
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import (
@@ -22,51 +22,57 @@ from privgate.evidence import (
 from privgate.run.run import Noted, Run
 from privgate.subject.claim import Claim
 
+#: false-positive rates of the report's table
+FPRS = (0.001, 0.01, 0.1)
+#: how records enter a training set whose guarantee is for such neighbors
+DRAWN = {"add_remove": "independent", "replace_one": "fixed_size"}
+
 
 @dataclass(frozen=True)
 class GuaranteeBasis:
-    """What the guarantee rests on: an observed rerun, or, without an observation, the claim that the policy accepts.
+    """What a guarantee rests on: a rerun at which a library was observed, else what the claim itself states.
 
     ``group`` is the largest number of entries that one person has; the guarantee is converted to that many.
     """
 
     claim: Claim
-    observation: Observation | None
+    observation: Observation = field(default_factory=Observation)
     group: int = 1
 
     @property
-    def opacus(self) -> Observation | None:
-        """The observation, if Opacus added the noise; None for diffprivlib and for claims that are only declared."""
-        return self.observation if self.observation is not None and self.observation.library == "opacus" else None
+    def opacus(self) -> bool:
+        """Whether Opacus was seen to add the noise."""
+        return self.observation.library == "opacus"
 
     @property
     def pure(self) -> bool:
         """Whether the guarantee holds at δ = 0."""
-        return self.opacus is None and self.claim.delta == 0 and self.claim.epsilon is not None
+        return not self.opacus and self.claim.delta == 0 and self.claim.epsilon is not None
 
     @property
     def own_delta(self) -> float:
         """The δ at which the guarantee is quoted if no rule states one."""
         if self.pure:
             return 0.0
-        if self.observation is not None and not self.opacus:
+        if self.observation.library and not self.opacus:
             return accounting.add_releases(self.observation.spends)[1]
         return float(self.claim.delta or 1e-5)
 
     def mechanism(self, adjacency: str) -> Mechanism | None:
-        """Return the noised steps, observed or, without an observation, claimed; None for diffprivlib's releases."""
-        if seen := self.opacus:
+        """Return the noised steps, observed or, where no library was, claimed; None for diffprivlib's releases."""
+        seen, claim = self.observation, self.claim
+        if self.opacus:
             sampling = (seen.sample_rate, seen.steps, seen.sampling)
             return Mechanism(seen.noise_multiplier, *sampling, adjacency, passes=seen.passes)
-        noise, rate, steps = self.claim.noise_multiplier, self.claim.sample_rate, self.claim.steps
-        if self.observation is not None or noise is None or rate is None or steps is None:
+        noise, rate, steps = claim.noise_multiplier, claim.sample_rate, claim.steps
+        if seen.library or noise is None or rate is None or steps is None:
             return None
-        return Mechanism(noise, rate, steps, self.claim.sampling or "unknown", adjacency)
+        return Mechanism(noise, rate, steps, claim.sampling or "unknown", adjacency)
 
     def guarantee(self, delta: float, adjacency: str | None = None) -> Guarantee:
         """Return the guarantee at ``delta`` for all records of one person; ``MeasurementError``: no theorem has it."""
         adjacency = adjacency or str(self.claim.adjacency)
-        if self.observation is not None and self.observation.noiseless_steps:
+        if self.observation.noiseless_steps:
             return Guarantee(math.inf, delta, None, "none", (describe_missing_noise(self.observation),))
         if self.group == 1:
             return self._guarantee_for_record(delta, adjacency)
@@ -100,7 +106,7 @@ class GuaranteeBasis:
                 return accounting.recompute(mechanism, delta)
         except UsageError as exc:  # the numbers are the author's or the training's, not those of a caller
             raise MeasurementError(f"the guarantee cannot be recomputed: {exc}") from exc
-        if self.observation is not None:
+        if self.observation.library:
             epsilon, own_delta = accounting.add_releases(self.observation.spends)
         elif self.claim.epsilon is None or self.claim.delta is None:
             raise MeasurementError("the claim states no epsilon, and its parameters are not those of noised steps")
@@ -117,7 +123,7 @@ class GuaranteeBasis:
             raise MeasurementError(
                 f"the guarantee holds at delta {own_delta:g} only, and nothing follows from it at the smaller {delta:g}"
             )
-        source = "budget accountant" if self.observation is not None else "declared"
+        source = "budget accountant" if self.observation.library else "declared"
         return Guarantee(epsilon, own_delta, EpsilonDelta(epsilon, own_delta), source, (NEIGHBORS[adjacency],))
 
 
@@ -125,7 +131,7 @@ def claimed_epsilon(claim: Claim) -> float:
     """Return the ε that the claim states, else the one that its parameters give."""
     if claim.epsilon is not None:
         return claim.epsilon
-    return GuaranteeBasis(claim, None).guarantee(float(claim.delta or 0.0)).epsilon
+    return GuaranteeBasis(claim).guarantee(float(claim.delta or 0.0)).epsilon
 
 
 # What a rerun contradicts: the five contradictions of docs/measuring.md, and warnings of the library itself.
@@ -192,7 +198,7 @@ def _describe_unclaimed_batches(claim: Claim, seen: Observation) -> str:
 def _judge_claimed_epsilon(claim: Claim, seen: Observation) -> Precondition | None:
     """Return how the claimed ε compares with the observed one, else with that of the claim's own parameters."""
     delta, copies = claim.delta or 0.0, count_copies(seen)
-    basis = GuaranteeBasis(claim, seen if seen.library else None, copies)
+    basis = GuaranteeBasis(claim, seen, copies)
     if not seen.library and (claim.epsilon is None or not delta or basis.mechanism(str(claim.adjacency)) is None):
         return None
     if basis.opacus and not delta:
@@ -227,10 +233,10 @@ def count_copies(seen: Observation) -> int:
 # What the measurements of one run share: the observed rerun, its basis, and notes for the report.
 
 
-def find_basis(run: Run, request: Request) -> GuaranteeBasis:
+def find_basis(run: Run) -> GuaranteeBasis:
     """Return what the guarantee rests on; the first call in a run observes the recipe and notes contradictions.
 
-    ``MeasurementError``: there is no claim, or it cannot be observed and the policy does not accept declared ones.
+    ``MeasurementError``: there is no claim, or it could not be observed.
     """
     claim = run.subject.recipe.dp
     if claim is None:
@@ -240,19 +246,12 @@ def find_basis(run: Run, request: Request) -> GuaranteeBasis:
         )
     seen = run.compute(observe_rerun)
     run.compute(note_contradictions)
+    if seen.problem:
+        raise MeasurementError(f"the claim could not be observed: {seen.problem}; that it is declared counts nowhere")
     group, people = max(map(len, run.subject.data.units)), len(run.subject.data.units)
-    if not seen.problem:
-        # that batches draw people and not records is seen, or not so
-        group = 1 if claim.unit != "record" and 0 < max(seen.populations, default=0) <= people else group
-        return GuaranteeBasis(claim, seen, group * count_copies(seen))
-    group = group if claim.unit == "record" else 1  # of a declared claim, all is the author's word
-    if not request.option("accept_declared_claims"):
-        raise MeasurementError(
-            f"the claim could not be observed: {seen.problem}; it is only declared, which counts only where the policy "
-            "says accept_declared_claims: true"
-        )
-    run.compute(note_declared_only)
-    return GuaranteeBasis(claim, None, group)
+    # that batches draw people and not records is seen, or not so
+    group = 1 if claim.unit != "record" and 0 < max(seen.populations, default=0) <= people else group
+    return GuaranteeBasis(claim, seen, group * count_copies(seen))
 
 
 def observe_rerun(run: Run) -> Observation:
@@ -267,13 +266,6 @@ def note_contradictions(run: Run) -> Noted:
     """Return the contradictions between the claim and the observed rerun, for the verdict."""
     claim, seen = run.subject.recipe.dp, run.compute(observe_rerun)
     return Noted(tuple(list_contradictions(claim, seen, run.subject.data.n)) if claim else ())
-
-
-def note_declared_only(run: Run) -> Noted:
-    """Return the warning, for the verdict, that the policy accepts a claim which could not be observed."""
-    problem = run.compute(observe_rerun).problem
-    text = f"the differential-privacy guarantee is DECLARED ONLY: {problem}; the policy accepts that as it is"
-    return Noted((Precondition("dp_declared_only", "warned", text),))
 
 
 def make_bound(
@@ -294,3 +286,66 @@ def make_claims_part(run: Run) -> ClaimsPart | None:
         return None
     observation = run.compute(observe_rerun) if run.has_computed(observe_rerun) else None
     return ClaimsPart(observation=observation, bounds=tuple(run.compute(list_noted_bounds)))
+
+
+# The measurements: ε at a δ, and the accuracy that no attack exceeds, with the report's table.
+
+
+def measure_epsilon(run: Run, request: Request) -> Measurement:
+    """Return ε of the observed guarantee at the δ that the rule states."""
+    basis = find_basis(run)
+    guarantee = basis.guarantee(float(request.option("delta")), request.option("adjacency"))
+    seen, delta = basis.observation, 0.0 if basis.pure else guarantee.delta
+    _note_bounds(run, guarantee, str(request.option("adjacency") or basis.claim.adjacency), 0.5)
+    behind = _describe_basis(basis).model_copy(update={"delta": delta, "accountant": guarantee.accountant})
+    words = (*guarantee.assumptions, *_list_unseen(run, basis))
+    bound = make_bound(request, guarantee.epsilon, "nats", words, behind)
+    # where no theorem covers the sampling, ε is an upper limit: the true one may be 0
+    unamplified = seen.sample_rate < 1 and seen.sampling != "poisson"
+    return replace(bound, low=0.0) if unamplified and math.isfinite(guarantee.epsilon) else bound
+
+
+def measure_attack_accuracy(run: Run, request: Request) -> Measurement:
+    """Return the accuracy that no attack exceeds under the observed guarantee."""
+    basis = find_basis(run)
+    prior, adjacency = float(request.option("prior")), str(basis.claim.adjacency)
+    guarantee = basis.guarantee(basis.own_delta)
+    words = [f"the adversary's prior probability of membership is {prior:g}", *guarantee.assumptions]
+    accuracy = 1.0
+    if guarantee.curve is not None:
+        accuracy = guarantee.curve.accuracy(prior)
+        words.append(INCLUSION[DRAWN[adjacency]])
+    _note_bounds(run, guarantee, adjacency, prior)
+    words += _list_unseen(run, basis)
+    return make_bound(request, accuracy, "fraction", words, _describe_basis(basis))
+
+
+def _list_unseen(run: Run, basis: GuaranteeBasis) -> tuple[str, ...]:
+    """Return what of the training the guarantee counts, and what it takes for granted of the rest."""
+    counted = "optimizer steps" if basis.opacus else "releases of the budget accountant"
+    # Opacus computes rate and divisor from the number of records, which an add/remove guarantee must not reveal
+    follows = basis.opacus and basis.claim.adjacency == "add_remove"
+    size = " nor that its rate and divisor stay the same with one record more or less" if follows else ""
+    scope = f"{counted} only: not seen is what else the training does with its records{size}"
+    if run.subject.model is None:
+        return (scope,)
+    close = "as close to reruns as these are to each other, but so may be a model that was trained without noise"
+    return (scope, f"the registered model was trained by this recipe: it is {close}")
+
+
+def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:
+    # all fields are given, because documents leave out those that are not
+    claimed, library = basis.claim.epsilon, basis.observation.library
+    return BehindClaim(claimed_epsilon=claimed, library=library, group=basis.group)
+
+
+def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -> None:
+    noted, curve = run.compute(list_noted_bounds), guarantee.curve
+    if curve is None or any(row.prior == prior for row in noted):
+        return
+    own_curve = None if isinstance(curve, EpsilonDelta) else curve
+    inclusion = DRAWN[adjacency]
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    rows = list_bounds(epsilon, delta, prior, adjacency=adjacency, inclusion=inclusion, fprs=FPRS, curve=own_curve)
+    names = {row.name for row in noted}  # bounds for any prior are already there at a second prior
+    noted += [row for row in rows if row.prior is not None or row.name not in names]

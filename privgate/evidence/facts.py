@@ -144,14 +144,13 @@ class EngineShare(EvidenceModel):
 class CertificateNote(EvidenceModel):
     """What one theorem of the catalogue said about this model."""
 
+    earlier = frozenset({"guarantee", "epsilon"})
     name: str
     applies: bool = Field(description="Whether it gave the best bound of any person.")
     units: OfUnits = Field(default=0, description="People for whom it gave the best bound.")
     because: str = Field(default="", description="Why it was silent; empty if it spoke or nothing is known.")
     source: str = Field(default="", description="Where the theorem is stated.")
     assumptions: tuple[str, ...] = Field(default=(), description="Hypotheses in words.")
-    guarantee: Literal["these data", "every data set"] = Field(default="these data", description="Where it holds.")
-    epsilon: Number | None = Field(default=None, description="On every data set, nats; null: these data only.")
 
 
 class CaseNote(EvidenceModel):
@@ -251,17 +250,6 @@ class RateAtFpr(Estimate):
     fpr: Number = Field(description="False-positive rate, fraction.")
 
 
-class CellAccuracy(EvidenceModel):
-    """An attack's balanced accuracy in one class or group that is large enough to be shown; larger is worse."""
-
-    name: str
-    value: Number = Field(description="Fraction; 0.5 is guessing.")
-    low: Number
-    high: Number
-    members: Part = Field(description="Training people of the cell.")
-    candidates: Part = Field(description="Other people of the cell.")
-
-
 @dataclass(frozen=True, slots=True)
 class SelfTest:
     """What an attack achieved where the answer is known: AUC on planted leaks, and without any."""
@@ -279,16 +267,11 @@ class SelfTest:
 class AttackFigures(EvidenceModel):
     """What one attack achieved; limits are for this attack alone, not corrected for others."""
 
-    earlier = frozenset({"auc_error", "seconds"})
+    earlier = frozenset({"auc_error", "seconds", "classes", "groups", "advantage", "precision", "recall"})
     auc: Number = Field(description="Area under the ROC; 0.5 is guessing.")
     accuracy: Estimate = Field(description="Balanced accuracy at the threshold fixed beforehand, fraction.")
-    advantage: Number = Field(description="TPR less FPR at that threshold.")
-    precision: Number = Field(description="Share of members among those called members.")
-    recall: Number = Field(description="Share of members called members.")
     tpr_at_fpr: tuple[RateAtFpr, ...] = Field(description="Falling in fpr.")
     roc: tuple[tuple[Number, Number], ...] = Field(description="Points (fpr, tpr), ascending in fpr; fractions.")
-    classes: tuple[CellAccuracy, ...] = Field(default=(), description="One a label large enough to be shown.")
-    groups: tuple[CellAccuracy, ...] = Field(default=(), description="One a group large enough to be shown.")
 
 
 class AttackResult(EvidenceModel):
@@ -313,16 +296,13 @@ class MembershipPart(EvidenceModel):
     attacks: tuple[AttackResult, ...] = Field(default=(), description="Each once, those that did not run too.")
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
-        """Return JSON values: no rate of few members or few others, no cell that tells how many are in small ones."""
+        """Return JSON values: no rate of few members or of few others."""
         values, known = super().payload(known), known or Known()
         for attack in values["attacks"]:
             if figures := attack["figures"]:
                 figures["roc"] = thin(figures["roc"])
                 if attack["scope"] == "model" and known.members and known.candidates:
                     _hide_rates(figures, known.members, known.candidates)
-                for name in ("classes", "groups"):
-                    for side, total in (("members", known.members), ("candidates", known.candidates)):
-                        _hide_rest(figures[name], side, total)
         return values
 
 
@@ -333,13 +313,6 @@ def _hide_rates(figures: dict[str, Any], members: int, others: int) -> None:
     for rate in figures["tpr_at_fpr"]:
         if rate["value"] is not None:
             rate["value"] = share(rate["value"], rate["value"], members)[1]
-
-
-def _hide_rest(shown: Sequence[dict[str, Any]], side: str, total: int) -> None:
-    """Hide the smallest count where all together would leave a small rest: that of the cells too small to show."""
-    given = [c for c in shown if c[side] is not None]
-    if given and Count(total - sum(c[side] for c in given)).hidden:
-        min(given, key=lambda c: c[side])[side] = None
 
 
 def thin(curve: Sequence[Sequence[Any]], most: int = 120) -> list[Sequence[Any]]:
@@ -373,15 +346,12 @@ class AttributeGuesses(EvidenceModel):
 class AttributeResult(EvidenceModel):
     """What was found about one sensitive feature."""
 
-    earlier = frozenset({"by_value"})
+    earlier = frozenset({"by_value", "influence", "influence_in", "theorem"})
     name: str
     values: int = Field(description="Values that were put in.")
     adversaries: tuple[AttributeGuesses, ...]
     without_model: AttributeGuesses = Field(description="The same guess without any answer of the model.")
     prior_guess: Number | None = Field(description="Right by the most frequent value; null where it tells a few.")
-    influence: Number = Field(description="How far the feature alone moves an answer, mean over people.")
-    influence_in: str = Field(description="Its unit.")
-    theorem: Number | None = Field(default=None, description="Advantage by Theorem 5; null where it has no sense.")
 
 
 class AttributesPart(EvidenceModel):

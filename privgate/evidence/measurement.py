@@ -107,8 +107,7 @@ class BehindMembership(Behind):
 class BehindClaim(Behind):
     """Behind a number about differential privacy."""
 
-    earlier = frozenset({"replays", "rdp_epsilon", "sentence", "reruns"})
-    declared_only: bool = Field(default=False, description="Nobody observed the guarantee; the policy accepts that.")
+    earlier = frozenset({"replays", "rdp_epsilon", "sentence", "reruns", "declared_only"})
     claimed_epsilon: Number | None = Field(default=None, description="The claim's own epsilon, nats.")
     library: str = Field(default="", description="Library seen at work; empty if none.")
     group: int | None = Field(default=None, description="Entries of one person that the guarantee covers together.")

@@ -81,8 +81,7 @@ def quantile(
 ) -> Aggregated:
     """Return the q-quantile over people: exact at full coverage, an order statistic of a random sample else.
 
-    At most a share of 1 - q exceeds what the planned looks let nobody, or two, exceed; without planned looks the j-th
-    order statistic is an upper limit if BinCDF(j-1; m, q) >= 1-a.
+    By planned looks nobody, or two, may exceed it; else by the j-th of m where BinCDF(j-1; m, q) >= 1-a.
     """
     m = len(value)
     point = float(np.quantile(value, q, method="inverted_cdf"))

@@ -1,13 +1,13 @@
 """Who is left out: nobody else where a theorem limits everybody, all where a rule needs all, a random sample else.
 
-A theorem about recipe and data limits everybody. Else people are left out, by closed form or refit: everybody where the
-policy asks for everybody, else a random sample with two planned looks, its riskiest first so that a refusal comes
-early. What ranks people is fixed before they are drawn, and the draw is a function of the operator's secret, data and
-code only. One sample serves the rule on a share, the comparison of a closed form, and the refusal; nobody draws again.
+The sample has two planned looks, its riskiest first so that a refusal comes early. What ranks people is fixed before
+they are drawn, and the draw is a function of the operator's secret, data and code only. One sample serves the rule on
+a share, the comparison of a closed form, and the refusal; nobody draws again.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,7 @@ from privgate.run.near_questions import CHECKED, plan_looks_at, tell_size
 from privgate.run.needs import Need
 from privgate.run.run import Noted, Run
 from privgate.theorems import catalogue, two_models
-from privgate.theorems.catalogue import CLOSED_FORMS
-from privgate.theorems.closed_form import REFIT, Retrained, Seeds, Status
+from privgate.theorems.closed_form import REFIT, Retrained, Status
 from privgate.theorems.theorem import Certified
 from privgate.training import budget
 from privgate.training.ledger import digest_code
@@ -37,8 +36,7 @@ MANY = 0.3
 SEEDS = 2
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(NamedTuple):
     """Who is to be left out, before anybody is: everybody in the order drawn, and how many of them each look takes.
 
     ``looks`` is None where everybody is asked for; ``lost`` says in one sentence what a budget gives up.
@@ -52,9 +50,8 @@ class Plan:
 
 def limit_everybody(run: Run) -> Certified | None:
     """Return what theorems say of everybody, where that keeps every limit; None where people are to be left out."""
-    if not (run.by_theorem and run.thresholds and run.subject.release.exact) or run.limits.full:
-        return None
-    if run.subject.task != "classification":
+    speaks = run.subject.release.exact and run.subject.task == "classification"
+    if not (speaks and run.by_theorem and run.thresholds) or run.limits.full:
         return None
     everybody = np.arange(run.n_units, dtype=np.int64)
     limits = catalogue.bound(run.subject, everybody, None, fleet=run.fleet)[0]
@@ -101,37 +98,19 @@ def computes_everybody(run: Run) -> bool:
     return closed is not None and (run.share is None or (closed.engine.certain and not len(closed.rest)))
 
 
-def count_trainings(run: Run) -> int:
-    """Return how many trainings without people a run makes at most, where no rule is broken on the way."""
-    return _count_looks(run, run.compute(plan_people).sizes[-1])
+def count_trainings(run: Run, *, look: int = -1) -> int:
+    """Return how many trainings without people a run makes, where no rule is broken on the way, until a look ends it.
 
-
-def count_first_look(run: Run) -> int:
-    """Return how many trainings without people a run makes of whom nobody in the first look exceeds a limit."""
-    return _count_looks(run, run.compute(plan_people).sizes[0])
-
-
-def _count_looks(run: Run, people: int) -> int:
+    With look 0, of whom nobody may exceed a limit; at most with the last.
+    """
     plan, closed = run.compute(plan_people), run.compute(riskiest.compute_everybody).computed
+    people = plan.sizes[look]
     if run.compute(limit_everybody) is not None:
         return people * len(run.seeds[:SEEDS]) + 1
     if closed is not None and computes_everybody(run):
         return len(_list_compared(run, plan)) + 1
     ranking = riskiest.FOLDS if _may_stop(run) and closed is None else 0
     return ranking + people * len(run.seeds)
-
-
-def list_hints(run: Run) -> list[str]:
-    """Return what may make leaving people out cheaper, or too cheap for an approval."""
-    why = {e.name: e.declines(run.subject) for e in CLOSED_FORMS if not e.refusal(run.subject)}
-    said = [f"{name} does not answer here: {text}" for name, text in why.items() if text]
-    looks = run.compute(plan_looks_of)
-    if looks is not None and not computes_everybody(run) and looks.sizes[0] < run.n_units:
-        first, second = looks.sizes
-        said.append(f"{first} people drawn at random approve if none exceeds; if some do, {second} are left out")
-    if spared(run):
-        said.append("attacks come first: where they break a rule, nobody is trained without, unless --full is given")
-    return said
 
 
 def spared(run: Run) -> bool:
@@ -271,9 +250,8 @@ def _may_stop(run: Run) -> bool:
 def find_broken(run: Run, people: int, refits: Retrained) -> str:
     """Return the name of an enforced rule that these models, of so many people wanted, decide; empty if they do not.
 
-    Whoever has no model here counts as possibly without influence and possibly without limit. What is judged is what
-    the report will say, by the rule itself. A rule that is broken at this seed alone, and that nobody else will be
-    paired for at other seeds, stays undecided whoever else is left out.
+    Whoever has no model here counts as possibly without influence and possibly without limit; the rule itself judges
+    what the report will say. One that breaks at this seed alone stays undecided where nobody else will be paired.
     """
     scale = 1.0
     if run.subject.task == "regression":
@@ -324,11 +302,6 @@ def retrained(run: Run) -> Retrained:
     return run.compute(leave_out).retrained
 
 
-def get_seeds(run: Run) -> Seeds:
-    """Return the paired seeds that were used, or would be where nobody was trained without."""
-    return retrained(run).seeds if run.has_computed(leave_out) else run.seeds
-
-
 def count_missing(run: Run) -> int:
     """Return how many people nobody was trained without, because the verdict was decided before."""
     refits = run.compute(leave_out)
@@ -356,7 +329,6 @@ def describe_draw(run: Run) -> Precondition | None:
 
 
 def _list_shares(refits: Retrained, people: int, computed: refit.Computed | None) -> tuple[EngineShare, ...]:
-    """Return whom a closed form answered for, and whom refits did."""
     real = refits.engine == REFIT
     n_refits = int(real.sum())
     if computed is None or real.all():

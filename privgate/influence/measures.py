@@ -28,8 +28,7 @@ _ROUNDING = 1e-9
 def measure_dtp(run: Run, request: Request) -> Measurement:
     """Return DTP of the model, aggregated over people as the rule asks, nats; larger is worse.
 
-    ``low`` is a change at a question that was really evaluated, ``high`` a theorem's bound. Infinity is a value: a
-    person whose retraining failed, or no certificate.
+    ``low`` was evaluated at a question, ``high`` is a theorem's; infinite where retraining failed or none applies.
     """
     if run.subject.task == "regression":
         return _measure_noised(run, request, every=True)
@@ -138,7 +137,6 @@ def _limit_others(run: Run, units: Index, low: Float, high: Float, *, every: boo
 
 
 def _list_why_none(run: Run) -> list[str]:
-    """Return why certificates of this kind of model did not apply, each once; empty where one spoke."""
     notes = run.compute(person_table.list_notes)
     return [] if any(n.applies for n in notes) else catalogue.reasons(n.because for n in notes)
 
@@ -195,10 +193,8 @@ def _assume_seeds(count: int, *, limited: bool) -> list[str]:
 
 
 def _tell_unit(run: Run) -> str:
-    shown, people = (
-        run.compute(regressors.measure_unit) * run.subject.scale[1],
-        len(run.compute(left_out.retrained).units),
-    )
+    shown = run.compute(regressors.measure_unit) * run.subject.scale[1]
+    people = len(run.compute(left_out.retrained).units)
     folds = f"taken for {shown:.4g}, a quarter more than models without a fifth of the people miss targets by"
     extent = folds if left_out.count_missing(run) else f"{shown:.4g}, over {people} people left out"
     return f"the residual deviation is {extent}; {NOT_DTP}"

@@ -1,7 +1,6 @@
 """What models with and without a person say differently about that person, with limits."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +9,7 @@ from privgate.arrays import Float, Index
 from privgate.controls.seeds import PAIRED, draw_others, plan_other
 from privgate.errors import MeasurementError
 from privgate.influence import riskiest
+from privgate.kernel.scores import largest
 from privgate.run import near_questions
 from privgate.run.run import Run
 from privgate.statistics import leakage
@@ -39,18 +39,9 @@ def list_origins(refits: Retrained) -> dict[str, NDArray[Any]]:
 def measure_influence(refits: Retrained, release: Release, *, people: int = 0) -> dict[str, Float]:
     """Return PDTP of each person with its limits and noise floor, float64 arrays of shape (U,), nats.
 
-    Parameters
-    ----------
-    refits : Retrained
-    release : Release
-    people : int
-        Who might have been measured: limits over seeds are corrected for all of them, whoever was; at least U.
-
-    Notes
-    -----
-    Several seeds: each label's change of log-probability is averaged over paired seeds, PDTP is the largest mean; its
-    upper limit counts a changed spread over seeds as well.
-    A single seed of deterministic training is exact up to twice ``error``: both models may be off. Where something else
+    ``people`` might have been measured, U at least: limits over seeds are corrected for all of them. Over several seeds
+    each label's change is averaged, PDTP is the largest mean, and its upper limit counts a changed spread as well. A
+    single seed of deterministic training is exact up to twice ``error``: both models may be off. Where something else
     than exact probabilities is released, the larger of both changes counts: rounding can tell more than it hides.
     """
     live, tested = ~refits.lost[refits.row_unit], max(people, len(refits.units))
@@ -89,17 +80,13 @@ def _average(refits: Retrained, change: Float, tested: int) -> tuple[Float, Floa
 
 
 def _take_worst(refits: Retrained, per_row: Float) -> Float:
-    worst = np.zeros(len(refits.units))
-    np.maximum.at(worst, refits.row_unit, per_row)
-    return worst
+    return largest(refits.row_unit, len(refits.units), per_row)
 
 
-@dataclass(frozen=True, eq=False)
-class Moves:
+class Moves(NamedTuple):
     """How far leaving a person out moves a regressor's answers about them, deviations of the targets; shapes (U,).
 
-    The unit of the report is the root mean square of the residuals at records left out: what an answer misses a
-    stranger's target by, and so the noise that anybody who looks for a person has to see through.
+    The unit of the report is the root mean square at records left out: what a stranger's target is missed by.
     """
 
     #: shape (U,): largest over the person's records; infinite where no model without the person exists. Over paired
@@ -136,9 +123,7 @@ def measure_unit(run: Run, moves: Moves, *, missing: bool) -> float:
     """Return the residual deviation at records left out, in deviations of the targets.
 
     Where the verdict is decided before everybody is left out (``missing``), models without a fifth of the people say
-    it of all of them. A quarter is added, so that changes count as smaller.
-
-    ``MeasurementError``: there is none.
+    it, and a quarter is added, so that changes count as smaller. ``MeasurementError``: there is none.
     """
     outside, typical, deviation = moves.outside, moves.typical, run.subject.scale[1]
     if missing:
@@ -177,10 +162,9 @@ def known_limits(run: Run) -> dict[int, float]:
 def confirm_at_other_seeds(run: Run, people: Index, low: Float, scale: float = 1.0) -> Float:
     """Return the lower limits of people that stand where training depends on its seed, shape (U,); larger is worse.
 
-    A person above no limit keeps the value. Those above one, riskiest first and at most ``MOST_PAIRED``, are refitted
-    at five other seeds, each with and without them: their limit is Student's of the mean change, corrected for all of
-    them. A person whom these seeds do not show may be without influence: 0. ``scale`` is the unit of ``low`` in the
-    answers' own. Section 9.4 of docs/mathematics.md.
+    Who is above no limit keeps the value. Those above one, riskiest first and at most ``MOST_PAIRED``, are refitted at
+    five other seeds: their limit is Student's of the mean change, corrected for all; 0 where nothing shows. ``scale``
+    is the unit of ``low`` in the answers' own. Section 9.4 of docs/mathematics.md.
     """
     if not run.at_seed or not run.people:
         return low
@@ -216,12 +200,9 @@ def _pair(run: Run, people: Index) -> Float:
     # a person without whom no seed can train has no model without them; one who fails at some seeds shows nothing
     lost = np.array([[bool(a.problem) for a in row] for row in less])
     with_ = np.stack([a.log_p for a in whole])
-    without = np.stack(
-        [
-            np.concatenate([with_[s][row_unit == u] if a.problem else a.log_p for u, a in enumerate(row)])
-            for s, row in enumerate(less)
-        ]
-    )
+    without = with_.copy()
+    for s, u in zip(*np.nonzero(~lost), strict=True):
+        without[s, row_unit == u] = less[s, u].log_p
     status = {int(u): "no model without this person" for u in np.flatnonzero(lost.all(axis=0))}
     paired = Retrained.from_columns(
         REFIT, people, tuple(drawn), (row_unit, row_query), with_, without, undefined=status

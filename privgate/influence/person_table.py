@@ -114,8 +114,6 @@ def list_notes(run: Run) -> tuple[CertificateNote, ...]:
     notes = []
     for name, theorem in catalogue.THEOREMS.items():
         spoke = int((by == name).sum())
-        epsilon = theorem.every_data_set(catalogue.look_behind(theorem, run.subject)) if spoke else np.inf
-        epsilon += run.registered_apart[1]  # the theorem is about the recipe's model, released is the registered one
         silent = [text.removeprefix(name).strip() for text in because if text.startswith(f"{name} ")]
         notes.append(
             CertificateNote(
@@ -125,8 +123,6 @@ def list_notes(run: Run) -> tuple[CertificateNote, ...]:
                 because=silent[0] if silent else "",
                 source=theorem.source,
                 assumptions=bound.assumptions if spoke else (),
-                guarantee="every data set" if np.isfinite(epsilon) else "these data",
-                epsilon=epsilon if np.isfinite(epsilon) else None,
             )
         )
     return tuple(notes)
@@ -138,8 +134,7 @@ def list_notes(run: Run) -> tuple[CertificateNote, ...]:
 def nothing_moves(run: Run) -> Noted:
     """Return the finding that nobody who was left out moved an answer, though training depends on its data, if so.
 
-    A store that answers for the very records it knows passes every control that changes labels or features: this is
-    what remains of it. "Nothing" is less than a thousandth of what relabelling one record moves, or exactly nothing.
+    A store of the records it knows passes other controls. "Nothing" is below a thousandth of relabelling one.
     """
     refits = run.compute(left_out.retrained)
     live = ~refits.lost[refits.row_unit]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.random import Generator
 
 from privgate.arrays import Float, Index
+from privgate.kernel.scores import largest
 from privgate.run import refit
 from privgate.run.run import Run
 from privgate.statistics import leakage
@@ -74,9 +75,7 @@ def search(subject: Subject, units: Index, fleet: Fleet, rng: Generator, *, seed
     error = 2 * np.nan_to_num(refits.error, nan=np.inf)[refits.row_unit]  # both models may be off
     value = np.full(len(refits.row_unit), np.inf)  # of people without a model: they cannot be left out at all
     value[live] = np.maximum(estimate.low - error[live], 0.0)
-    lower = np.zeros(len(units))
-    np.maximum.at(lower, refits.row_unit, value)
-    return lower
+    return largest(refits.row_unit, len(units), value)
 
 
 def _choose_questions(subject: Subject, units: Index, rng: Generator) -> Any:

@@ -76,8 +76,7 @@ def list_people(run: Run) -> Mapping[str, NDArray[Any]]:
 def limit_noised(run: Run) -> Mapping[str, Float]:
     """Return PDTP and DTP of each person under the declared noise, nats.
 
-    Laplace noise of scale b: ``max over answers of |ln density - ln density'| = |change| / b``. Normal noise: the ratio
-    of two shifted normal densities is unbounded over unbounded answers, so that any change at all is infinite.
+    Laplace noise of scale b: |change| / b. Normal noise bounds no ratio over unbounded answers: infinite.
     """
     noise, own, over = run.subject.release.noise, run.compute(measure_moves), run.compute(limit_domain)
     if isinstance(noise, Laplace):

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from privgate import digest
 from privgate.arrays import Float, Index
+from privgate.kernel.scores import largest
 from privgate.run import near_questions, refit
 from privgate.run.run import Run
 from privgate.statistics.leakage import largest_change
@@ -21,8 +23,7 @@ FOLDS = 5
 FLOOR = -700.0
 
 
-@dataclass(frozen=True, eq=False)
-class Ranking:
+class Ranking(NamedTuple):
     """How much everybody may matter, shape (n_units,), and the digest of that; it shows nothing by itself."""
 
     score: Float
@@ -44,11 +45,9 @@ def compute_everybody(run: Run) -> ClosedForm:
         return ClosedForm(None, declined)
     request = ask_about(run, np.arange(run.n_units, dtype=np.int64))
     computed = refit.compute(engine, request)
-    return (
-        ClosedForm(None, {**declined, engine.name: computed})
-        if isinstance(computed, str)
-        else ClosedForm(computed, declined)
-    )
+    if isinstance(computed, str):
+        return ClosedForm(None, {**declined, engine.name: computed})
+    return ClosedForm(computed, declined)
 
 
 def ask_about(run: Run, units: Index) -> RefitRequest:
@@ -67,8 +66,7 @@ def rank_everybody(run: Run) -> Ranking:
     if computed is not None:
         answers = computed.answers
         change = largest_change(answers.log_with[0], answers.log_without[0])
-        own = np.zeros(len(answers.units))
-        np.maximum.at(own, answers.row_unit, np.nan_to_num(change, nan=np.inf))
+        own = largest(answers.row_unit, len(answers.units), np.nan_to_num(change, nan=np.inf))
         score[answers.units], score[computed.rest] = own, np.inf
     else:
         score = _leave_out_folds(run)
@@ -94,12 +92,9 @@ def answer_without_folds(run: Run) -> tuple[Float, Float]:
 
 
 def _leave_out_folds(run: Run) -> Float:
-    """Return how much answers about everybody's own records change in models without a fifth of the people."""
     with_, without = run.compute(answer_without_folds)
     change = np.nan_to_num(np.abs(np.maximum(with_, FLOOR) - np.maximum(without, FLOOR)).max(axis=1))
-    score = np.zeros(run.n_units)
-    np.maximum.at(score, run.subject.data.units.owner, change)
-    return score
+    return largest(run.subject.data.units.owner, run.n_units, change)
 
 
 def look_riskiest_first(
@@ -107,10 +102,9 @@ def look_riskiest_first(
 ) -> int:
     """Let people be seen in rounds, riskiest first, and return how many of the drawn order the last look takes.
 
-    A look after which nobody is above a limit is the last; else the next one goes on. Rounds are as small as a refusal
-    may be, and grow while nobody more is above. Whatever ``score`` is, shape (n_units,), no look errs oftener. ``see``
-    refits people, and returns how many are above so far and whether that ends the work; ``refusing`` of them refuse at
-    the least.
+    A look after which nobody is above a limit is the last. Rounds are as small as a refusal may be, and grow while
+    nobody more is above. Whatever ``score`` (n_units,) is, no look errs oftener. ``see`` refits people, and returns how
+    many are above so far and whether that ends the work; ``refusing`` of them refuse at the least.
     """
     done, above, ends = looks[0][:0], 0, False
     for look in looks:

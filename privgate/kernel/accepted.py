@@ -9,6 +9,7 @@ numbers. ``gamma`` times the terms' sizes is added for rounding.
 Axioms.  The endpoint refuses everything else.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -77,12 +78,15 @@ class Accepted:
         limit = float(np.linalg.norm(A @ centre + b)) + float(axis @ (half + rounding)) + chosen
         return float(up(np.array(limit + gamma(4) * rest + 1e-150), q + d + 16))
 
-    def read_questions(self, case: Case, people: int, p: int) -> tuple[Float, NDArray[np.bool_]]:
-        """Return a case's array ``question`` (people, d), padded by ones to (people, p), and which are accepted."""
+    def limit_questions(self, case: Case, people: int, p: int, low: Callable[[Float], Float]) -> Float:
+        """Return what ``low`` says of accepted rows of array ``question``, padded by ones; else 0, (people,)."""
+        if "question" not in case.arrays:
+            return np.zeros(people)
         question = case.certificate("question", (people, len(self.single)))
         accepted = np.asarray((np.abs(question) < LARGE).all(axis=1))
         x = np.where(accepted[:, None], question, 0.0)
-        return np.concatenate([x, np.ones((people, p - x.shape[1]))], axis=1), accepted & self.inside(x)
+        seen = np.nan_to_num(low(np.concatenate([x, np.ones((people, p - x.shape[1]))], axis=1)), nan=0.0)
+        return np.where(accepted & self.inside(x), seen, 0.0)
 
     def inside(self, X: Float) -> NDArray[np.bool_]:
         """Return which rows of X are accepted, shape (n,)."""

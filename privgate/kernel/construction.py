@@ -1,7 +1,7 @@
-"""Models whose design bounds a person on every data set: shards, smoothed votes and shares, regression in a ball.
+"""Models whose design bounds a person on every data set: shards, smoothed votes and shares.
 
 Claim.  Whatever the records are, no question changes any label's log-probability by more than ``high`` when a person
-leaves who holds ``held`` of what the design counts: shards, votes, or records.
+leaves who holds ``held`` of what the design counts: shards or votes.
 
 Certificate.  None: the design is a setting. That the model *is* of this design, that members read nothing but their
 own records, and how many shards a person is in, is checked where the model is read.
@@ -14,9 +14,6 @@ Why it is enough (docs/mathematics.md, section 12).
 - ``shares``: ``(sum of parts + alpha) / (number of parts + C alpha)``, each part a distribution or a vote, of which
   ``held`` change: ``ln(1 + held / alpha)``, Theorem 12.2. Counts of records in a cell are such votes, and so are the
   k neighbours of a question, of which ``held`` is at most k.
-- ``ball``: two-class logistic regression with penalty ||u||^2 / 2 whose records and questions lie in a ball of radius
-  r, the constant 1 counted: a record moves the minimum by at most C r, and an answer by r times that: Theorem 12.4.
-  Training ends at a gradient of at most ``stop``, with and without the person.
 
 Axioms.  Shares and a logistic function err by a few units in the last place, which ``_SPARE`` holds many times over;
 ``off`` is what else a library's rounding moves an answer by.
@@ -37,7 +34,7 @@ def bound(case: Case) -> Limits:
     held = case.array("held", 1, "i").astype(np.float64)
     every(
         (bool((held >= 0).all()), "somebody holds less than nothing"),
-        (case.setting("design", str) in DESIGNS, f"the design is none of {', '.join(DESIGNS)}"),
+        (case.setting("design", str) in DESIGNS, f"the design is none of {', '.join(DESIGNS)}; 'ball' went with 0.1.0"),
     )
     off = case.setting("off", float, 0.0)
     every((off >= 0, "rounding is less than nothing"))
@@ -61,10 +58,4 @@ def _shares(case: Case, held: Float) -> Float:
     return np.asarray(np.log1p(np.minimum(held, most) / alpha))
 
 
-def _ball(case: Case, held: Float) -> Float:
-    C, radius, stop = (case.setting(name, float) for name in ("C", "radius", "stop"))
-    every((C > 0 and radius >= 1 and stop >= 0, "no such ball"))
-    return np.asarray(held * C * radius**2 + 4 * stop * radius**2 * np.maximum(held, 1.0))
-
-
-DESIGNS = {"log_pool": _log_pool, "shares": _shares, "ball": _ball}
+DESIGNS = {"log_pool": _log_pool, "shares": _shares}

@@ -44,7 +44,7 @@ _TINY = 1e-290
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """Scores ``bias[k] + scale * sum_j table[cell of feature j, k]``."""
+    """Scores ``bias[k] + sum_j table[cell of feature j, k]``."""
 
     #: shapes (n,) and (n, d)
     label: Index
@@ -56,40 +56,24 @@ class _Model:
     #: shape (K,)
     N: Float
     alpha: float
-    #: shape (d, K): what shares are of: N + alpha V; infinite where it is the same for all classes
+    #: shape (d, K): what shares are of: N + alpha V
     whole: Float
     #: shape (K,)
     bias: Float
     #: whether the bias follows N
     learnt: bool
-    scale: float
-    #: whether classes without records stay
-    declared: bool = False
     #: what Bernoulli's rounding adds to ``off``
     negated: float = 0.0
 
     @classmethod
-    def from_case(cls, case: Case, codes: Index, sizes: Index, *, shares: bool) -> "_Model":
-        """Return the model that is trained on the case's records; ``shares`` are of N, or of what is in the cell."""
-        declared = not shares and case.setting("declared", bool, default=False)
-        label, N = labels(case, codes.shape, declared=declared)
-        alpha, d = case.setting("alpha", float), codes.shape[1]
-        every(
-            (alpha >= _TINY or (alpha == 0 and not shares and d == 1), "without smoothing a cell may be impossible"),
-            (sizes.shape == (d,) and bool(((codes >= 0) & (codes < sizes)).all()), "a record is in no cell"),
-        )
-        K, start = len(N), np.cumsum(sizes) - sizes
+    def from_case(cls, case: Case, codes: Index, sizes: Index) -> "_Model":
+        """Return the model that is trained on the case's records."""
+        (label, N), alpha = labels(case, codes.shape), case.setting("alpha", float)
+        every((alpha >= _TINY, "without smoothing a cell may be impossible"))
+        start, fixed = np.cumsum(sizes) - sizes, fixed_prior(case, len(N))
         cells = codes + start
-        counts = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K)
-        T, scale = counts.reshape(-1, K).astype(np.float64), 1.0 if shares else 1.0 / d
-        fixed = fixed_prior(case, K) if shares else np.zeros(K)
-        whole = N + alpha * sizes[:, None] if shares else np.full((d, K), np.inf)
-        bias = np.log(N) if fixed is None else fixed
-        return cls(label, cells, start, T, N, alpha, whole, bias, fixed is None, scale, declared)
-
-    def keep_counts(self, m: Float) -> Float:
-        """Return how many records each class keeps without ``m`` of them, (U, K); those declared cannot vanish."""
-        return np.full(m.shape, np.inf) if self.declared else self.N - m
+        T, whole = _count(cells, label, sizes, len(N)), N + alpha * sizes[:, None]
+        return cls(label, cells, start, T, N, alpha, whole, np.log(N) if fixed is None else fixed, fixed is None)
 
     @property
     def sizes(self) -> Index:
@@ -98,8 +82,7 @@ class _Model:
     @cached_property
     def table(self) -> Float:
         """What each cell adds to the scores, (cells, K)."""
-        logs = np.where(np.isfinite(self.whole), np.log(self.whole), 0.0)
-        return np.asarray(self.scale * (np.log(self.T + self.alpha) - np.repeat(logs, self.sizes, axis=0)))
+        return np.asarray(np.log(self.T + self.alpha) - np.repeat(np.log(self.whole), self.sizes, axis=0))
 
     @cached_property
     def off(self) -> float:
@@ -107,8 +90,14 @@ class _Model:
         d, V = len(self.start), int(self.sizes.max())
         top = float(self.N.sum()) + self.alpha * V
         one = 2 * max(abs(np.log(self.alpha)), abs(np.log(top)), 1.0)
-        size = 3 * d * self.scale * one + np.log(top) + np.abs(self.bias).max()
-        return self.negated + float(2 * (d * self.scale * gamma(V + 8) + (gamma(d + 8) + ELEMENTARY) * size))
+        size = 3 * d * one + np.log(top) + np.abs(self.bias).max()
+        return self.negated + float(2 * (d * gamma(V + 8) + (gamma(d + 8) + ELEMENTARY) * size))
+
+
+def _count(cells: Index, label: Index, sizes: Index, K: int) -> Float:
+    """Return how many records of each class are in each cell, (cells, K); of ``cells`` (n, d), ``sizes`` (d,)."""
+    counts = np.bincount((cells * K + label[:, None]).ravel(), minlength=int(sizes.sum()) * K)
+    return counts.reshape(-1, K).astype(np.float64)
 
 
 class _Loss(NamedTuple):
@@ -130,7 +119,7 @@ class _Loss(NamedTuple):
         T = model.T[key % cells, key // (cells * U)]
         M.ravel()[key] += np.log1p(R / (T - R + model.alpha))
         bias = -np.log1p(-m / model.N) if model.learnt else np.zeros((U, K))
-        return cls(model.keep_counts(m), bias, model.scale * M)
+        return cls(model.N - m, bias, M)
 
     def at(self, model: _Model, cells: Index, who: Index) -> tuple[Float, Float]:
         """Return (low, high) at questions in these cells (m, d), without the people ``who``."""
@@ -144,8 +133,11 @@ def categorical(case: Case) -> Limits:
     codes, sizes, floor = case.array("codes", 2, "i"), case.array("sizes", 1, "i"), case.array("floor", 1, "i")
     n, d = codes.shape
     every((n > 0 and d > 0 and sizes.shape == (d,) == floor.shape, "records, 'sizes' and 'floor' differ"))
-    every((bool((sizes == np.maximum(codes.max(axis=0) + 1, floor)).all()), "training knows other 'sizes'"))
-    model, (person, people) = _Model.from_case(case, codes, sizes, shares=True), case.person(n)
+    every(
+        (bool((codes >= 0).all()), "a record is in no cell"),
+        (bool((sizes == np.maximum(codes.max(axis=0) + 1, floor)).all()), "training knows other 'sizes'"),
+    )
+    model, (person, people) = _Model.from_case(case, codes, sizes), case.person(n)
     accepted = case.array("accepted", 1, "i") if case.scope == "any" else sizes
     within = accepted.shape == (d,) and bool(((accepted > 0) & (accepted <= sizes)).all())
     every((within, "'accepted' are other categories"))
@@ -177,10 +169,31 @@ def _negated(model: _Model, person: Index, people: int) -> float:
 
 
 def partitions(case: Case) -> Limits:
-    """Return limits of one table that no data moved: cells ``leaf`` (n, 1), of ``sizes`` (1,); every cell is asked."""
+    """Return limits of a table that no data moved: ``leaf`` (n, 1), of ``sizes`` (1,), is where each record counts.
+
+    A person's absence changes only that person's cells.
+    """
     leaf, sizes = case.array("leaf", 2, "i"), case.array("sizes", 1, "i")
-    every((len(sizes) == 1, "several partitions, as of RandomTrees, which went with 0.1.0"))
-    return _table(case, _Model.from_case(case, leaf, sizes, shares=False))
+    every((leaf.shape[1:] == sizes.shape == (1,), "several partitions, as of RandomTrees, which went with 0.1.0"))
+    declared, a = case.setting("declared", bool, default=False), case.setting("alpha", float)
+    label, N = labels(case, leaf.shape, declared=declared)
+    every(
+        (a >= _TINY or a == 0, "without smoothing a cell may be impossible"),
+        (bool(((leaf >= 0) & (leaf < sizes)).all()), "a record is in no cell"),
+    )
+    (person, people), K, cells = case.person(len(leaf)), len(N), int(sizes[0])
+    key, where = np.unique(person * cells + leaf[:, 0], return_inverse=True)
+    R, m = np.zeros((len(key), K)), np.zeros((people, K))
+    np.add.at(R, (where.ravel(), label), 1.0)
+    np.add.at(m, (person, label), 1.0)
+    T = _count(leaf, label, sizes, K)[key % cells]
+    p, q = (np.where(t.sum(axis=1, keepdims=True) + K * a > 0, t + a, 1.0) for t in (T, T - R))
+    p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
+    change = np.where(p == q, 0.0, np.abs(np.log(p) - np.log(q))).max(axis=1)
+    size = 1 + (abs(np.log(a)) if a > 0 else 0.0) + np.log(N.sum() + K * (a + 1))
+    most, off = largest(key // cells, people, change), float(8 * (gamma(2 * K + 26) + ELEMENTARY * size))
+    gone = (m >= N).any(axis=1) & (not declared)
+    return Limits(np.where(gone, np.inf, np.maximum(most - off, 0.0)), np.where(gone, np.inf, most + off))
 
 
 def _limits(case: Case, model: _Model, questions: Index) -> Limits:
@@ -279,25 +292,3 @@ def _question(case: Case, model: _Model, questions: Index, people: int) -> Index
     question = case.array("question", 2, "i")
     every((question.shape == (people, len(questions)), "'question' fits nobody"))
     return np.where(((question >= 0) & (question < questions)).all(axis=1, keepdims=True), question + model.start, -1)
-
-
-def _shares_off(model: _Model) -> float:
-    B, K, a, n = len(model.start), len(model.N), model.alpha, float(model.N.sum())
-    size = 1 + (abs(np.log(a)) if a > 0 else 0.0) + np.log(n + K * (a + 1))
-    return float(8 * (gamma(2 * B + 2 * K + 24) + ELEMENTARY * size))
-
-
-def _table(case: Case, model: _Model) -> Limits:
-    """Return limits of one table of shares: a person's absence changes only that person's cells."""
-    (person, people), (cells, K), a = case.person(len(model.label)), model.T.shape, model.alpha
-    key, where = np.unique(person * cells + model.cells[:, 0], return_inverse=True)
-    R, m = np.zeros((len(key), K)), np.zeros((people, K))
-    np.add.at(R, (where.ravel(), model.label), 1.0)
-    np.add.at(m, (person, model.label), 1.0)
-    T = model.T[key % cells]
-    p, q = (np.where(t.sum(axis=1, keepdims=True) + K * a > 0, t + a, 1.0) for t in (T, T - R))
-    p, q = p / p.sum(axis=1, keepdims=True), q / q.sum(axis=1, keepdims=True)
-    change = np.where(p == q, 0.0, np.abs(np.log(p) - np.log(q))).max(axis=1)
-    most, gone = largest(key // cells, people, change), (model.keep_counts(m) <= 0).any(axis=1)
-    low, high = np.maximum(most - _shares_off(model), 0.0), most + _shares_off(model)
-    return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))

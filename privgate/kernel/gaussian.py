@@ -21,7 +21,6 @@ Why it is enough.
 Axioms.  Answers are computed as scikit-learn's ``GaussianNB`` does, in float64. Rounding is as ``rounding`` says.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -62,8 +61,7 @@ class _Moments(NamedTuple):
     overall: Float
 
 
-@dataclass(frozen=True, eq=False)
-class _Model:
+class _Model(NamedTuple):
     """Records, centred at their mean, and what training knows of them."""
 
     raw: Float
@@ -114,7 +112,6 @@ class _Model:
         return moments
 
     def _anew(self, moments: _Moments, u: int, rows: Index) -> None:
-        """Write the moments without some rows, from the records that are left."""
         kept = np.ones(len(self.X), dtype=bool)
         kept[rows] = False
         moments.overall[u] = self.X[kept].var(axis=0)
@@ -190,7 +187,6 @@ def bound(case: Case) -> Limits:
         question = case.certificate("question", (people, d))
     if case.scope == "any":
         accepted = Accepted.from_case(case, d)
-        every((accepted.low is not None, "a box is needed"))
         side, inside = np.array([accepted.low, accepted.high]) - centre, accepted.inside(model.raw)
         question = np.where(accepted.inside(question)[:, None], question, np.nan)
     everybody, far = model.scores(model.all), np.abs(side).max(axis=0)[None]

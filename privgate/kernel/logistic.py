@@ -60,7 +60,9 @@ def bound(case: Case) -> Limits:
         accepted = Accepted.from_case(case, d)
         low = np.where(accepted.inside(problem.X[:, :d]), low, 0.0)
         low, high = largest(person, people, low), pair.over(accepted, case.setting("limit", float, default=1.0))
-        low = np.maximum(low, _limit_questions(case, pair, accepted))
+        each = np.arange(people)
+        asked = accepted.limit_questions(case, people, len(problem.penalty), lambda x: pair.at(x, each)[0])
+        low = np.maximum(low, asked)
     else:
         low, high = largest(person, people, low), largest(person, people, high)
     return Limits(np.where(gone, np.inf, low), np.where(gone, np.inf, high))
@@ -119,19 +121,12 @@ def _compared(case: Case, known: Metric | None = None) -> tuple["_Pair", Index, 
     moves = np.where(shown[:, None, None], moves, 0.0)
     swept = _people(case, "swept", people)
     far = without(M, person, moves, shown, swept[shown[swept]])
-    gone = _vanishing(problem, person, people)
+    held = np.bincount(person * problem.K + problem.label, minlength=people * problem.K).reshape(people, -1)
+    gone = np.asarray((held == held.sum(axis=0)).any(axis=1))
     alone = list(_alone(case, problem, person, gone))
     for one, _, there in alone:
         moves[one], far[one] = there.u - M.u, there.trained
     return _Pair(M, person, moves, far, alone), person, gone
-
-
-def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted) -> Float:
-    """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
-    if "question" not in case.arrays:
-        return np.zeros(len(pair.far))
-    x, good = accepted.read_questions(case, len(pair.far), pair.M.problem.X.shape[1])
-    return np.where(good, np.nan_to_num(pair.at(x, np.arange(len(x)))[0], nan=0.0), 0.0)
 
 
 def _people(case: Case, name: str, people: int) -> Index:
@@ -140,14 +135,6 @@ def _people(case: Case, name: str, people: int) -> Index:
     positions = case.array(name, 1, "i")
     every((bool(((positions >= 0) & (positions < people)).all()), f"array {name!r} names nobody"))
     return np.unique(positions)
-
-
-def _vanishing(problem: Problem, person: Index, people: int) -> NDArray[np.bool_]:
-    gone = np.zeros(people, dtype=bool)
-    for label in range(problem.K):
-        held = np.bincount(person[problem.label == label], minlength=people)
-        gone |= held == held.sum()
-    return gone
 
 
 def _alone(case: Case, problem: Problem, person: Index, gone: NDArray[np.bool_]) -> Iterator[tuple[int, Index, Metric]]:

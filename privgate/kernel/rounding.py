@@ -48,8 +48,7 @@ def of_logarithm(share: Float | float) -> Float:
 def of_softmax(scores_off: Float, span: Float, classes: int) -> Float:
     """Return the largest error of log-probabilities that a float64 softmax of this many classes releases, nats.
 
-    Each of two scores is off by at most ``scores_off``; no two differ by more than ``span``. From ``DEEPEST`` on a
-    probability may be released as 0.
+    Each score is off by ``scores_off``, no two differ by more than ``span``; from ``DEEPEST`` on 0 may be released.
     """
     lost = 2 * scores_off + ELEMENTARY * (span + 2 * classes + 8)
     return np.where(span < DEEPEST, lost, np.inf)
@@ -58,7 +57,6 @@ def of_softmax(scores_off: Float, span: Float, classes: int) -> Float:
 def of_complement(logit: Float) -> Float:
     """Return the largest error of ``ln(1 - p)``, nats, where ``p`` is computed and ``1 - p`` released.
 
-    ``logit`` bounds the size of the log-odds. 1 - p errs by half a unit in the last place of 1 and by the error of p,
-    which is a share of 1 / (1 + e^logit): docs/mathematics.md, section 16, and math.md §17.6.
+    ``logit`` bounds the log-odds. 1 - p errs by half a unit of 1, and by p's error; docs/mathematics.md, section 16.
     """
     return of_logarithm(2 * EPS * (2 + np.exp(np.minimum(logit, DEEPEST))))

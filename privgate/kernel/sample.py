@@ -12,6 +12,7 @@ Pearson (1934) for probabilities.
 Axioms.  Logarithms of counts and their sums, ``rounding.gamma``; a tail is compared with alpha less that.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,16 +24,11 @@ from privgate.kernel.assertion import Case, Float, Limits, every
 from privgate.kernel.rounding import ELEMENTARY, gamma
 
 
-def _log_steps(up: Float, down: Float) -> tuple[Float, float]:
-    """Return the running sums of ``ln up - ln down`` from 0, and the largest error of any of them."""
-    more, less = np.log(up), np.log(down)
-    size = float(np.abs(more).sum() + np.abs(less).sum())
-    return np.append(0.0, np.cumsum(more - less)), (ELEMENTARY + gamma(len(more) + 2)) * size
-
-
 def _first(count: int, up: Float, down: Float) -> tuple[float, float]:
     """Return (least, largest) share that the first terms have of all, each term ``up / down`` times the one before."""
-    logs, off = _log_steps(up, down)
+    more, less = np.log(up), np.log(down)
+    off = (ELEMENTARY + gamma(len(more) + 2)) * float(np.abs(more).sum() + np.abs(less).sum())  # of any running sum
+    logs = np.append(0.0, np.cumsum(more - less))
     logs = logs - logs.max()
     part, whole = (float(np.exp(v).sum()) for v in (logs[:count], logs))
     # each sum errs by a share: of its terms' logarithms, of their exponentials, and of adding them
@@ -73,8 +69,7 @@ PARDONED = 2
 class Looks:
     """Two looks at one random order of people, planned before the first measurement.
 
-    Approving if no person of the first look exceeds, or at most two of the second, is wrong with probability ``LEVEL``
-    at most, in any order of measurement and with any early end (docs/mathematics.md, 9.1).
+    Approving if nobody of the first exceeds, or at most two of the second, errs with ``LEVEL`` at most, in any order.
     """
 
     #: people of each look; the second holds the first. Where fewer than two may exceed, the second is everybody
@@ -128,10 +123,7 @@ def plan_looks(people: int, allowed: int) -> Looks:
 
 def _least(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """Return the least number from which on something holds that holds at the highest."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle + 1, high)
-    return low
+    return low + bisect_left(range(low, high), True, key=holds)  # noqa: FBT003  the first that is not less
 
 
 def binomial(k: int, n: int, p: float) -> tuple[float, float]:
@@ -168,8 +160,7 @@ def _above(k: int, n: int, alpha: float) -> float:
 def upper_limit(k: Any, n: Any, *, alpha: float) -> Float:
     """Return one-sided upper Clopper-Pearson limits of a success probability, fractions, float64; 1 without trials.
 
-    ``k`` successes of ``n`` independent trials are broadcast together; a limit lies below the truth with probability
-    ``alpha`` at most.
+    Of ``k`` successes of ``n`` trials, broadcast together; each is too low with probability ``alpha`` at most.
 
     >>> round(float(upper_limit(0, 59, alpha=0.05)), 3)  # the rule of three, exactly
     0.05

@@ -122,8 +122,7 @@ def _by_ranges(top: Float, moved: Float) -> Float:
 def tightened(most: Callable[[float, float], Float], slack: Float, high: Float) -> Float:
     """Return smaller limits of any label's change than ``high``, (U,), those of the change of the log-odds.
 
-    ``most(k, n)`` is the largest ``k w(x) + n m(x)`` over the questions, w the log-odds of the second label with
-    everybody, m what a person's absence adds to it; (U,), less ``slack`` at most.
+    ``most(k, n)``, less ``slack``, is the largest ``k w + n m``: w the second's log-odds, m what absence adds.
     """
     reach = np.empty((4, len(_SHARES), len(high)))  # of each direction and label, for each c, what stands on the left
     for j, c in enumerate(_SHARES):

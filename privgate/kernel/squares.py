@@ -101,19 +101,13 @@ def bound(case: Case) -> Limits:
     if case.scope == "any":
         accepted = Accepted.from_case(case, p - int(case.setting("intercept", bool)))
         low = largest(person, people, np.where(accepted.inside(M.X[:, : len(accepted.single)]), low, 0.0))
-        low, high = np.maximum(low, _limit_questions(case, pair, accepted, apart)), pair.over(accepted, apart)
+        asked = accepted.limit_questions(
+            case, people, p, lambda x: pair.at(x, np.arange(people), pair.M.reach(x), apart)[0]
+        )
+        low, high = np.maximum(low, asked), pair.over(accepted, apart)
     else:
         low, high = largest(person, people, low), largest(person, people, high)
     return Limits(low / (scale + scale_off), up(high / (scale - scale_off)))
-
-
-def _limit_questions(case: Case, pair: "_Pair", accepted: Accepted, apart: Float) -> Float:
-    """Return what the questions of array ``question`` (people, d) show, 0 where one is none."""
-    if "question" not in case.arrays:
-        return np.zeros(len(apart))
-    x, good = accepted.read_questions(case, len(apart), len(pair.u))
-    low = pair.at(x, np.arange(len(x)), pair.M.reach(x), apart)[0]
-    return np.where(good, np.nan_to_num(low, nan=0.0), 0.0)
 
 
 @dataclass(frozen=True, eq=False)

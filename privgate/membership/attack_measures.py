@@ -1,8 +1,9 @@
 """What attacks achieve, with limits: accuracy, advantage, and members found; and what the report shows of them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,10 +35,9 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
     """Return what an attack, or the best of all that apply, achieves against the subject's model.
 
     ``low`` and ``high`` each err with probability at most 1 - confidence: ``low`` over everything that was searched
-    (attacks x thresholds x classes or groups, by Holm's first step), ``high`` as an intersection-union test, which
-    needs no correction. Two adversaries try every attack: one whose threshold the paper or the shadow models fix, and
-    one who learned the best threshold on a random half of the trials and is tried on the other half.
-    ``MeasurementError`` where there are too few people or shadow models, or the attack did not run.
+    (attacks x thresholds x classes or groups, by Holm's first step), ``high`` as an intersection-union test. Two
+    adversaries try each: one whose threshold paper or shadow models fix, and one who learned the best on a random half
+    of the trials and is tried on the other. ``MeasurementError``: too few people or shadow models, or none ran.
     """
     alpha = 1 - float(request.option("confidence", 0.95))
     if request.option("level") is None:
@@ -52,8 +52,7 @@ def measure_figure(run: Run, request: Request, figure: Figure) -> Measurement:
 accuracy, advantage, members_found = (partial(measure_figure, figure=figure) for figure in Figure)
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """What so many shadow models showed: a measurement, and its upper limit less what attacks that did not run add."""
 
     models: int
@@ -72,8 +71,7 @@ def look_first(run: Run) -> bool:
 def look_in_turn(run: Run) -> dict[Request, Looks]:
     """Return what each look showed, by request; the last is where a rule is broken, none is open, or all are trained.
 
-    It is also the last where most trainings of a step fail: then it shows nothing, and is not tried again. Where people
-    refuse, the first look is the last.
+    It is also the last where most trainings of a step fail; where people refuse, the first look is the last.
     """
     shown, looks = run.compute(plan_looks)
     for _ in () if run.refused else looks:
@@ -129,7 +127,6 @@ def _take_looks(run: Run, shown: dict[Request, Looks]) -> Iterator[bool]:
 
 
 def _look(board: Board, request: Request, rule: tuple[str, Callable[[Measurement], str]], looks: Looks) -> str:
-    """Look once more, and return what that settles."""
     (figure, settle), count = rule, len(board.signals.shadow)
     alpha, spent = 1 - float(request.option("confidence")), LOOKS[max(k for k in LOOKS if k <= count)]
     levels = {"low_alpha": alpha * spent, "high_alpha": alpha / len(APPROVING)}
@@ -144,10 +141,9 @@ def _look(board: Board, request: Request, rule: tuple[str, Callable[[Measurement
 def join_looks(looks: Looks) -> Measurement:
     """Return what attacks achieve, with limits over all looks; see section 9.2 of docs/mathematics.md.
 
-    The lower limit is the largest of all looks: an attack with few shadow models is an attack. So is the upper one.
-    Before the last look that the plan knows, what the last doubling of shadow models added to the figure is added once
-    more; where nothing shows that, or shadow models are too few or could not be trained, the upper limit is 1.
-    ``MeasurementError`` where the last look showed nothing.
+    Both limits are the largest of all looks. Before the last look that the plan knows, what the last doubling of shadow
+    models added to the figure is added once more; where nothing shows that, or shadow models are too few or could not
+    be trained, the upper limit is 1. ``MeasurementError`` where the last look showed nothing.
     """
     last, before = looks[-1], looks[-2] if len(looks) > 1 else None
     if isinstance(last, MeasurementError):
@@ -296,7 +292,7 @@ def measure_gap(run: Run, request: Request) -> Measurement:
     )  # fmt: skip
 
 
-# What the report shows: figures with limits, and curves; small cells are suppressed.
+# What the report shows: figures with limits, and curves.
 
 #: false-positive rates that the report tries
 RATES = (0.1, 0.01, 0.001)
@@ -330,14 +326,10 @@ def _compute_figures(board: Board, attempt: Attempt, alpha: float) -> evidence.A
     scores, members = attempt.scores, board.members
     fixed = board.decisions(attempt, np.ones(len(members), dtype=bool))[0]
     accuracy = limits.balanced_accuracy(fixed, low_alpha=alpha / 2, high_alpha=alpha / 2)
-    sensitive = board.run.subject.data.sensitive
     return evidence.AttackFigures(
         auc=roc.auc(scores, members), accuracy=Estimate(**asdict(accuracy)),
-        advantage=fixed.advantage, precision=fixed.precision, recall=fixed.recall,
         tpr_at_fpr=tuple(_estimate_rate(board, attempt, fpr, alpha) for fpr in RATES),
         roc=evidence.thin([*zip(*(rate.tolist() for rate in roc.roc(scores, members)[:2]), strict=True)]),
-        classes=_list_cells(board, attempt, "class", alpha),
-        groups=_list_cells(board, attempt, "group", alpha) if sensitive else (),
     )  # fmt: skip
 
 
@@ -347,18 +339,3 @@ def _estimate_rate(board: Board, attempt: Attempt, fpr: float, alpha: float) -> 
     except MeasurementError as exc:
         return evidence.RateAtFpr(fpr=fpr, value=None, problem=str(exc))
     return evidence.RateAtFpr(fpr=fpr, **asdict(got))
-
-
-def _list_cells(board: Board, attempt: Attempt, scope: str, alpha: float) -> tuple[evidence.CellAccuracy, ...]:
-    """Return accuracy in every class or group that is large enough to be shown."""
-    try:
-        where = cells(board, scope, None)
-    except MeasurementError:
-        return ()
-    listed = []
-    for name, who in where.items():
-        inside, outside = int((who & board.members).sum()), int((who & ~board.members).sum())
-        if min(inside, outside) >= SMALL_CELL:
-            got = limits.balanced_accuracy(board.decisions(attempt, who)[0], low_alpha=alpha / 2, high_alpha=alpha / 2)
-            listed.append(evidence.CellAccuracy(name=name, **asdict(got), members=inside, candidates=outside))
-    return tuple(listed)

@@ -73,8 +73,7 @@ class Board:
     def wanted(self, name: str) -> list[Attempt]:
         """Return the attempt of one attack, or with ``"any"`` of all; on a declared release in addition.
 
-        A model that gives labels only (0 and 1) is attacked by all of them too: an attack that compares with shadow
-        models finds more in labels than the label-only gap attack does. ``MeasurementError`` where none ran.
+        On labels alone, too: comparing with shadow models finds more than the gap. ``MeasurementError`` where none ran.
         """
         from threadpoolctl import threadpool_limits
 
@@ -256,32 +255,29 @@ def residuals(run: Run, rows: Index, answers: Float, *, noisy: bool = True, ques
 
 def _attempt(board: Board, attack: Attack) -> Attempt:
     """Run one attack: its self-test, its scores on the target, and its two thresholds."""
-    nothing = np.zeros(0)
     ways = list[Callable[[Float], Float]]([board.people])
     if len(board.rows) > len(board.first):
         ways.insert(0, itemgetter(board.first))
     name = attack.base.name if isinstance(attack, OnRelease) else attack.name
-    test = recall_test(board.run.fleet, name, board.signals.compute)
-    if test.problem:
-        return Attempt(attack, nothing, np.nan, np.nan, test, f"self-test failed: {test.problem}")
+    attempt = Attempt(attack, np.zeros(0), np.nan, np.nan, recall_test(board.run.fleet, name, board.signals.compute))
+    if attempt.test.problem:
+        return replace(attempt, problem=f"self-test failed: {attempt.test.problem}")
     try:
         scores = attack.scores(board.signals.without_truth(), board.run.generator(f"attack {attack.name}"))
         thresholds = fix_thresholds(attack, board, board.run.generator(f"threshold {attack.name}"), ways)
     except MeasurementError as exc:
-        return Attempt(attack, nothing, np.nan, np.nan, test, str(exc))
-    attempt = Attempt(attack, nothing, np.nan, np.nan, test)
+        return replace(attempt, problem=str(exc))
     for way, threshold in zip(ways, thresholds, strict=True):
         own, alone = way(scores), attempt if len(attempt.scores) else None
         learned = best_threshold(own[board.known], board.members[board.known])
-        attempt = Attempt(attack, own, threshold, learned, test, alone=alone)
+        attempt = replace(attempt, scores=own, threshold=threshold, learned=learned, alone=alone)
     return attempt
 
 
 def fix_thresholds(attack: Attack, board: Board, rng: Generator, ways: list[Callable[[Float], Float]]) -> list[float]:
     """Return the paper's threshold, or those that serve best against shadow models, attacked with the others' help.
 
-    One for each of the ``ways`` from scores of records to scores of people. ``MeasurementError`` where there are too
-    few shadow models to spare any.
+    One for each of the ``ways`` from scores of records to those of people; ``MeasurementError``: none can be spared.
     """
     if attack.cut is not None:
         return [float(np.nextafter(attack.cut, np.inf))] * len(ways)

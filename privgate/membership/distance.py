@@ -1,13 +1,12 @@
 """Membership guessed from how far a record is from the nearest question with another answer than its label.
 
-Distances, in three norms, are exact for linear models and single trees. Labels along random directions bound those of
-any other model from above. A record about which the model is wrong has distance 0. Source: Yeom et al. (2020), section
-6: Adversaries 8 and 9, with Adversary 1.
+Distances, in three norms, are exact for linear models and single trees; random directions bound others' from above.
+Where the model is wrong it is 0. Source: Yeom et al. (2020), section 6: Adversaries 8 and 9, with Adversary 1.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -150,8 +149,7 @@ def _read_linear(scalers: list[Any], last: Any) -> tuple[Float, Float] | None:
     return W, b
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """Distances of the target's and the shadow model's people, and who is a member."""
 
     how: str
@@ -161,8 +159,7 @@ class Seen:
     shadow_members: Bool
 
 
-@dataclass(frozen=True)
-class Guesses:
+class Guesses(NamedTuple):
     """Members whom one adversary calls members, all members, others whom it calls members, all others."""
 
     name: str
@@ -229,8 +226,7 @@ def look_near(run: Run) -> Seen:
 def split(run: Run) -> tuple[Index, Bool, Index, Index, Bool]:
     """Return (target's trials, whether members, shadow's records, shadow's trials, whether it was trained on them).
 
-    Candidates are cut in three: outside of the target, in the shadow model, and outside of both; a label that the
-    shadow would miss goes to it first.
+    Candidates are cut in three: outside of the target, in the shadow model, outside of both; no label is missed.
     """
     pool, rng, labels = run.compute(pools.of_run), run.generator("robust trials"), run.subject.data.pool_labels
     rows = np.flatnonzero(pool.alone)

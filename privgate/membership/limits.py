@@ -61,9 +61,8 @@ def as_advantage(accuracy: Interval) -> Interval:
 def untied(scores: Float, rng: Generator) -> Float:
     """Return ranks of the scores, 0 for the smallest; equal scores are put in an order drawn by chance.
 
-    An adversary with few distinct scores can still accuse at a small false-positive rate: some of those with the
-    highest score. That finds at least as many members as any threshold within the rate (the ROC's chord lies above its
-    corners).
+    So who has few distinct scores can still accuse some of the highest, at a small false-positive rate. That finds at
+    least as many members as any threshold within the rate (the ROC's chord lies above its corners).
     """
     if np.isnan(scores).any():
         raise MeasurementError(f"{int(np.isnan(scores).sum())} attack scores are NaN: the attack failed")
@@ -75,10 +74,9 @@ def untied(scores: Float, rng: Generator) -> Float:
 def threshold_ranks(n0: int, fpr: float, *, low_alpha: float, high_alpha: float) -> tuple[int, int]:
     """Return (j_lo, j_hi): which largest of ``n0`` non-members' scores is the threshold to block and to approve.
 
-    Firing *above* the j_lo-th largest exceeds ``fpr`` in the population with probability ``low_alpha`` at most, firing
-    *at or above* the j_hi-th stays below it with ``high_alpha``. ``j_lo`` is 0 where no threshold is narrow enough
-    (nothing can block), ``j_hi`` is ``n0 + 1`` where none is wide enough (nothing can approve). ``MeasurementError``
-    where the sample cannot resolve this rate at ``high_alpha``, the level of a single test.
+    Firing *above* the j_lo-th exceeds ``fpr`` in the population with probability ``low_alpha`` at most, firing *at or
+    above* the j_hi-th stays below it with ``high_alpha``. 0 and ``n0 + 1`` stand where no threshold is narrow or wide
+    enough. ``MeasurementError``: the sample cannot resolve this rate at ``high_alpha``, the level of a single test.
     """
     least = least_nonmembers(fpr, alpha=high_alpha)
     if n0 < least:

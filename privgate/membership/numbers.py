@@ -1,7 +1,6 @@
 """Membership attacks on regressors: adversaries of Yeom et al., and attacks made for probabilities.
 
-In the place of log-probabilities stand residuals, ``(target - answer)`` in deviations of the training targets. The
-adversary knows the record and its target.
+For log-probabilities stand residuals, ``(target - answer)`` in deviations of the training targets, which he knows.
 """
 
 import numpy as np
@@ -27,8 +26,7 @@ def divide_by_scale(answers: Float, inside: Bool) -> Scorer:
 class SquaredLoss(Attack):
     """Say "non-member" with probability loss / B, the loss being the squared residual.
 
-    B is the largest squared residual of the adversary's own models, at which larger ones are cut. His advantage is
-    R_gen / B of the cut loss (Theorem 2), a lower bound on better attacks, and small where few residuals are large.
+    B is the largest of the adversary's own models, where others are cut. His advantage is R_gen / B (Theorem 2).
     """
 
     name, title = "squared_loss", "Bounded-loss adversary, on numbers"
@@ -45,8 +43,7 @@ class SquaredLoss(Attack):
 class ErrorThreshold(YeomThreshold):
     """Say "member" where the residual is at most the training error sigma_S that is published.
 
-    Where residuals are normal his advantage is ``erf(1 / sqrt 2) - erf(sigma_S / (sqrt 2 sigma_D))`` (Theorem 3,
-    sigma_S known, sigma_D taken to be equal).
+    For normal ones of equal sigma_D: ``erf(1 / sqrt 2) - erf(sigma_S / (sqrt 2 sigma_D))`` of advantage (Theorem 3).
     """
 
     name, title = "error_threshold", "Threshold at the training error, on numbers"
@@ -89,9 +86,7 @@ class ResidualNeighbours(LiraNeighbours):
     name, title = "residual_neighbours", "Likelihood ratio at the record and beside it, on numbers"
     source, task = "Carlini et al. (2022), Algorithm 1 and section VI.D, on residuals", "regression"
     threat_model = "the answers for the record and beside it; trains shadow models with and without it"
-
-    def choose_figure(self, answers: Float, inside: Bool, labels: Index) -> Scorer:
-        return divide_by_scale(answers, inside)
+    choose_figure = ResidualLira.choose_figure
 
 
 class ResidualBeside(ResidualNeighbours):
@@ -103,10 +98,9 @@ class ResidualBeside(ResidualNeighbours):
 
 
 class RmiaOnNumbers(Rmia):
-    """``rmia`` on a regressor's normal likelihood ``exp(-residual^2 / (2 sigma^2))``.
+    """``rmia`` on a regressor's normal likelihood ``exp(-residual^2 / (2 sigma^2))``, whose constant factor cancels.
 
-    sigma is the root mean square of residuals of models that were trained without a record. A constant factor, in which
-    a normal density differs from this likelihood, is the same for all models and all records.
+    sigma is the root mean square of residuals of models that were trained without a record.
     """
 
     name, title = "rmia_on_squared_error", "Robust membership inference, on numbers"

@@ -5,10 +5,10 @@ Adversaries 4, 6 and 7; Mehnaz et al., 2022). What is guessed without the model 
 """
 
 import math
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -54,13 +54,11 @@ ASSUMPTIONS = (
 Counts = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True, eq=False)
-class Attribute:
+class Attribute(NamedTuple):
     """One sensitive feature of m values."""
 
     column: str | int
     values: tuple[Any, ...]  # what is put in for each; numbers that were cut stand for the middle of their quarter
-    names: tuple[str, ...]
     codes: Index  # which of them each pool record has, shape (P,); -1 where it is missing, or nobody outside has it
     prior: Float  # how frequent each is among the people outside, who stand for what is public, shape (m,)
 
@@ -87,14 +85,13 @@ def read_attribute(data: TrainingData, column: str | int) -> Attribute:
     kept, first, counts = np.unique(kinds[outside], return_index=True, return_counts=True)
     if len(kept) < 2:
         raise MeasurementError(f"everybody outside has the same {column!r}: there is nothing to infer")
-    names, values = kept, tuple(public[first])
+    values = tuple(public[first])
     if many:
-        names = np.array([f"below {edges[0]:g}", *(f"from {e:g}" for e in edges)])[kept]
         quarters = (public[kinds[outside] == k] for k in kept)
         values = tuple(float(np.quantile(own, 0.5, method="inverted_cdf")) for own in quarters)
     place = np.minimum(np.searchsorted(kept, kinds), len(kept) - 1)
     codes = np.where(present & (kept[place] == kinds), place, -1).astype(np.int64)
-    return Attribute(column, values, tuple(names.tolist()), codes, counts / counts.sum())
+    return Attribute(column, values, codes, counts / counts.sum())
 
 
 def put_in(X: Any, rows: Index, column: str | int, value: Any) -> Any:
@@ -111,8 +108,7 @@ def put_in(X: Any, rows: Index, column: str | int, value: Any) -> Any:
     return records
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """What an adversary sees of the model about P people and m values, arrays of shape (P, m)."""
 
     #: log-likelihood of the known target with each value: of a regressor a normal density of the residual with the
@@ -121,93 +117,75 @@ class Seen:
     prior: Float
     #: log-likelihood at which a membership oracle says "member": that of the published training error or mean loss
     usual: float
-    residual: Float | None = None  # of a regressor: targets less answers, in deviations of the training targets
     #: of a classifier: whether the label that it names is the known one, and that label's log-probability
     right: Any = None
     confidence: Any = None
     known: Any = None  # every other feature and the target as numbers, shape (P, q)
 
 
-class Adversary(ABC):
+# Adversaries: of what is seen of P people, the position of the guessed value of each, (P,); -1, never right, for none.
+
+
+def invert(seen: Seen, _: Generator) -> Index:
+    """Adversary 4: the likeliest value, by prior times density of the error; model inversion of a classifier."""
+    return np.asarray((np.log(seen.prior) + np.maximum(seen.likelihood, FLOOR)).argmax(axis=1))
+
+
+def ask_once(seen: Seen, rng: Generator) -> Index:
+    """Adversary 6: a random value, said if a membership oracle (Adversary 2) calls the record with it a member."""
+    tried = rng.integers(0, len(seen.prior), len(seen.likelihood))
+    return np.where(seen.likelihood[np.arange(len(tried)), tried] >= seen.usual, tried, -1).astype(np.int64)
+
+
+def ask_of_every_value(seen: Seen, _: Generator) -> Index:
+    """Adversary 7: every value in the order of its prior, until a membership oracle (Adversary 2) says "member"."""
+    accepted = seen.likelihood >= seen.usual
+    return np.where(accepted.any(axis=1), np.where(accepted, seen.prior, -1.0).argmax(axis=1), -1)
+
+
+def read_confidence(seen: Seen, _: Generator) -> Index:
+    """Of the values with which the model names the known label, the most confident; where none does, the least.
+
+    A model is sure of its members, and where it names nothing, its least sure answer is nearest to what it learned.
+    """
+    confidence, some = np.maximum(seen.confidence, FLOOR), seen.right.any(axis=1, keepdims=True)
+    return np.asarray(np.where(some, np.where(seen.right, confidence, -np.inf), -confidence).argmax(axis=1))
+
+
+def read_labels(seen: Seen, rng: Generator) -> Index:
+    """From labels alone: people for whom only one value gives the known label teach a tree, which guesses others."""
+    clear, own = seen.right.sum(axis=1) == 1, seen.right.argmax(axis=1)
+    if not clear.any():
+        return np.full(len(own), int(seen.prior.argmax()), dtype=np.int64)
+    from sklearn.tree import DecisionTreeClassifier
+
+    tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=int(rng.integers(2**31)))
+    taught = tree.fit(seen.known[clear], own[clear]).predict(seen.known)
+    return np.asarray(np.where(clear, own, taught), dtype=np.int64)
+
+
+class Adversary(NamedTuple):
     """Guesses one feature of each person."""
 
+    guess: Callable[[Seen, Generator], Index]
     name: str
     title: str
     source: str
 
-    @abstractmethod
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        """Return the position of the guessed value, shape (P,); -1 for no guess, which is never right."""
 
-
-class Inversion(Adversary):
-    """Adversary 4: the likeliest value, by prior times density of the error; model inversion of a classifier."""
-
-    name, title = "inversion", "Model inversion (prior and likelihood)"
-    source = "Yeom et al. (2020), Adversary 4; Fredrikson et al. (2014, 2015)"
-
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        return np.asarray((np.log(seen.prior) + np.maximum(seen.likelihood, FLOOR)).argmax(axis=1))
-
-
-class UniformOracle(Adversary):
-    """Adversary 6: a random value, said if a membership oracle (Adversary 2) calls the record with it a member."""
-
-    name, title = "uniform_oracle", "Membership oracle, one random value"
-    source = "Yeom et al. (2020), Adversary 6"
-
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        tried = rng.integers(0, len(seen.prior), len(seen.likelihood))
-        return np.where(seen.likelihood[np.arange(len(tried)), tried] >= seen.usual, tried, -1).astype(np.int64)
-
-
-class QueryingOracle(Adversary):
-    """Adversary 7: every value in the order of its prior, until a membership oracle (Adversary 2) says "member"."""
-
-    name, title = "querying_oracle", "Membership oracle, every value"
-    source = "Yeom et al. (2020), Adversary 7"
-
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        accepted = seen.likelihood >= seen.usual
-        return np.where(accepted.any(axis=1), np.where(accepted, seen.prior, -1.0).argmax(axis=1), -1)
-
-
-class Confidence(Adversary):
-    """Of the values with which the model names the known label, the most confident; where none does, the least.
-
-    A model is sure of its members: where only one value gives the known label it was the member's own, and where none
-    does, the answer that it is least sure of is nearest to what it learned.
-    """
-
-    name, title = "confidence", "Confidence of the label named"
-    source = "Mehnaz et al. (2022), CSMIA"
-
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        confidence, some = np.maximum(seen.confidence, FLOOR), seen.right.any(axis=1, keepdims=True)
-        return np.asarray(np.where(some, np.where(seen.right, confidence, -np.inf), -confidence).argmax(axis=1))
-
-
-class LabelOnly(Adversary):
-    """From labels alone: people for whom only one value gives the known label teach a tree, which guesses others."""
-
-    name, title = "label_only", "Labels alone, taught by clear cases"
-    source = "Mehnaz et al. (2022), LOMIA"
-
-    def guess(self, seen: Seen, rng: Generator) -> Index:
-        clear, own = seen.right.sum(axis=1) == 1, seen.right.argmax(axis=1)
-        if not clear.any():
-            return np.full(len(own), int(seen.prior.argmax()), dtype=np.int64)
-        from sklearn.tree import DecisionTreeClassifier
-
-        tree = DecisionTreeClassifier(min_samples_leaf=5, random_state=int(rng.integers(2**31)))
-        taught = tree.fit(seen.known[clear], own[clear]).predict(seen.known)
-        return np.asarray(np.where(clear, own, taught), dtype=np.int64)
-
-
+_YEOM = "Yeom et al. (2020), Adversary"
+_INVERTED = f"{_YEOM} 4; Fredrikson et al. (2014, 2015)"
 #: every adversary that a regressor's answers are enough for, strongest first
-ALL: tuple[Adversary, ...] = (Inversion(), QueryingOracle(), UniformOracle())
+ALL = (
+    Adversary(invert, "inversion", "Model inversion (prior and likelihood)", _INVERTED),
+    Adversary(ask_of_every_value, "querying_oracle", "Membership oracle, every value", f"{_YEOM} 7"),
+    Adversary(ask_once, "uniform_oracle", "Membership oracle, one random value", f"{_YEOM} 6"),
+)
 #: those that read the labels which a classifier names
-OF_LABELS: tuple[Adversary, ...] = (Confidence(), LabelOnly())
+OF_LABELS = (
+    Adversary(read_confidence, "confidence", "Confidence of the label named", "Mehnaz et al. (2022), CSMIA"),
+    Adversary(read_labels, "label_only", "Labels alone, taught by clear cases", "Mehnaz et al. (2022), LOMIA"),
+)
 
 
 def normal(residual: Float, deviation: float) -> Float:
@@ -218,8 +196,7 @@ def normal(residual: Float, deviation: float) -> Float:
 def theorem_5(influence: float, inside: float, outside: float) -> float:
     """Return the advantage of Adversary 4 on a feature of two equally frequent values, for normal errors.
 
-    ``influence`` is tau, by how much the feature moves the answer; ``inside`` and ``outside`` are standard errors on
-    members and on other people in the same unit, above 0.
+    ``influence`` is by how much it moves the answer, ``inside`` and ``outside`` are standard errors, all in one unit.
 
     >>> round(theorem_5(2.0, 1.0, 2.0), 4)
     0.1499
@@ -275,7 +252,7 @@ def look_at(run: Run, attribute: Attribute) -> Seen:
     if subject.task == "regression":
         residual, exact = residuals(run, rows, answers[..., 0]), residuals(run, rows[members], own[:, :1], noisy=False)
         error = max(float(np.sqrt((exact**2).mean())), LEAST)
-        return Seen(normal(residual, error), attribute.prior, -0.5, residual, known=known)
+        return Seen(normal(residual, error), attribute.prior, -0.5, known=known)
     labels = run.compute(pools.of_run).labels[rows]
     loss = -np.maximum(own[np.arange(len(own)), labels[members]], -MOST_LOSS).mean()
     return Seen(
@@ -345,27 +322,12 @@ def _infer(run: Run, column: str | int, alpha: float) -> tuple[AttributeResult, 
         guessed.append(_show({"name": a.name, "title": a.title, "source": a.source}, counts[a.name], sides, alpha))
     without = _count(guess_without_model(seen.known, truth, attribute.prior, learn) == truth, known & ~learn, members)
     prior = float(attribute.prior.max())
-    influence, theorem = _compute_influence(seen, truth, members)
     result = AttributeResult(
         name=str(column), values=len(attribute.values), adversaries=tuple(guessed),
         without_model=_show(WITHOUT_MODEL, without, (sides[0], sides[1] - sides[1] // 2), alpha),
-        prior_guess=None if Count(round(prior * sides[1]), sides[1]).hidden else prior, influence=influence,
-        influence_in="nats" if seen.residual is None else "residual deviations", theorem=theorem,
+        prior_guess=None if Count(round(prior * sides[1]), sides[1]).hidden else prior,
     )  # fmt: skip
     return result, counts
-
-
-def _compute_influence(seen: Seen, truth: Index, members: Bool) -> tuple[float, float | None]:
-    """Return how far the feature alone moves an answer (mean; nats or residual deviations), and Theorem 5's advantage.
-
-    The second is for normal errors of the sizes seen; None but for two values of a regressor.
-    """
-    if seen.residual is None:
-        return float(np.mean(np.ptp(np.maximum(seen.likelihood, -MOST_LOSS), axis=1))), None
-    own, table = seen.residual[np.arange(len(truth)), np.maximum(truth, 0)], seen.residual
-    errors = [max(float(np.sqrt(np.mean(own[(truth >= 0) & s] ** 2))), LEAST) for s in (members, ~members)]
-    moved = float(np.mean(np.ptp(table, axis=1)))
-    return moved / errors[1], theorem_5(moved, *errors) if table.shape[1] == 2 else None
 
 
 def _count_sides(members: Bool) -> Range:

@@ -40,7 +40,6 @@ def find_sets(pool: AttackPool, first: Index) -> dict[str, Bool]:
 
 
 def _bound_rare(holders: Index, members: Bool) -> int:
-    """Return how many people may hold a rare record."""
     # the best of all attacks' lower limits, of two rules on three sets, can then pass a rate of 1 %
     refusing = math.ceil(math.log(0.05 / (12 * len(attacks.ALL))) / math.log(0.99))
     return bound_rare(holders, float(min(members.mean(), 1 - members.mean())), max(_LEAST_RARE, refusing))

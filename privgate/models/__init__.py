@@ -10,12 +10,11 @@ from typing import Any, Self
 import numpy as np
 
 from privgate.arrays import Float
-from privgate.models.ball_logistic import BallLogistic
 from privgate.models.classifier import Classifier
 from privgate.models.fixed import FixedOneHot, FixedScaler
 from privgate.models.sharded import Sharded
 
-__all__ = ["BallLogistic", "ContingencyTable", "FixedOneHot", "FixedScaler", "Sharded", "SmoothedNeighbors"]
+__all__ = ["ContingencyTable", "FixedOneHot", "FixedScaler", "Sharded", "SmoothedNeighbors"]
 
 
 @dataclass(eq=False, repr=False)

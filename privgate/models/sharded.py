@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privgate.arrays import Float, Index
 from privgate.models.classifier import Classifier
 from privgate.subject.accepted_questions import is_missing
-from privgate.subject.containers import length, stack, take
+from privgate.subject.containers import length, take
 
 
 def log_pool_bound(clip: float, share: float, n_classes: int) -> float:
@@ -43,13 +43,6 @@ def normalised(z: Float) -> Float:
     """Return probabilities that sum to 1; the same for all where there is no answer."""
     q = np.exp(clipped(z, np.inf))
     return np.asarray(q / q.sum(axis=1, keepdims=True))
-
-
-def voted(z: Float) -> Float:
-    """Return one vote for the likeliest label; a member without an answer gives every label the same share."""
-    q = normalised(z)
-    vote = np.eye(z.shape[1])[q.argmax(axis=1)]
-    return np.where((q == q[:, :1]).all(axis=1, keepdims=True), q, vote)
 
 
 def ask_member(member: Any, X: Any, n: int, classes: NDArray[Any]) -> Float:
@@ -124,6 +117,8 @@ _LONGEST = 300.0
 class Sharded(Classifier):
     """A classifier of members that are strangers to one another, each trained on the records of its own shard.
 
+    The bound is about answers, docs/mathematics.md, section 12: whoever gets the file sees every member.
+
     Parameters
     ----------
     base : estimator
@@ -135,15 +130,14 @@ class Sharded(Classifier):
         What one person in one shard may change any label's log-probability by, nats; decides how far answers are cut.
     classes : sequence
         Every label there can be, declared before the data are seen.
-    combine : {"log_pool", "mean", "votes"}
-        Average of clipped log-probabilities, of probabilities, or of votes, the latter two smoothed. The log pool suits
-        shards with enough records, the mean weak members.
+    combine : {"log_pool", "mean"}
+        Average of clipped log-probabilities, or of probabilities, smoothed. The log pool suits shards with enough
+        records, the mean weak members.
     ids : str or int, optional
         Column of X that names the person; members do not see it. Without it a record's own features name it, and a
         person with several different records is in several shards, which the certificate counts.
-    public : tuple (X, y), optional
-        Records of nobody in the training data; every member gets them, without the column ``ids``. Whose record is
-        among them counts as being in every shard.
+    public : None
+        Recorded in recipes: 0.1.0 was the last version that gave every member further records.
     key : str
         Key of the hash; declared, never chosen by looking at the data.
     random_state : int
@@ -153,10 +147,6 @@ class Sharded(Classifier):
     ------
     ValueError
         No classes are declared, labels are not among them, a parameter is out of range, or a record has no id.
-
-    Notes
-    -----
-    ``docs/mathematics.md``, section 12. The bound is about answers: whoever gets the file sees every member.
     """
 
     __module__ = "privgate.models"  # the name that recipes and stored models keep
@@ -165,7 +155,7 @@ class Sharded(Classifier):
     shards: int = 10
     dtp: float = 1.0
     classes: Any = None
-    combine: Literal["log_pool", "mean", "votes"] = "log_pool"
+    combine: Literal["log_pool", "mean"] = "log_pool"
     ids: str | int | None = None
     public: Any = None
     key: str = "privgate"
@@ -187,14 +177,8 @@ class Sharded(Classifier):
         """Smoothing with which votes and averaged probabilities move by ``dtp`` at most (Theorem 12.2), rounded up."""
         return float(1 / np.expm1(float(self.dtp) - _SPARE)) * (1 + 1e-12)
 
-    def bound(self, shards: int) -> float:
-        """Return the largest change, nats, that somebody in so many shards can make; for every data set."""
-        if self.combine != "log_pool":
-            return float(np.log1p(shards / self.alpha)) + _SPARE  # Theorem 12.2
-        return log_pool_bound(self.clip, shards / self.shards, len(np.unique(np.asarray(self.classes)))) + _SPARE
-
     def fit(self, X: Any, y: Any) -> Self:
-        """Train every member on its shard and the public records; one that cannot be trained answers nothing."""
+        """Train every member on its shard; one that cannot be trained answers nothing."""
         self._check()
         self._labels(y)
         shard = self.shard_of(X)
@@ -204,29 +188,28 @@ class Sharded(Classifier):
         return self
 
     def _check(self) -> None:
-        if self.classes is None:
-            raise ValueError("Sharded needs classes=[…], every label there can be: labels read off the data can leave")
-        if float(self.shards) % 1 or self.shards < 1:
-            raise ValueError(f"shards must be a whole number from 1, not {self.shards!r}")
-        if not (np.isfinite(self.dtp) and self.dtp > 2 * _SPARE):
-            raise ValueError(f"dtp must be a positive number of nats, not {self.dtp!r}")
         state: Any = self.random_state
-        if not (state is None or isinstance(state, int | np.integer)):
-            raise ValueError(f"random_state must be a whole number, not {state!r}: members draw from it")
-        if self.combine not in ("log_pool", "mean", "votes"):
-            raise ValueError(f"combine must be 'log_pool', 'mean' or 'votes', not {self.combine!r}")
-        if not (hasattr(self.base, "fit") and hasattr(self.base, "predict_proba")):
-            raise ValueError("base must be an estimator with fit and predict_proba, the learner of every member")
-        if self.public is not None and not np.isin(np.asarray(self.public[1]), np.asarray(self.classes)).all():
-            raise ValueError("public records have labels that classes= does not declare")
+        whole = state is None or isinstance(state, int | np.integer)
+        learns = hasattr(self.base, "fit") and hasattr(self.base, "predict_proba")
+        for wrong, text in (
+            (self.classes is None, "classes=[…] must name every label there can be: those of the data can leave"),
+            (float(self.shards) % 1 or self.shards < 1, f"shards must be a whole number from 1, not {self.shards!r}"),
+            (not 2 * _SPARE < self.dtp < np.inf, f"dtp must be a positive number of nats, not {self.dtp!r}"),
+            (not whole, f"random_state must be a whole number, not {state!r}: members draw from it"),
+            (self.combine not in ("log_pool", "mean"), f"combine must be 'log_pool' or 'mean', not {self.combine!r}"),
+            (not learns, "base must be an estimator with fit and predict_proba, the learner of every member"),
+            (
+                self.public is not None,
+                "public= went with 0.1.0, the last version that knew it; shards are all there is",
+            ),
+        ):
+            if wrong:
+                raise ValueError(text)
 
     def _train_member(self, number: int, X: Any, y: NDArray[Any]) -> Any:
         """Return the trained member, or None where training it is not possible: its records alone decide that."""
         from sklearn.base import clone
 
-        if self.public is not None:
-            # a copy each: a learner may write into its records
-            X, y = stack(copy.deepcopy(self.public[0]), X), np.concatenate([np.asarray(self.public[1]), y])
         if not len(y):
             return None
         member = clone(self.base)
@@ -245,21 +228,6 @@ class Sharded(Classifier):
         """Return each record's shard, shape (n,): a keyed hash of its id, or of its own features, and nothing else."""
         hashes = (int.from_bytes(self._hash(own), "big") for own in names(X, self.ids))
         return np.fromiter((h % int(self.shards) for h in hashes), dtype=np.int64)
-
-    def published(self, X: Any, y: Any) -> NDArray[np.bool_]:
-        """Return which records, features and label, are among the public ones too, shape (n,): every member has them.
-
-        Equal by chance or put there: nothing tells these apart.
-        """
-        labels = [text(v) for v in np.asarray(y).tolist()]
-        if self.public is None:
-            return np.zeros(len(labels), dtype=bool)
-        features, theirs = self._features(X), self.public[0]
-        if hasattr(features, "columns") and set(getattr(theirs, "columns", ())) == set(features.columns):
-            theirs = theirs[list(features.columns)]  # joined by name
-        out = zip(names(theirs, None), (text(v) for v in np.asarray(self.public[1]).tolist()), strict=True)
-        known, own = set(out), zip(names(features, None), labels, strict=True)
-        return np.fromiter((record in known for record in own), dtype=bool, count=len(labels))
 
     def _hash(self, what: bytes) -> bytes:
         return hashlib.blake2b(what, key=hashlib.sha256(self.key.encode()).digest(), digest_size=8).digest()
@@ -286,8 +254,7 @@ class Sharded(Classifier):
             pooled = np.mean([clipped(z, self.clip) for z in each], axis=0)
             p = np.exp(pooled - pooled.max(axis=1, keepdims=True))
             return np.asarray(p / p.sum(axis=1, keepdims=True))
-        q = [voted(z) if self.combine == "votes" else normalised(z) for z in each]
-        return np.asarray((np.sum(q, axis=0) + self.alpha) / (self.shards + K * self.alpha))
+        return np.asarray((np.sum([normalised(z) for z in each], axis=0) + self.alpha) / (self.shards + K * self.alpha))
 
 
 @contextlib.contextmanager

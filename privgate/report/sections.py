@@ -1,9 +1,7 @@
 """The figures of the evidence, section by section; ``templates/sections.html`` holds the words around them."""
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from privgate import evidence, vocabulary
@@ -63,7 +61,6 @@ def attacks(doc: ReportDocument) -> Told:
     ranked, tested, robust = rank_attacks(part.attacks), page_one.kinds_tested(doc), doc.evidence.robust
     return {
         **achieve(ranked),
-        "cells": accuracy_by_cell(ranked),
         "how": [(title(a), a.threat_model, _tested(a.self_test), a.source) for a, _ in ranked],
         "failed": [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures],
         "attributes": features and [
@@ -129,12 +126,6 @@ def _tested(test: evidence.SelfTest) -> str:
     return f"AUC on a planted leak {', '.join(areas)}; {number(test.blind)} on none"
 
 
-def accuracy_by_cell(ranked: Sequence[Ran]) -> list[tuple[str, ...]]:
-    """Return the attacks' accuracy for each label and group; a column that has only a number is called one."""
-    return [(title(a), re.sub(r"^(\d+) = ", r"column \1 = ", c.name), *map(percent, (c.value, c.low, c.high)))
-            for a, f in ranked for c in (*f.classes, *f.groups)[:12]]  # fmt: skip
-
-
 def _guesses(rows: Iterable[evidence.AttributeGuesses]) -> list[tuple[str, ...]]:
     return [(g.title, shown(g.inside, percent), shown(g.outside, percent), _estimate(g.advantage)) for g in rows]
 
@@ -167,7 +158,6 @@ def methods(doc: ReportDocument) -> Told:
         **_engines(influence.engines),
         "theorems": [(_spaced(c.name), "; ".join(prose(a, 200) for a in c.assumptions), c.source)
                      for c in certificates if c.applies],
-        "guarantees": [describe_guarantee(c) for c in certificates if c.guarantee == "every data set"],
         "silent": [(_spaced(c.name), prose(c.because, 300), c.source) for c in certificates if not c.applies],
         "published": [(p.name, p.value, p.corrected, p.because, p.source) for p in influence.as_published],
         **_measurements(doc.evidence.measurements),
@@ -188,18 +178,6 @@ def _engines(shares: Sequence[evidence.EngineShare]) -> Told:
 
 def _by(nats: float, more: str = "") -> str:
     return f"by {fold(nats)}{more}" if math.isfinite(nats) else "without limit"
-
-
-def describe_guarantee(c: evidence.CertificateNote) -> str:
-    """Return that a bound is a property of the training function, and what that buys."""
-    # a guarantee is never said smaller than it is
-    epsilon = float(Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(c.epsilon or 0.0))
-    return (
-        f"The bound of {_spaced(c.name)} holds for every data set, not for these alone: whatever they are, a person "
-        f"changes the probability of any answer at most {fold(epsilon)}. A release that draws one label a "
-        "query by these probabilities, with fresh secret randomness, is therefore differentially private at ε = "
-        f"{number(epsilon, digits=4)} a query (adding or removing one person, δ = 0; q queries cost q times as much)."
-    )
 
 
 def _spaced(name: str) -> str:

@@ -1,9 +1,9 @@
 """Changes of log-probabilities: the arithmetic of PDTP and DTP, means over paired seeds, and an exact test."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ def label_changes(log_with: Float, log_without: Float) -> Float:
     """Return ln p(y|x) - ln p'(y|x) of every label, shape (..., K), nats, of log-probabilities with and without a unit.
 
     0 where both probabilities are 0 (the label is skipped), +inf or -inf where exactly one is. Long et al. (2017),
-    Definition 6.1; docs/mathematics.md, section 0. ``FloatingPointError``: NaN, an engine failure that must not look
-    like a zero.
+    Definition 6.1; docs/mathematics.md, section 0. ``FloatingPointError``: NaN, an engine failure.
 
     >>> label_changes(np.log([[0.5, 0.5]]), np.log([[0.25, 0.75]])).round(4).tolist()
     [[0.6931, -0.4055]]
@@ -42,8 +41,7 @@ def largest_change(log_with: Float, log_without: Float) -> Float:
 SEEDS_FOR_A_LIMIT = 75
 
 
-@dataclass(frozen=True, eq=False)
-class MeanChange:
+class MeanChange(NamedTuple):
     """Largest mean change over labels of each row, nats."""
 
     #: shape (R,): ``low <= value <= high``; equal for a single seed, whose spread nobody knows
@@ -96,10 +94,9 @@ def unseen(seeds: int, *, alpha: float = 0.05) -> float:
 def spread_change(log_with: Float, log_without: Float) -> Float:
     """Return how much two distributions over seeds differ though their means agree, shape (R,), nats.
 
-    Both are log-probabilities of shape (S, R, K), with and without the unit. Twice the difference of the standard
-    deviations: so far the quantiles at 2.3 % and 97.7 % of two normal answers with one mean lie apart. A unit is
-    betrayed by it (sd .3 against .9: mean change 0, advantage .48), and no limit of a mean shows it. 0 for fewer than
-    three seeds and where an answer is infinite, which ``mean_changes`` tells. Section 9.4 of docs/mathematics.md.
+    Of log-probabilities (S, R, K) with and without the unit, twice the difference of the standard deviations: so far
+    the quantiles at 2.3 % and 97.7 % of normal answers lie apart. It betrays a unit (sd .3 against .9: advantage .48).
+    0 for fewer than three seeds and infinite answers. Section 9.4 of docs/mathematics.md.
     """
     if len(log_with) < 3:
         return np.zeros(log_with.shape[1])
@@ -111,8 +108,7 @@ def spread_change(log_with: Float, log_without: Float) -> Float:
 def noise_floor(log_with: Float) -> Float:
     """Return the change expected between two seeds with nobody removed, shape (R,), nats; 0 for a single seed.
 
-    ``log_with``, shape (S, R, K), is of models trained on all data with S seeds. Section 9.4 of docs/mathematics.md:
-    the sd of a difference of two runs is sqrt(2) times the sd of one.
+    Of S models trained on all data, ``log_with`` (S, R, K): sqrt(2) times their sd. Section 9.4 of docs/mathematics.md.
     """
     if len(log_with) == 1:
         return np.zeros(log_with.shape[1])
@@ -161,8 +157,7 @@ def _splits(size: int) -> Float:
 def permutation_p(runs: Float) -> float:
     """Return the exact p-value of "both halves of the runs are one sample", by the distance of their means.
 
-    ``runs``, shape (2 m, D), are m of one side, then m of the other. At least ``2 / C(2 m, m)``; uniform or larger
-    where both sides are exchangeable.
+    ``runs`` (2 m, D) are m of one side, then m of the other: at least ``2 / C(2 m, m)``; uniform where exchangeable.
     """
     sign = _splits(len(runs) // 2)
     centred = runs - runs.mean(axis=0)

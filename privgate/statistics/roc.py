@@ -109,8 +109,7 @@ def roc(scores: Float, members: Bool) -> tuple[Float, Float, Float]:
 def tpr_at_fpr(scores: Float, members: Bool, *, fpr: float) -> float:
     """Return the best true-positive rate with at most a share of ``fpr`` false positives on this sample.
 
-    Higher scores mean "more likely a member", and there is one of each kind at least. Larger is worse for privacy. For
-    limits see ``limits.tpr_limits``. Carlini et al. (2022), section III.
+    Higher scores mean "more likely a member", one of each kind at least; larger is worse. Carlini et al. (2022), III.
 
     >>> s = np.array([0.9, 0.8, 0.2, 0.1])
     >>> tpr_at_fpr(s, np.array([True, False, True, False]), fpr=0.0)

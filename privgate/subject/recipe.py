@@ -20,7 +20,7 @@ from privgate.subject.estimators import is_class_of, is_number_type
 from privgate.subject.tasks import aligned, numbers
 
 #: classes that went with 0.1.0
-GONE = {"KeyedForest", "FrozenEncoder", "Floored", "RandomTrees", "KeyedDropout", "TorchTraining"}
+GONE = {"KeyedForest", "FrozenEncoder", "Floored", "RandomTrees", "BallLogistic", "KeyedDropout", "TorchTraining"}
 
 
 @dataclass(frozen=True, eq=False)

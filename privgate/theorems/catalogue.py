@@ -12,7 +12,7 @@ from privgate.cases import Kept, needed
 from privgate.subject.subject import Subject
 from privgate.theorems import naive_bayes
 from privgate.theorems.closed_form import Engine, Retrained
-from privgate.theorems.designs import BALL, NEIGHBORS, SHARDED
+from privgate.theorems.designs import NEIGHBORS, SHARDED
 from privgate.theorems.hypotheses import OUTSIDE
 from privgate.theorems.least_squares import LEAST_SQUARES
 from privgate.theorems.newton import LOGISTIC, NEWTON
@@ -20,7 +20,7 @@ from privgate.theorems.pipelines import seen
 from privgate.theorems.theorem import Certified, Theorem, Units
 from privgate.theorems.two_models import LINEAR
 
-_ALL = (*naive_bayes.ALL, NEIGHBORS, BALL, SHARDED, NEWTON, LINEAR)
+_ALL = (*naive_bayes.ALL, NEIGHBORS, SHARDED, NEWTON, LINEAR)
 THEOREMS: dict[str, Theorem] = {theorem.name: theorem for theorem in _ALL}
 #: of leave-one-out; whoever has none is refitted
 CLOSED_FORMS: tuple[Engine, ...] = (LEAST_SQUARES, LOGISTIC)
@@ -48,34 +48,27 @@ def applicable(subject: Subject) -> tuple[list[Theorem], list[str]]:
     """Return the theorems that apply, and a sentence for each that does not."""
     if subject.task != "classification":
         return [], []  # theorems of the catalogue are about probabilities
-    good, notes = [], []
-    for name, theorem in THEOREMS.items():
-        if why := _refuse(theorem, subject):
-            notes.append(f"{name} does not apply, because {why}")
-        else:
-            good.append(theorem)
-    return good, notes
-
-
-def look_behind(theorem: Theorem, subject: Subject) -> Subject:
-    """Return what a theorem is asked about: one about data, the last step behind fixed first steps."""
-    return subject if theorem.needs_retrained else seen(subject).subject
+    whys = {name: _refuse(theorem, subject) for name, theorem in THEOREMS.items()}
+    notes = [f"{name} does not apply, because {why}" for name, why in whys.items() if why]
+    return [THEOREMS[name] for name, why in whys.items() if not why], notes
 
 
 def _refuse(theorem: Theorem, subject: Subject) -> str:
-    """Return why a theorem does not apply; empty if it does."""
-    behind, why = seen(subject), theorem.refusal(look_behind(theorem, subject))
-    if theorem.needs_retrained or not behind.last:
-        return why
+    if theorem.needs_retrained:
+        return theorem.refusal(subject)
+    behind = seen(subject)
+    why = theorem.refusal(behind.subject)
     # it is about the last step, and would speak if the first steps did not learn
     return behind.problem if behind.problem and why.startswith(_OTHER_KIND) and f"{behind.last} " in why else why
 
 
 def _certify(theorem: Theorem, about: Units) -> Certified:
     """Return a theorem's limits over everything that fixed first steps make of a query."""
-    behind, inner = seen(about.subject), look_behind(theorem, about.subject)
-    limits, domain = theorem.certify(replace(about, subject=inner)), inner.accepted
-    if theorem.needs_retrained or not (behind.steps or (domain is not None and domain.blocks)):
+    if theorem.needs_retrained:
+        return theorem.certify(about)
+    behind = seen(about.subject)
+    limits, domain = theorem.certify(replace(about, subject=behind.subject)), behind.subject.accepted
+    if not (behind.steps or (domain is not None and domain.blocks)):
         return limits
     said = list(limits.assumptions)
     if behind.steps:

@@ -143,9 +143,8 @@ class Declined(Exception):  # noqa: N818  not an error: people are refitted inst
 class RefitRequest:
     """What models without people, positions ``units`` in ``subject.data.units``, each once, are asked for.
 
-    ``seeds`` are paired; training without randomness is answered for the first one only. ``fleet`` trains where there
-    is no closed form. ``queries`` are ``(row_unit, row_query)`` as in ``Retrained``; each person's own records if
-    absent.
+    ``seeds`` are paired; without randomness the first one counts. ``fleet`` trains where there is no closed form.
+    ``queries`` are ``(row_unit, row_query)`` as in ``Retrained``; each person's own records if absent.
     """
 
     subject: Subject
@@ -166,9 +165,8 @@ class RefitRequest:
 class Engine(ABC):
     """Answers what the model would have been without a person. Stateless; one instance in the catalogue.
 
-    Refits may differ by ``TOLERANCE`` beyond each person's own error. ``hands_on`` says why people are left
-    to refits. Where it ``complements``, the model releases 1 - p as the first of two probabilities. ``task`` is the
-    kind of model that it answers for. Where it is ``certain``, its errors are the kernel's.
+    Refits may differ by ``TOLERANCE`` beyond each person's own error. ``hands_on`` says why people are left to refits.
+    Where it ``complements``, 1 - p is released as the first of two. ``certain``: its errors are the kernel's.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Designs that limit everybody whatever the data are: members that are strangers, votes of neighbors, a ball."""
+"""Designs that limit everybody whatever the data are: members that are strangers, and votes of neighbors."""
 
 from functools import partial
 from typing import Any
@@ -9,13 +9,11 @@ from privgate.arrays import Index
 from privgate.errors import SubjectError
 from privgate.kernel import Case
 from privgate.models import Sharded
-from privgate.models.ball_logistic import FLAT
-from privgate.models.sharded import names
 from privgate.subject import estimators, sources
 from privgate.subject.estimators import is_class_of
 from privgate.subject.subject import Subject
-from privgate.theorems.hypotheses import estimator_of, own_error, refusal
-from privgate.theorems.theorem import DataTheorem, limit_shares, make_design
+from privgate.theorems.hypotheses import U, estimator_of, refusal
+from privgate.theorems.theorem import DataTheorem, make_design
 
 #: whose learners read their records and nothing else
 KNOWN = ("sklearn.", "lightgbm.", "xgboost.", "catboost.", "privgate.")
@@ -26,7 +24,7 @@ FEW = 4
 def read_sharded(subject: Subject) -> Sharded | None:
     """Return the recipe's ``Sharded`` without its learner, which may be anybody's and is not imported; else None."""
     own = subject.recipe.own_model
-    if own is None or own["class"] != "Sharded":
+    if own is None or own["class"] != "Sharded" or own.get("public") is not None:
         return None
     model = Sharded(**{k: estimators.decode(v, _refuse_name) for k, v in own.items() if k not in ("class", "base")})
     model.shards = int(model.shards)  # 7.0 is accepted by the model, and is no length here
@@ -42,12 +40,9 @@ def _knows_learner(subject: Subject) -> bool:
     base = (subject.recipe.own_model or {}).get("base")
     if subject.recipe.snapshot or estimators.names_files(base):
         return False
-    return all(_is_known(name) for name in estimators.references(base))
-
-
-def _is_known(name: str) -> bool:
+    own = list(estimators.references(base))
     try:
-        return name.startswith(KNOWN) and is_class_of(KNOWN, sources.resolve(name, None))
+        return all(n.startswith(KNOWN) for n in own) and all(is_class_of(KNOWN, sources.resolve(n, None)) for n in own)
     except SubjectError:
         return False
 
@@ -66,73 +61,32 @@ def _refuse_sharded(subject: Subject) -> str:
     return "its learner is code of its own: a member may read what only another shard holds, so people are refitted"
 
 
-def _limit_one_shard(subject: Subject) -> float:
-    """Return the limit for somebody in one shard: who is one record, or all of whose records have one id."""
-    model, data = read_sharded(subject), subject.data
-    if model is None or model.published(data.X, data.y).any():
-        return np.inf
-    if data.groups is not None:
-        ids = None if model.ids is None else list(names(data.X, model.ids))
-        if ids is None or any(len({ids[row] for row in rows}) > 1 for rows in data.units):
-            return np.inf  # no column names the people
-    return model.bound(1)
-
-
 def _pose_sharded(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
-    """Return in how many shards each person is: in all of them whose record is among the public ones too."""
+    """Return in how many shards each person is."""
     model, data = read_sharded(subject), subject.data
     assert model is not None  # noqa: S101  _refuse_sharded() said so
-    shard, public = model.shard_of(data.X), model.published(data.X, data.y)
-    members = (data.units[int(u)] for u in units)
-    counts = (model.shards if public[rows].any() else len(np.unique(shard[rows])) for rows in members)
-    held = np.fromiter(counts, dtype=np.int64, count=len(units))
-    words = [
+    shard = model.shard_of(data.X)
+    held = np.array([len(np.unique(shard[data.units[int(u)]])) for u in units], dtype=np.int64)
+    words = (
         "any query is allowed; a record's shard is a keyed hash of its own id, and a member reads no other shard",
         f"forgetting somebody trains {int(held.max(initial=0))} of {model.shards} members again",
-    ]
-    if model.public is not None:
-        words.append(
-            f"public= is declared to hold nobody's records; {'some' if public.any() else 'no'} training records are "
-            "among them, too, and count as being in every shard"
-        )
-    if model.combine != "log_pool":
-        return make_design(held, design="shares", alpha=model.alpha), tuple(words)
-    labels = len(np.unique(np.asarray(model.classes)))
-    case = make_design(held, design="log_pool", clip=model.clip, members=model.shards, labels=labels)
-    return case, tuple(words)
-
-
-def _limit_ball(subject: Subject) -> float:
-    """Return the limit for one record a person; how many another one has is declared nowhere."""
-    return np.inf if subject.data.groups is not None else float(estimator_of(subject, "BallLogistic").bound)
-
-
-def _pose_ball(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
-    """Return the records of each person.
-
-    The objective is strongly convex with constant 1 in every direction, the intercept's included, and a record's
-    gradient is at most as long as the record. What the solver leaves over counts on both sides.
-    """
-    ball, held = estimator_of(subject, "BallLogistic"), np.diff(subject.data.units.bounds)[units]
-    words = (
-        f"any query is allowed: records and queries are pulled into a ball of radius {ball.radius:g}; "
-        "nothing of the data is looked at"
     )
-    if ball.towards is not None:
-        words += "; the head that it is pulled towards is declared public: one made from these people would not show"
-    return make_design(held, design="ball", C=float(ball.C), radius=float(ball.radius), stop=FLAT), (words,)
+    if model.combine != "log_pool":
+        return make_design(held, design="shares", alpha=model.alpha), words
+    labels = len(np.unique(np.asarray(model.classes)))
+    return make_design(held, design="log_pool", clip=model.clip, members=model.shards, labels=labels), words
 
 
 def _pose_neighbors(subject: Subject, units: Index) -> tuple[Case, tuple[str, ...]]:
     """Return the votes of each person: a record is among the k nearest of a question, or nothing changes.
 
-    Then its vote passes to the next neighbor, or is lost, where nobody is left to vote: with e of r lost votes
-    replaced, a label's share grows by at most ``(e + alpha) / alpha x (V + C alpha) / (V - r + e + C alpha)``, which is
-    largest where e = r.
+    Then its vote passes to the next neighbor, or is lost: with e of r lost votes replaced, a label's share grows by at
+    most ``(e + alpha) / alpha x (V + C alpha) / (V - r + e + C alpha)``, largest where e = r.
     """
     neighbors, held = estimator_of(subject, "SmoothedNeighbors"), np.diff(subject.data.units.bounds)[units]
-    alpha, most = float(neighbors.alpha), int(neighbors.n_neighbors)
-    case = make_design(held, design="shares", alpha=alpha, most=most, off=own_error(subject, alpha))
+    alpha, most, K = float(neighbors.alpha), int(neighbors.n_neighbors), len(subject.classes)
+    off = float(8 * (K + 21) * U * (1 + np.log(subject.data.n / alpha + K)))  # by rounding, of both models
+    case = make_design(held, design="shares", alpha=alpha, most=most, off=off)
     order = "neighbors are ordered by distance and, where equal, by their own features and label"
     return case, (f"any query is allowed; {order}",)
 
@@ -141,11 +95,7 @@ _SECTION, _NEIGHBORS = "docs/mathematics.md, section", "SmoothedNeighbors"
 _ONE_VOTE = "without smoothing one vote can make a label impossible: DTP is infinite"
 NEIGHBORS = DataTheorem(
     "smoothed_neighbors", f"{_SECTION} 5: order by (distance, record); section 12.3",
-    partial(refusal, name=_NEIGHBORS, unsmoothed=_ONE_VOTE), _pose_neighbors, partial(limit_shares, name=_NEIGHBORS),
+    partial(refusal, name=_NEIGHBORS, unsmoothed=_ONE_VOTE), _pose_neighbors,
 )  # fmt: skip
-_refuse_ball = partial(refusal, name="BallLogistic", classes=True)
-BALL = DataTheorem("ball_logistic", f"{_SECTION} 12.3, Theorem 12.4", _refuse_ball, _pose_ball, _limit_ball)
-#: holds for every data set with these labels, for a learner of a known library, which reads its records alone
-SHARDED = DataTheorem(
-    "sharded", f"{_SECTION} 12, Theorems 12.1 and 12.2", _refuse_sharded, _pose_sharded, _limit_one_shard
-)  # fmt: skip
+#: for a learner of a known library, which reads its records alone
+SHARDED = DataTheorem("sharded", f"{_SECTION} 12, Theorems 12.1 and 12.2", _refuse_sharded, _pose_sharded)

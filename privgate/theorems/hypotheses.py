@@ -41,7 +41,7 @@ def estimator_of(subject: Subject, name: str) -> Any:
     return estimator if theirs or type(estimator) is getattr(models, name, None) else None
 
 
-def refusal(subject: Subject, name: str, *, unsmoothed: str = "", classes: bool = False) -> str:
+def refusal(subject: Subject, name: str, *, unsmoothed: str = "") -> str:
     """Return why a theorem about exact probabilities of class ``name`` says nothing here; empty if it may."""
     from privgate import models
 
@@ -71,16 +71,7 @@ def refusal(subject: Subject, name: str, *, unsmoothed: str = "", classes: bool 
             return f"{parameter} does not have {size} entries"
         if "prior" in parameter and value.ndim == 1 and not (value.astype(np.float64) > 0).all():
             return f"{parameter} rules out a class"
-    if classes and subject.declared_classes is None:
-        return "classes= does not declare every label"
     return "" if not unsmoothed or estimator.alpha > 0 else unsmoothed
-
-
-def own_error(subject: Subject, alpha: float) -> float:
-    """Return how far rounding moves a change of smoothed shares, nats: of both models."""
-    n, K = subject.data.n, len(subject.classes)
-    size = np.log1p(n) if alpha == 0 else np.log(n / alpha + K)
-    return float(8 * (K + 21) * U * (1 + size))
 
 
 # The records.

@@ -71,9 +71,8 @@ class Squares(Engine):
         sure &= np.bincount(row_unit, np.isnan(without), len(units)) == 0
         without[~sure[row_unit]] = -np.inf
         answers = fit.fitted[row_query][None, :, None], without[None, :, None]
-        return Retrained.from_columns(self.name, units, request.seeds[:1], request.rows, *answers).select(sure), units[
-            ~sure
-        ]
+        made = Retrained.from_columns(self.name, units, request.seeds[:1], request.rows, *answers)
+        return made.select(sure), units[~sure]
 
 
 LEAST_SQUARES = Squares()

@@ -11,7 +11,7 @@ from privgate.kernel import Case
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
 from privgate.theorems.hypotheses import estimator_of, refusal
-from privgate.theorems.theorem import DataTheorem, limit_shares, people_of, refuses_more
+from privgate.theorems.theorem import DataTheorem, people_of, refuses_more
 
 #: a case, and what was checked, in words
 Posed = tuple[Case, tuple[str, ...]]
@@ -164,10 +164,9 @@ def _pose_table(subject: Subject, units: Index) -> Posed:
 _COUNTS = "privgate/kernel/counts.py; docs/mathematics.md, section"
 _MOMENTS = "privgate/kernel/gaussian.py; docs/mathematics.md, section 3.5"
 _TABLE = "ContingencyTable"
-_refuse_table, _limit_table = partial(refusal, name=_TABLE), partial(limit_shares, name=_TABLE)
 ALL = (
     DataTheorem("categorical_nb", f"{_COUNTS} 3.1", _refuse_categorical, _pose_categorical),
     DataTheorem("bernoulli_nb", f"{_COUNTS} 3.1 (V_j = 2)", _refuse_bernoulli, _pose_bernoulli, lost=_NEGATED),
     DataTheorem("gaussian_nb", _MOMENTS, _refuse_gaussian, _pose_gaussian, lost=_FAR),
-    DataTheorem("contingency_table", f"{_COUNTS} 1, Theorem 1", _refuse_table, _pose_table, _limit_table),
+    DataTheorem("contingency_table", f"{_COUNTS} 1, Theorem 1", partial(refusal, name=_TABLE), _pose_table),
 )

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from privgate import kernel
 from privgate.arrays import Float, Index
 from privgate.cases import Kept
+from privgate.kernel.scores import largest
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
 from privgate.theorems import hypotheses
@@ -202,9 +203,8 @@ def log_softmax(Z: Float) -> Float:
 class Logistic(Engine):
     """Leave-one-out for ``sklearn.linear_model.LogisticRegression`` with an L2 penalty, two classes or more.
 
-    ``error`` is what the kernel says of both models: how far from them any two trainings may end whose gradients are
-    as small as the user's solver leaves them. A person for whom that is more than 0.05 nats is refitted, and so are all
-    where the solver stops by something else (docs/mathematics.md, sections 6.3 and 6.4).
+    ``error`` is the kernel's: how far from both models trainings may end whose gradients the solver leaves. Who has
+    more than 0.05 nats is refitted, and all where it stops by something else (docs/mathematics.md, 6.3 and 6.4).
     """
 
     name = "logistic"
@@ -258,10 +258,7 @@ class Logistic(Engine):
 
 
 def _answer(problem: Problem, units: Index, rows: tuple[Index, Float]) -> tuple[Float, Float, Float]:
-    """Return log-probabilities of both models at ``rows``, and how far each person's may be off, (U,).
-
-    Of ``rows``, whom each question is about comes first.
-    """
+    """Return log-probabilities of both models at ``rows`` (whose, X), and how far each person's may be off, (U,)."""
     (whose, X), person = rows, problem.group(units)
     error, (log_with, log_without) = np.full(len(units), np.inf), np.full((2, len(whose), problem.loss.K), -np.inf)
     loose: NDArray[np.bool_] = np.ones(len(units), dtype=bool)
@@ -272,9 +269,7 @@ def _answer(problem: Problem, units: Index, rows: tuple[Index, Float]) -> tuple[
         known = kernel.everybody(problem.case("own", person, proposal)) if known is None else known
         case = problem.case("own", person, {**proposal, "rows": X, "whose": whose})
         z0, e0, z1, e1 = kernel.near(case, known)
-        off, own = np.zeros((2, len(units)))
-        np.maximum.at(off, whose, e0 + e1)
-        np.maximum.at(own, whose, e1 - 2 * e0)
+        off, own = (largest(whose, len(units), e) for e in (e0 + e1, e1 - 2 * e0))
         better, loose[:] = off < error, own > TOLERANCE
         some = better[whose]
         log_with[:], log_without[some], error[better] = log_softmax(z0), log_softmax(z1)[some], off[better]

@@ -6,9 +6,9 @@ of a ``ColumnTransformer``. They map whatever is asked into [0, 1] (docs/mathema
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,7 @@ from privgate.subject.subject import Subject
 _CELLS = 1e8  # largest transformed table, numbers
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """What a subject comes to where its first step is fixed: the last step on transformed records, or itself."""
 
     subject: Subject
@@ -64,16 +63,11 @@ def _list_parts(step: Any) -> list[tuple[str, Any]]:
     """Return (name, step) of the parts of a ``ColumnTransformer``, fitted or not, or of the step itself."""
     if type(step).__name__ != "ColumnTransformer" or not type(step).__module__.startswith("sklearn."):
         return [("", step)]
-    parts = [part[:2] for part in getattr(step, "transformers_", step.transformers)]
-    return [(name, part) for name, part in [*parts, ("remainder", step.remainder)] if not _drops(part)]
-
-
-def _drops(step: Any) -> bool:
-    return isinstance(step, str) and step == "drop"
+    parts = [*(part[:2] for part in getattr(step, "transformers_", step.transformers)), ("remainder", step.remainder)]
+    return [(name, part) for name, part in parts if not (isinstance(part, str) and part == "drop")]
 
 
 def _find_learning(pipeline: Any) -> str:
-    """Return which first step may depend on the data; empty if none does."""
     for name, step in pipeline.steps[:-1]:
         for inner, part in _list_parts(step):
             if type(part) not in (FixedScaler, FixedOneHot):  # a class derived from one of them is another class

@@ -14,7 +14,7 @@ from privgate.cases import Kept
 from privgate.kernel import Case
 from privgate.subject.domain import Domain
 from privgate.subject.subject import Subject
-from privgate.theorems.hypotheses import estimator_of, look_at, own_error, vanishing
+from privgate.theorems.hypotheses import look_at, vanishing
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +56,8 @@ class Units:
 class Theorem(ABC):
     """A theorem, applied to a recipe. Stateless; one instance in the catalogue.
 
-    ``source`` says where it is proved, with its number. Where it ``needs_retrained``, it compares models with and
-    without people, else it reads recipe and data alone. Where it is ``whole``, it reads the models of a whole pipeline,
-    and may train people again for it.
+    ``source`` says where it is proved. Where it ``needs_retrained``, it compares models with and without people, else
+    it reads recipe and data alone. Where it is ``whole``, it reads whole pipelines, and may train people again for it.
     """
 
     name: str
@@ -74,19 +73,8 @@ class Theorem(ABC):
         """Return why the theorem does not apply to a subject, or cannot even look; empty if it does."""
         return look_at(subject, self.unfit)
 
-    def every_data_set(self, subject: Subject) -> float:
-        """Return what a person changes any answer by at most whatever the data are, nats; infinite for these data only.
-
-        The largest limit of the given data is no such number: on another data set it may be larger.
-        """
-        del subject
-        return np.inf
-
     def canonical(self, subject: Subject, units: Index, case: Case) -> Case | None:
-        """Return a kept case made again of the subject, without training: all but what was proposed or trained.
-
-        None where only trained models could say it. ``unfit`` must have been empty.
-        """
+        """Return a kept case made again, but for what was proposed or trained; None where only models say it."""
         del subject, units, case
         return None
 
@@ -94,28 +82,19 @@ class Theorem(ABC):
     def certify(self, about: Units) -> Certified:
         """Return the limits of each person, nats, shapes (U,), by a theorem that applies."""
 
-    def bound(
-        self, subject: Subject, units: Index, retrained: Any, *, limit: float | None = None, fleet: Any = None
-    ) -> Certified:
-        """Return the limits of people by ``certify``, nats."""
-        return self.certify(Units(subject, units, retrained, limit, fleet))
-
 
 @dataclass(frozen=True)
 class DataTheorem(Theorem):
     """A theorem about recipe and data alone: a case is made of them, and the kernel judges it.
 
-    ``refuse`` says why a subject's recipe, records or domain miss a hypothesis; empty if they miss none. ``pose`` makes
-    the case of people, first in it, and says in words what was checked. ``lost`` is said where rounding leaves nothing
-    of anybody's limit.
+    ``refuse`` says which hypothesis a subject misses; empty if none. ``pose`` makes the case of people, first in it,
+    and says what was checked. ``lost`` is said where rounding leaves nothing of anybody's limit.
     """
 
     name: str
     source: str
     refuse: Callable[[Subject], str]
     pose: Callable[[Subject, Index], tuple[Case, tuple[str, ...]]]
-    # a row's own function in the place of the method, called by position
-    every_data_set: Callable[[Subject], float] = lambda _: np.inf  # type: ignore[assignment]  # see above
     lost: str = ""
 
     def unfit(self, subject: Subject) -> str:
@@ -169,22 +148,6 @@ def refuses_more(domain: Domain | None) -> bool:
 def make_design(held: Index, **settings: Any) -> Case:
     """Return the case of people who hold so much of a design."""
     return Case("construction", "any", settings, {"held": held.astype(np.int64)})
-
-
-def limit_shares(subject: Subject, name: str) -> float:
-    """Return ``ln(1 + 1/alpha)`` and rounding: what a record changes smoothed shares by on every data set, nats.
-
-    Of our own class ``name``. Infinite where labels are read off the data, or a person may have several records: how
-    many is declared nowhere.
-    """
-    alpha = float(estimator_of(subject, name).alpha)
-    if subject.declared_classes is None or subject.data.groups is not None or not alpha > 0:
-        return np.inf
-    try:
-        one = make_design(np.ones(1, dtype=np.int64), design="shares", alpha=alpha)
-        return float(kernel.limits(one).high[0]) + own_error(subject, alpha)
-    except kernel.Refused:
-        return np.inf
 
 
 def people_of(subject: Subject, units: Index) -> Index:

@@ -69,8 +69,7 @@ class Linear(Theorem):
 
     name = "linear"
     source = "privgate/kernel/linear.py; docs/mathematics.md, section 6.1"
-    needs_retrained = True
-    whole = True
+    needs_retrained = whole = True
 
     def unfit(self, subject: Subject) -> str:
         """Return why the theorem does not apply to a subject; empty if it does."""
@@ -102,7 +101,8 @@ class Linear(Theorem):
         without = (np.array(others)[:, 1:] if tables is None else tables[0]).reshape(len(units), -1)
         same = (without[:, :3] == with_[:3]).all(axis=1)  # fewer features where a category went with somebody
         if with_[0] != 1 or not same.any():  # whoever has a model that is not read is not limited
-            reasons = (decode_reason(t) for t in (with_, *without) if t[0] == 0)
+            texts = (t[1:][np.isfinite(t[1:])] for t in (with_, *without) if t[0] == 0)
+            reasons = ("".join(map(chr, text.astype(np.int64))) for text in texts)
             return Certified.nothing(units, why=next((why for why in reasons if why), "no model is trained"))
         shape = (3, (_count_numbers(subject) - HEAD) // 3 // subject.width, int(with_[2]))
         body = slice(HEAD, HEAD + int(np.prod(shape)))
@@ -119,11 +119,6 @@ class Linear(Theorem):
         upper[same], lower[same] = kept.high, kept.low
         words = ("the fitted steps were asked at every choice of every column, and the endpoint refuses all else",)
         return Certified(upper, lower, words, NO_DIGITS if np.isinf(upper).all() else "", cases=(kept,))
-
-
-def decode_reason(table: Float) -> str:
-    """Return why a worker read nothing."""
-    return "".join(chr(int(v)) for v in table[1:] if np.isfinite(v))
 
 
 def pose(subject: Subject, tables: tuple[Float, Float], stated: Any) -> Case:

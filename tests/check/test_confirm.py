@@ -26,7 +26,7 @@ GOLDENS = Path(__file__).resolve().parents[1] / "goldens" / "data" / "certificat
 ROWS = {r["row"]: r for r in map(json.loads, GOLDENS.read_text().splitlines())}
 #: theorems whose limits somebody of a golden breaks, one of each kind of case
 REFUSED = ("categorical_nb", "gaussian_nb", "newton")
-APPROVED = ("bernoulli_nb", "contingency_table", "smoothed_neighbors", "ball_logistic")
+APPROVED = ("bernoulli_nb", "contingency_table", "smoothed_neighbors")
 
 
 @pytest.fixture(scope="module")

@@ -108,16 +108,12 @@ def test_an_honest_shuffled_claim_is_only_warned_of():
     assert outcomes(made) == {"dp_doubt": "warned", "dp_sampling": "warned", "dp_claim": "passed"}
 
 
-def test_what_cannot_be_observed_is_inconclusive_unless_the_policy_accepts_it():
+def test_what_cannot_be_observed_is_inconclusive():
     unseen = Observation(problem="no library of differential privacy was seen at work in the rerun")
     made = bench(seen=unseen)
     for rule in (DpEpsilon(max=8), DpAttackAccuracyBound(max=0.9), DeletionCapacity(min=1, rho=0.9, prior=0.001)):
-        with pytest.raises(MeasurementError, match="accept_declared_claims"):
+        with pytest.raises(MeasurementError, match="declared counts nowhere"):
             measured(rule, made)
-    accepted = judged(DpEpsilon(max=8, accept_declared_claims=True), made)
-    assert accepted.outcome == "passed"
-    assert "DECLARED ONLY" in accepted.message
-    assert [p.outcome for p in made.preconditions if p.name == "dp_declared_only"] == ["warned"]
 
 
 def test_a_recipe_without_a_claim_has_no_guarantee():

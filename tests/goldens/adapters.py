@@ -41,6 +41,7 @@ def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
 
     from privgate.theorems import catalogue
     from privgate.theorems.closed_form import RefitRequest
+    from privgate.theorems.theorem import Units
 
     InProcess, answer = module("in_process").InProcess, module("leaving_out").answer
 
@@ -51,7 +52,7 @@ def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
     if certificate.needs_retrained:
         made = answer(RefitRequest(subject, units, (None,), InProcess()), changes=True).retrained
     fleet = InProcess() if certificate.whole else None
-    found = certificate.bound(subject, units, made, limit=1.0, fleet=fleet)
+    found = certificate.certify(Units(subject, units, made, limit=1.0, fleet=fleet))
     return found.lower, found.upper
 
 

@@ -17,7 +17,7 @@ from privgate import Budget, Policy, Recipe, Subject, TrainingData
 from privgate.check import beforehand, gate
 from privgate.check import prepare as asked
 from privgate.check.prepare import prepare
-from privgate.influence import left_out, person_table
+from privgate.influence import left_out
 from privgate.models import Sharded
 from privgate.theorems.theorem import DataTheorem
 
@@ -67,15 +67,6 @@ def test_one_change_beyond_the_theorem_undoes_the_limit_of_everybody(fleet, monk
     [finding] = [f for f in verdict.findings if f.metric == "pdtp"]
     assert finding.high == np.inf
     assert not verdict.outcome.releases
-
-
-def test_what_lies_between_registered_model_and_recipe_is_part_of_epsilon(fleet):
-    made = run(Policy.load("dtp-1"), subject(), fleet)
-    alone = next(n for n in person_table.list_notes(made) if n.name == "sharded").epsilon
-    made = run(Policy.load("dtp-1"), subject(), fleet)
-    made = replace(made, registered_apart=(0.1, 0.2))
-    note = next(n for n in person_table.list_notes(made) if n.name == "sharded")
-    assert (alone, note.epsilon) == (pytest.approx(0.9), pytest.approx(1.1))
 
 
 class Derived(Sharded):

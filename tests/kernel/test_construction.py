@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from privgate.kernel import Case, Refused, limits
-from privgate.models import BallLogistic
 
 
 def high(settings, held):
@@ -48,18 +47,6 @@ def test_no_votes_change_a_share_by_more(alpha):
     assert high({"design": "shares", "alpha": alpha, "most": 3}, [9]) == high({"design": "shares", "alpha": alpha}, [3])
 
 
-def test_a_record_in_a_ball_moves_no_answer_farther_whatever_the_data_are():
-    rng = np.random.default_rng(2)
-    for _ in range(30):
-        C, radius, n = float(rng.choice([0.05, 0.5, 3.0])), float(rng.choice([1.2, 3.0])), int(rng.integers(2, 12))
-        X, y = rng.normal(size=(n, 2)) * 5, rng.integers(0, 2, n)
-        asked = np.concatenate([X, -X, 10 * rng.normal(size=(50, 2))])
-        held = int(rng.integers(1, min(3, n - 1) + 1))
-        models = [BallLogistic(C=C, radius=radius, classes=[0, 1]).fit(X[k:], y[k:]) for k in (0, held)]
-        change = np.abs(np.diff([np.log(m.predict_proba(asked)) for m in models], axis=0)).max()
-        assert change <= high({"design": "ball", "C": C, "radius": radius, "stop": 1e-9}, [held])[0]
-
-
 def test_what_is_no_design_is_refused():
     for settings, held in (
         ({"design": "magic"}, [1]),
@@ -70,7 +57,7 @@ def test_what_is_no_design_is_refused():
         ({"design": "log_pool", "clip": 1.0, "members": 0, "labels": 2}, [1]),
         ({"design": "log_pool", "clip": 1e9, "members": 4, "labels": 2}, [1]),
         ({"design": "log_pool", "clip": 1.0, "members": 4}, [1]),
-        ({"design": "ball", "C": 1.0, "radius": 0.5, "stop": 0.0}, [1]),
+        ({"design": "ball", "C": 1.0, "radius": 2.0, "stop": 0.0}, [1]),
     ):
         with pytest.raises(Refused):
             high(settings, held)

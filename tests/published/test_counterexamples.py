@@ -10,6 +10,7 @@ from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.influence import published
 from privgate.models import ContingencyTable, shares
 from privgate.theorems import catalogue
+from privgate.theorems.theorem import Units
 
 #: ln delta of Propositions 6.3 and 6.8 as published, nats; once for each factor in 6.7
 FOUR_THIRDS = np.log(4 / 3)
@@ -19,7 +20,7 @@ def certified(X, y, sizes, alpha=1.0):
     estimator = CategoricalNB(alpha=alpha, min_categories=list(sizes), force_alpha=True)
     data = TrainingData(np.array(X), np.array(y), domain=Domain(categories=tuple(sizes)), one_record_each=True)
     subject = Subject.local(Recipe(estimator), data)
-    return catalogue.THEOREMS["categorical_nb"].bound(subject, np.arange(len(y)), None)
+    return catalogue.THEOREMS["categorical_nb"].certify(Units(subject, np.arange(len(y)), None))
 
 
 def retrained(X, y, k, sizes, alpha=1.0):
@@ -103,7 +104,7 @@ def test_proposition_6_3_three_records_in_one_cell():
     subject = Subject.local(
         Recipe(ContingencyTable(alpha=0.0)), TrainingData(np.zeros((3, 1)), [0, 0, 1], one_record_each=True)
     )
-    found = catalogue.THEOREMS["contingency_table"].bound(subject, np.arange(3), None)
+    found = catalogue.THEOREMS["contingency_table"].certify(Units(subject, np.arange(3), None))
     assert found.upper[0] == pytest.approx(np.log(3 / 2))
     assert found.upper[0] > FOUR_THIRDS
 

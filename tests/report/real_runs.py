@@ -174,12 +174,6 @@ def private(w):
     return w.check(policy, "triage", recipe, numbers(200, candidates=True), shadow_models=16)
 
 
-def declared(w):
-    """Return the verdict on a guarantee that nobody observed and the policy accepts."""
-    policy = w.policy("told", "metric: dp_epsilon, max: 8, delta: 1.0e-5, accept_declared_claims: true")
-    return w.check(policy, "told", replace(NAIVE_BAYES, seed=None, dp=trained.CLAIM), categories())
-
-
 def erased(w):
     """Return the verdict on a model that draws its training set, so that deletion capacity has a prior."""
     policy = w.policy("erased", "metric: deletion_capacity, min: 1, rho: 0.05, prior: 0.65")
@@ -251,7 +245,7 @@ def early(w):
     return w.check("pdtp-1", "early", Recipe(trained_early.steep), data)
 
 
-OWN = (certified, attacked, unattacked, private, declared, erased, waived, optional, shares, sensitive, regressor)
+OWN = (certified, attacked, unattacked, private, erased, waived, optional, shares, sensitive, regressor)
 KINDS = PLAIN | {"early": early} | {f.__name__: f for f in OWN}
 
 

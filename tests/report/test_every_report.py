@@ -14,7 +14,7 @@ from privgate.report import assertions, schema
 from privgate.report.text import plain, prose
 
 KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
-         "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
+         "attacked", "unattacked", "private", "waived", "rounded", "optional")  # fmt: skip
 #: of these, the runs that together fill every section: those whose texts are made hostile
 WRITTEN = ("refuted", "early", "stopped", "attacked", "private", "waived")
 FORMATS = ("html", "markdown", "junit")

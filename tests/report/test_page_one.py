@@ -22,7 +22,7 @@ from privgate.report.schema import read
 from privgate.report.text import known
 
 KINDS = ("certified", "refuted", "observed", "direct", "early", "undecided", "people", "stopped",
-         "attacked", "unattacked", "private", "declared", "waived", "rounded", "optional")  # fmt: skip
+         "attacked", "unattacked", "private", "waived", "rounded", "optional")  # fmt: skip
 
 
 def test_a_hostile_name_stays_one_word_of_the_command(runs):

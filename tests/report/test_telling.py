@@ -121,18 +121,11 @@ def test_who_judges_the_report_again_judges_the_same_numbers(runs, kind):
 def attacked(people, **more):
     """Return what is told of one attack on as many members as candidates."""
     tested = parts.SelfTest(planted=1.0, blind=0.5, tolerance=0.1)
-    figures = dict.fromkeys(("auc", "advantage", "precision", "recall"), 0.5)
+    figures = {"auc": 0.5}
     figures |= {"accuracy": {"value": 0.5, "low": 0.4, "high": 0.6}, "tpr_at_fpr": (), "roc": ((0, 0), (1, 1)), **more}
     attack = parts.AttackResult(name="a", title="A", self_test=tested, figures=figures)
     told = parts.MembershipPart(attacks=(attack,)).payload(Known(members=people, candidates=people))
     return told["attacks"][0]["figures"]
-
-
-def test_classes_too_small_to_show_do_not_follow_from_the_others():
-    counts, ends = (("a", 90, 80), ("b", 56, 70)), {"value": 0.5, "low": 0.4, "high": 0.6}
-    told = attacked(150, classes=[{"name": name, "members": n, "candidates": k, **ends} for name, n, k in counts])
-
-    assert [(c["members"], c["candidates"]) for c in told["classes"]] == [(90, 80), (None, 70)]
 
 
 def test_what_an_attack_finds_of_a_few_members_is_not_told_as_a_rate():

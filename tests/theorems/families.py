@@ -16,7 +16,7 @@ from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from privgate import Domain, Recipe, Subject, TrainingData
-from privgate.models import BallLogistic, ContingencyTable, Sharded, SmoothedNeighbors
+from privgate.models import ContingencyTable, Sharded, SmoothedNeighbors
 from privgate.subject.containers import take
 
 #: below this a released probability is 0 or a number without digits
@@ -166,17 +166,6 @@ def neighbors(rng):
     return Instance(subject_of(rng, estimator, X, y, None), queries)
 
 
-def ball_logistic(rng):
-    X = rng.normal(size=(int(rng.integers(4, 12)), 2)) * float(rng.choice([0.3, 1.0, 50.0]))
-    y = rng.integers(0, 2, len(X))
-    estimator = BallLogistic(
-        C=float(rng.choice([0.01, 0.5, 5.0])), radius=float(rng.choice([1.1, 3.0])), classes=[0, 1]
-    )
-    return Instance(
-        Subject.local(Recipe(estimator), TrainingData(X, y, one_record_each=True)), np.concatenate([X, -X, 1e6 * X])
-    )
-
-
 def sharded(rng):
     X, y, _, queries = _numbers(rng)
     base = [DecisionTreeClassifier(), DecisionTreeClassifier(max_depth=2, splitter="random"), GaussianNB()]
@@ -185,7 +174,7 @@ def sharded(rng):
         shards=int(rng.integers(4, 8)),
         dtp=float(rng.choice([0.1, 1.0, 3.0])),
         classes=list(range(int(y.max()) + 1)),
-        combine=str(rng.choice(["log_pool", "mean", "votes"])),
+        combine=str(rng.choice(["log_pool", "mean", "mean"])),
         random_state=int(rng.integers(100)),
     )
     return Instance(subject_of(rng, estimator, X, y, None), queries)
@@ -210,7 +199,6 @@ FAMILIES = {
     "gaussian_nb": gaussian,
     "contingency_table": table,
     "smoothed_neighbors": neighbors,
-    "ball_logistic": ball_logistic,
     "sharded": sharded,
     "newton": logistic,
     "linear": linear,

@@ -15,6 +15,7 @@ from privgate.check import confirm
 from privgate.run import refit
 from privgate.theorems import catalogue
 from privgate.theorems.closed_form import RefitRequest
+from privgate.theorems.theorem import Units
 from tests.in_process import InProcess
 from tests.leaving_out import answer
 
@@ -45,7 +46,7 @@ def speak(name, instance, units=None):
         given = refit.leave_out(RefitRequest(subject, units, (None,), fleet), changes=True)
     elif theorem.needs_retrained:
         given = answer(RefitRequest(subject, units, (None,), fleet), changes=True).retrained
-    return theorem.bound(subject, units, given, fleet=fleet)
+    return theorem.certify(Units(subject, units, given, fleet=fleet))
 
 
 def compare(name, seed):

@@ -10,6 +10,7 @@ from sklearn.naive_bayes import BernoulliNB, CategoricalNB, GaussianNB
 from privgate import Domain, Recipe, Subject, TrainingData
 from privgate.models import ContingencyTable, SmoothedNeighbors
 from privgate.theorems import catalogue
+from privgate.theorems.theorem import Units
 
 rng = np.random.default_rng(0)
 CODES = rng.integers(0, 3, (30, 3))
@@ -26,7 +27,7 @@ def subject(estimator, X, domain=None, y=Y, groups=None):
 
 def bound(name, s):
     assert catalogue.THEOREMS[name].refusal(s) == ""
-    return catalogue.THEOREMS[name].bound(s, np.arange(len(s.data.units)), None)
+    return catalogue.THEOREMS[name].certify(Units(s, np.arange(len(s.data.units)), None))
 
 
 @pytest.mark.parametrize(

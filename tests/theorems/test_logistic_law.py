@@ -9,6 +9,7 @@ from nasty_logistic import subject_of, truth
 from privgate.statistics.leakage import largest_change
 from privgate.theorems.closed_form import Declined, RefitRequest
 from privgate.theorems.newton import LOGISTIC, NEWTON
+from privgate.theorems.theorem import Units
 
 
 def verify(seed, count, most):
@@ -22,7 +23,7 @@ def verify(seed, count, most):
         return
     real = truth(subject, some)
     if not refused:
-        limits = NEWTON.bound(subject, everyone, None)
+        limits = NEWTON.certify(Units(subject, everyone, None))
         upper, lower, sure = limits.upper[some], limits.lower[some], np.isfinite(real.change)
         assert (upper >= real.change).all(), seed
         assert (lower[sure] <= np.maximum(real.ceiling, real.change)[sure] + 1e-12).all(), seed

@@ -13,6 +13,7 @@ from privgate import Domain, Recipe, Subject, TrainingData, kernel
 from privgate.models import ContingencyTable
 from privgate.theorems import catalogue
 from privgate.theorems.hypotheses import vanishing
+from privgate.theorems.theorem import Units
 
 #: nats; summing changes of log-probabilities in another order
 ROUNDING = 1e-9
@@ -24,7 +25,7 @@ def subject_of(estimator, X, y, domain=None):
 
 def bound(name, subject, units=None, **more):
     units = np.arange(min(20, len(subject.data.units))) if units is None else units
-    return catalogue.THEOREMS[name].bound(subject, units, None, **more)
+    return catalogue.THEOREMS[name].certify(Units(subject, units, None, **more))
 
 
 def moved(subject, unit, queries):

@@ -5,6 +5,7 @@ import pytest
 from nasty import NAMES, make_nasty
 
 from privgate.theorems import catalogue
+from privgate.theorems.theorem import Units
 
 #: nats; what summing changes of log-probabilities in another order does
 ROUNDING = 1e-9
@@ -19,7 +20,7 @@ def compare(name, seed):
     subject = instance.subject
     if theorem.refusal(subject):
         return 0, True
-    found, domain = theorem.bound(subject, np.arange(len(subject.data.units)), None), subject.data.domain
+    found, domain = theorem.certify(Units(subject, np.arange(len(subject.data.units)), None)), subject.data.domain
     order = np.argsort(-np.where(np.isinf(found.upper), -1.0, found.upper), kind="stable")
     some = np.unique(np.concatenate([order[: TRAINED // 2], rng.permutation(len(order))[: TRAINED // 2]]))
     for u in some[np.isfinite(found.upper[some])]:

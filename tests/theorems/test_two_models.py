@@ -168,9 +168,8 @@ def test_a_model_that_lacks_what_is_read_loses_no_answers():
     model = models.fit(make_pipeline(StandardScaler(), LAST), X[["a"]], y)
     del model[-1].coef_
     opened = SimpleNamespace(recipe=Recipe(LAST), classes=np.arange(2), domain={"box": [[-1, 1]]}, X=X[["a"]])
-    assert (
-        two_models.decode_reason(affine_scores.table(opened, model, 40).ravel()) == "reading it raised AttributeError"
-    )
+    said = affine_scores.table(opened, model, 40).ravel()[1:]
+    assert "".join(map(chr, said[np.isfinite(said)].astype(int))) == "reading it raised AttributeError"
 
 
 def test_answers_that_are_not_those_of_the_coefficients_are_noticed(monkeypatch):

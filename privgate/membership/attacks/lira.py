@@ -51,15 +51,14 @@ def ratios_in_turn(figures: Float, inside: Bool) -> Float:
 
 
 class LiraOffline(Attack):
-    """How far a record's confidence lies above what models without it give.
+    """How far a record's confidence lies above what models without it give, in standard deviations.
 
-    The adversary trained before choosing whom to attack. The score is the number of standard deviations above the mean;
-    the paper's ``1 - P(Z > confidence)`` (equation 4) is its normal distribution function, hence the same order.
+    The adversary trained before choosing whom to attack. The paper's ``1 - P(Z > confidence)`` (equation 4) has the
+    same order.
 
-    Left out: queries on augmented copies (their section VI.D), and shadow sets drawn anew for every record: all records
-    share one set. Two things differ from the paper, because answers of 0 and 1 (forests, labels) make its logits
-    infinite: a step that the shadow models' answers show is added to both sides of the logit, and a record's variance
-    is mixed with that of all records (their section VI.C switches from one to the other).
+    Left out: queries on augmented copies (their section VI.D), and shadow sets drawn anew for every record. Because
+    answers of 0 and 1 make logits infinite, a step that shadow models' answers show is added to both sides, and a
+    record's variance is mixed with that of all records (their section VI.C switches between them).
     """
 
     name, title = "lira_offline", "Likelihood ratio, offline"
@@ -194,10 +193,9 @@ class LiraBeside(LiraNeighbours):
 
 
 class LiraLabels(LiraOffline):
-    """Likelihood ratios of all labels' probabilities, added with learned weights.
+    """Likelihood ratios of all labels' probabilities, added with learned weights, as for ``lira_neighbours``.
 
-    Labels are in order of their mean over the shadow models, so that one weight stands for a place in this order. The
-    score is the log-odds of a logistic regression, as for ``lira_neighbours``.
+    Labels are in order of their mean over the shadow models, so that one weight stands for a place in this order.
 
     Left out: what labels tell together, such as which of them are at a release's floor.
     """

@@ -19,9 +19,8 @@ class LongDistance(Attack):
 
     The score is ``KL(q || mean out) - KL(q || mean in)`` in nats.
 
-    Left out: the paper trains 5 pairs for every record; here all records share one set of models, where a record's in-
-    and out-models do not differ by the record alone. The paper bins answers to 0.01; ours sees them exactly, which is
-    the stronger adversary (0.91 instead of 0.87 on Location).
+    Left out: 5 pairs for every record; all share one set of models, which differ by more than the record. The paper
+    bins answers to 0.01; ours sees them exactly, which is the stronger adversary (0.91 instead of 0.87 on Location).
     """
 
     name, title = "long_distance", "Distance-based targeted attack"
@@ -74,8 +73,7 @@ class LongUntargeted(Attack):
 
     The score is the log-odds of a network of 32 rectified linear units, rate 0.01, 30 epochs.
 
-    Left out: at most 40,000 rows (the paper's 20 models x 2,000 records). Features that are not numeric are not shown
-    to the attack model.
+    Left out: more than 40,000 rows (20 models x 2,000 records), and features that are not numeric.
     """
 
     name, title = "long_untargeted", "Untargeted attack model"

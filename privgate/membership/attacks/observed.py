@@ -1,7 +1,7 @@
 """What adversaries compute of answers: own-label figures, the two sides' moments, and what one query returns."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -93,8 +93,7 @@ def mean_over(figure: Float, models: Bool) -> Float:
         return np.asarray(np.einsum("np,np->p", figure, w) / w.sum(axis=0), dtype=np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
+class Moments(NamedTuple):
     """Mean and variance (at least 1e-8) of a figure over shadow models with and without each record, (P,) each."""
 
     mean_in: Float
@@ -106,8 +105,7 @@ class Moments:
 def shrunk(var: Float, count: Float | float, pooled: Float | float) -> Float:
     """Return variances mixed with the pooled one: ``(count var + 8 pooled) / (count + 8)``, at least 1e-8.
 
-    Few models: nearly one variance for all, as Carlini et al. (2022), section VI.C, advise; many: each record's own. In
-    between there is no jump, and one record whose few models happen to agree gets no variance near 0.
+    Between few models (one variance for all: Carlini et al., VI.C) and many (each record's own) there is no jump.
     """
     mixed = (count * var + POOLED_WEIGHT * pooled) / (count + POOLED_WEIGHT)
     return np.asarray(np.maximum(mixed, LEAST_VARIANCE), dtype=np.float64)
@@ -127,8 +125,7 @@ def moments(figure: Float, inside: Bool) -> Moments:
 class OnRelease(Attack):
     """An attack of the catalogue whose adversary sees the declared release only, of target and shadow models alike.
 
-    Run beside the same attack on exact probabilities, never instead: who sees exact probabilities can compute the
-    release, but an attack with a threshold of its own may still do better on coarser answers.
+    Run beside the same attack on exact probabilities: a threshold of its own may do better on coarser answers.
     """
 
     def __init__(self, base: Attack, release: Release) -> None:

@@ -17,9 +17,8 @@ class Rmia(Attack):
     With r(x) = p_target(x) / p(x) and p(x) the mean over shadow models, one half each side, the score is the share of
     records z with r(x) >= 2 r(z): in [0, 1].
 
-    Left out: the record's own place among z (a share of 1/P), several queries on augmented copies, the Taylor-softmax
-    confidence and the offline approximation of the in-models. z runs over the pool: members of the target are among
-    them, as an adversary who samples the population cannot exclude.
+    Left out: the record's own place among z, several queries on augmented copies, the Taylor-softmax confidence and the
+    offline approximation. z runs over the pool, members among them, as an adversary who samples people cannot exclude.
     """
 
     name, title = "rmia", "Robust membership inference"
@@ -60,14 +59,12 @@ def slope(mean_in: Float, mean_out: Float) -> float:
 
 
 class RmiaOffline(Rmia):
-    """As ``rmia``, by an adversary none of whose models holds the record.
+    """As ``rmia``, by an adversary none of whose models holds the record: he trained before choosing whom to attack.
 
-    The adversary trained before choosing whom to attack. A record's usual confidence is half that of models without it
-    and half what models with it would say, ``a p_out + 1 - a``; ``a``, one number, is learned from how much his own
-    models' confidence in their own records rises.
+    A record's usual confidence is half that of models without it and half what models with it would say, ``a p_out + 1
+    - a``; ``a``, one number, is learned from how much his own models' confidence in their own records rises.
 
-    Left out: as for ``rmia``. The paper tunes ``a`` by attacks on a shadow model; here it is a least-squares slope over
-    records.
+    Left out: as for ``rmia``. The paper tunes ``a`` by attacks on a shadow model; here it is a least-squares slope.
     """
 
     name, title = "rmia_offline", "Robust membership inference, offline"

@@ -31,10 +31,9 @@ def plant(
 ) -> Signals:
     """Return synthetic signals of a model that knows its members by heart, or of one that knows nobody.
 
-    Records differ in difficulty, so that an attack which only reads confidence off does worse than one that compares
-    with other models. With a leak, members are classified rightly and surely, non-members mostly wrongly; a forest
-    (``votes``) has a member in 63 % of its trees, which then vote for it, and many answers are exactly 0 or 1. Members'
-    residuals are a tenth of what they would be without them.
+    Records differ in difficulty, so that who compares with other models does better. With a leak, members are
+    classified rightly and surely, others mostly wrongly; a forest (``votes``) has a member in 63 % of its trees, which
+    vote for it, and many answers are exactly 0 or 1. Members' residuals are a tenth of what they would be without them.
     """
     numbers = form in ("numbers", "two numbers")
     if form in ("two answers", "two numbers"):

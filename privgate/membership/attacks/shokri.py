@@ -26,10 +26,9 @@ class Shokri(Attack):
     The adversary need not know which records he will attack. The score is the log-odds of a network of 64 rectified
     linear units (their section VI.C).
 
-    Left out: shadow data disjoint from the target's (shadow models are trained on subsets of the pool, which is the
-    stronger adversary); at most 4,000 rows a class. A class with fewer than 20 rows of each kind shares one attack
-    model with all such classes. Where shadow data come from (real, noisy, marginals, synthesis) is varied by
-    ``make reproduce``.
+    Left out: shadow data disjoint from the target's (subsets of the pool make the stronger adversary); at most 4,000
+    rows a class. Classes with fewer than 20 rows of each kind share one attack model. ``make reproduce`` varies where
+    shadow data come from.
     """
 
     name, title = "shokri", "Shadow-trained attack model, per class"
@@ -81,8 +80,7 @@ def _learn_one(log_p: Float, inside: Bool, rng: Generator) -> Scorer:
 def train_network(rows: Float, inside: Bool, rng: Generator, *, hidden: int, epochs: int) -> Scorer:
     """Return what gives the log-odds of "in", (n,), by a network of one hidden layer that learned ``rows`` (n, f).
 
-    Standardised rows, rectified linear units, and Adam at rate 0.01, as scikit-learn's ``MLPClassifier`` has them; in
-    single precision, at less than a third of its time, and after so many passes, as in the papers.
+    As scikit-learn's ``MLPClassifier`` with Adam at rate 0.01 on standardised rows, in single precision.
     """
     mean, scale, count = rows.mean(axis=0), rows.std(axis=0), len(rows)
 

@@ -13,10 +13,9 @@ LEAST = 1e-18
 
 
 class LabelGap(Attack):
-    """Say "member" of everybody whom the model classifies rightly.
+    """Say "member" of everybody whom the model classifies rightly: score 1 or 0.
 
-    Its advantage is exactly the gap between training and test accuracy. Score 1 or 0. Choquette-Choo et al. (2021) call
-    it the gap attack.
+    Its advantage is the gap between training and test accuracy; the gap attack of Choquette-Choo et al. (2021).
 
     Left out: label-only attacks that query neighbours of the record to find its distance from the decision boundary.
     """
@@ -31,10 +30,9 @@ class LabelGap(Attack):
 
 
 class YeomLoss(Attack):
-    """Say "non-member" with probability loss / B.
+    """Say "non-member" with probability loss / B, the loss being ``1 - p(own label)`` and B = 1.
 
-    The loss is ``1 - p(own label)``, bounded by B = 1; its advantage is exactly R_gen / B (Theorem 2), a lower bound on
-    better attacks. The score is ``p(own label) - u`` with u uniform in [0, 1]: above 0 says "member".
+    Its advantage is exactly R_gen / B (Theorem 2). The score ``p(own label) - u``, u uniform, says "member" above 0.
 
     Left out: cross-entropy as the loss, which has no bound.
     """
@@ -83,8 +81,7 @@ class YeomThresholdKnown(Attack):
     The error is ``1 - p(own label)``; its standard errors sigma_S on members and sigma_D on the population the
     adversary gets by training models himself. The score is the log-ratio of the two centred normal densities, nats.
 
-    Left out: nothing. Errors of classification are not normal, so that Theorem 3's advantage is not expected to be met
-    (their section 7.2 finds the same).
+    Left out: nothing. Errors of classification are not normal: Theorem 3's advantage is not met (their section 7.2).
     """
 
     name, title = "yeom_threshold_known", "Threshold adversary, both errors known"

@@ -20,10 +20,8 @@ _claim = partial(Metric, question="claim", answers=ANY_ANSWERS, needs=frozenset(
 
 def _way(measurement: Measurement) -> str:
     """Return what a guarantee counts."""
-    behind = BehindClaim.read(measurement.behind)
-    if behind.declared_only:
-        return "what is declared"
-    return "what the budget accountant counted" if behind.library == "diffprivlib" else "optimizer steps only"
+    library = BehindClaim.read(measurement.behind).library
+    return "what the budget accountant counted" if library == "diffprivlib" else "optimizer steps only"
 
 
 #: a delta at which everything about everybody may be published half of the time
@@ -48,18 +46,12 @@ class GuaranteeRule(Rule):
     """A limit on something that follows from the recipe's differential-privacy guarantee.
 
     The guarantee is recomputed from the parameters that a rerun of the recipe was seen to use. A claim that is only
-    declared is inconclusive, unless the policy says ``accept_declared_claims: true``.
+    declared is inconclusive.
     """
 
-    accept_declared_claims: bool = Field(
-        default=False,
-        description="true: a guarantee counts although nobody observed it; the approval rests on its author's word.",
+    accept_declared_claims: Literal[False] = Field(
+        default=False, description="A guarantee that nobody observed does not count."
     )
-
-    def remark(self, measurement: Measurement, outcome: Outcome) -> str:
-        if self.accept_declared_claims and BehindClaim.read(measurement.behind).declared_only:
-            return "DECLARED ONLY: accept_declared_claims is set and nobody observed this guarantee"
-        return ""
 
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         if not measurement.applicable:
@@ -86,7 +78,7 @@ class DpEpsilon(GuaranteeRule):
     about = _claim(
         "dp_epsilon",
         "Privacy claim",
-        measured_by="claims.epsilon:measure_epsilon",
+        measured_by="claims.guarantee_basis:measure_epsilon",
         reaches="0 (learns nothing) to infinity (no guarantee); nats",
         unit="nats",
         worst=math.inf,
@@ -135,7 +127,7 @@ class DpAttackAccuracyBound(GuaranteeRule):
     about = _claim(
         "dp_attack_accuracy_bound",
         "Best accuracy that any attack can have",
-        measured_by="claims.epsilon:measure_attack_accuracy",
+        measured_by="claims.guarantee_basis:measure_attack_accuracy",
         reaches="the likelier answer at this prior (guessing) to 1 (no guarantee)",
         unit="fraction",
         worst=1.0,

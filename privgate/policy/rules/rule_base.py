@@ -106,7 +106,7 @@ CONDITIONS: Mapping[str, str] = {
 }
 Condition = Literal["classifier", "regressor", "theorem", "claim"]
 #: fields with two values each -> the weaker one
-_STRICTER = {"mode": "warn", "bound": "lower", "required": False, "accept_declared_claims": True}
+_STRICTER = {"mode": "warn", "bound": "lower", "required": False}
 
 
 #: what a rule may need and a model may lack, as a fact before training -> what is missing and what to do

@@ -202,7 +202,6 @@ CHANGES = {
     "mode": st.sampled_from(["enforce", "warn"]),
     "bound": st.sampled_from(["upper", "lower"]),
     "required": st.booleans(),
-    "accept_declared_claims": st.booleans(),
 }
 
 
@@ -230,7 +229,7 @@ def test_what_counts_as_tighter_never_turns_a_refusal_into_an_approval(data, met
 @pytest.mark.parametrize("metric", sorted(ALL))
 def test_every_other_field_is_part_of_the_question(metric):
     rule = example(metric)
-    allowed = {"max", "min", "mode", "bound", "required", "accept_declared_claims", "confidence", "delta"}
+    allowed = {"max", "min", "mode", "bound", "required", "confidence", "delta"}
     for name in set(type(rule).model_fields) - allowed - {"id", "reason", "source", "metric"}:
         changed = rule.model_copy(update={name: "something else"})
         assert name in changed.loosened(rule)

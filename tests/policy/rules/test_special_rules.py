@@ -77,15 +77,6 @@ def test_a_number_and_the_claim_cannot_replace_one_another():
     assert claim.loosened(claim) == {}
 
 
-def test_a_declared_claim_that_the_policy_accepts_is_said_aloud():
-    rule = example("dp_epsilon", accept_declared_claims=True)
-    finding = rule.judge(measured(rule, 3.0, behind=BehindClaim(declared_only=True)))
-
-    assert finding.outcome is Outcome.PASSED
-    assert "DECLARED ONLY" in finding.message
-    assert rule.request() != example("dp_epsilon").request()
-
-
 @pytest.mark.parametrize(
     ("metric", "changes"),
     [
