@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import outputs, shared
+from privgate.cli import outputs
 from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import ExitCode, UsageError
 
@@ -179,7 +179,7 @@ _SNIPPETS = {
 
 @click.command()
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Here if absent.")
-@click.option("--policy", default="release-1", show_default=True, shell_complete=shared.complete_policy)
+@click.option("--policy", default="release-1", show_default=True)
 @click.option("--ci", type=click.Choice(list(_SNIPPETS)), default="github", show_default=True)
 def init(*, folder: Path, policy: str, ci: str) -> int:
     """Write privgate.yaml and a CI snippet; what exists is left as it is."""

@@ -1,28 +1,18 @@
 """Options that several commands take, said once; light, because the verifier has them too."""
 
 import shlex
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from privgate.errors import UsageError
 
 #: formats of a report that a command prints
 PRINTED = ("text", "json", "markdown", "junit")
-
-
-def complete_policy(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """Complete shipped policies by name, and YAML files of the working folder."""
-    del ctx, param
-    from privgate.policy.problems import shipped
-
-    names = [CompletionItem(name, help="shipped policy") for name in shipped()]
-    names += [
-        CompletionItem(str(p)) for pattern in ("*.yaml", "*.yml", "*/*.yaml") for p in sorted(Path().glob(pattern))
-    ]
-    return [item for item in names if str(item.value).startswith(incomplete)]
+PATH = click.Path(path_type=Path)
+#: an option whose help names its default
+shown = partial(click.option, show_default=True)
 
 
 def _tells_what_to_sign(ctx: click.Context, param: click.Parameter, command: str | None) -> str | None:

@@ -111,8 +111,8 @@ class GuardedWrites(Copies):
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
             envelope = statement.Envelope.parse(tag.value)
             claims = statement.Claims.read(envelope.statement)
-            moments, role = (claims.signed, statement.now()), claims.role("verdict")
-            self.privgate_watch.guard().trust.verify(envelope, role, model=claims.name, moments=moments)
+            moments = claims.signed, statement.now()
+            self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
             self._privgate_check_newer(name, str(version), tag.value, claims, session)
             self._privgate_refuse_copies(session, self._privgate_read_row(name, str(version))[0], tag, claims)
             return write()

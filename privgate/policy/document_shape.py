@@ -106,10 +106,6 @@ class Document(Part):
     rules: Annotated[
         tuple[AnyRule, ...], Field(min_length=1, description="At least one rule, and one that can refuse.")
     ]
-    not_applicable: bool = Field(
-        default=False,
-        description='Read and ignored: 0.1.0 was the last version that signed statements "not applicable".',
-    )
     never_waivable: tuple[Name, ...] = Field(default=(), description="Ids of rules that no waiver may touch.")
     waivers: tuple[Waiver, ...] = ()
 
@@ -160,6 +156,7 @@ _WORDS = {
 #: metrics and keys of earlier versions -> what to use instead
 GONE = {
     "applies_to": "rows of a guard's table: they say by which policy a model is released",
+    "not_applicable": "nothing; except such models in the guard's file",
     "collusion": "attack_accuracy and pdtp, which judge the model itself",
     "table": "pdtp, or an expectation in the suite of data",
 }

@@ -25,7 +25,7 @@ from privgate.policy.rules.rule_base import ISOLATIONS
 _MERGED = ("audit", "data")
 #: what a file says about itself; never inherited. A waiver was
 #: granted against the limits of its own file
-_OWN = ("schema", "name", "version", "description", "approves", "extends", "not_applicable", "waivers")
+_OWN = ("schema", "name", "version", "description", "approves", "extends", "waivers")
 
 
 def lay_over(child: Tree, parent: Tree) -> Tree:

@@ -1,6 +1,5 @@
 """The policy as it is judged: resolved, frozen, named by digest; and what it means in plain words."""
 
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -14,7 +13,7 @@ from privgate import digest
 from privgate.arrays import Compute, compute_here
 from privgate.controls import suites
 from privgate.controls.suites import Data
-from privgate.errors import PrivgateWarning, UsageError, settled
+from privgate.errors import UsageError, settled
 from privgate.evidence import Evidence, Precondition
 from privgate.evidence.verdict import Finding
 from privgate.policy import problems, read
@@ -46,13 +45,6 @@ class Policy(Document):
         policy._source = source  # noqa: SLF001  our own class
         if why := policy.powerless({}):
             raise PolicyFileError(Problem(policy.mark("rules"), "rules", why, "a limit that a measurement can break"))
-        if policy.not_applicable:
-            file, line, _ = policy.mark("not_applicable")
-            warnings.warn(
-                f"{file}:{line}: not_applicable is ignored; 0.1.0 was the last version that signed such statements",
-                PrivgateWarning,
-                stacklevel=2,
-            )
         return policy
 
     @property
@@ -85,7 +77,7 @@ class Policy(Document):
         # what says nothing changes no digest
         if not self.data.people_declared:
             del said["data"]["people_declared"]
-        for key, nothing in (("approves", ""), ("file", "downloadable"), ("not_applicable", False)):
+        for key, nothing in (("approves", ""), ("file", "downloadable")):
             if said[key] == nothing:
                 del said[key]
         said["rules"] = [

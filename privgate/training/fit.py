@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +77,27 @@ class Answer:
     #: whether the same call would end the same way again in this run; what depends on the machine (limits, a worker
     #: that died) may not. Another run tries every failed call again
     lasting: bool = True
+
+
+def failed(problem: str, *, lasting: bool = False, seconds: float = 0.0) -> Answer:
+    """Return an answer without numbers."""
+    return Answer(np.zeros((0, 0)), seconds, problem, lasting)
+
+
+#: what is said when the stored model ends the worker that opens it
+DIED_ON_MODEL = failed("the worker process died while it opened the registered model")
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Calls that go to one worker together, and where their answers belong.
+
+    In a ``last_try`` nothing else is in flight, so a death has one possible cause.
+    """
+
+    positions: Sequence[int]
+    fits: Sequence[Fit]
+    last_try: bool = False
 
 
 class Rows:

@@ -23,6 +23,7 @@ from privgate.errors import UsageError
 from privgate.subject.subject import Subject
 from privgate.training import isolation, payload
 from privgate.training import ledger as ledgers
+from privgate.training.clusters import DaskPool
 from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
@@ -259,8 +260,6 @@ class Fleet:
     def pool(self) -> Pool:
         """The worker processes, started when first needed."""
         if self._pool is None and self.cluster is not None:
-            from privgate.training.clusters import DaskPool
-
             self._pool = DaskPool(self.cluster, self.limits)
         elif self._pool is None:
             settings = None

@@ -23,7 +23,7 @@ from privgate.arrays import Float, Index
 from privgate.errors import SubjectError, UsageError
 from privgate.subject.containers import scale_of, take
 from privgate.training import ledger, task_limits
-from privgate.training.fit import Answer, Fit, Rows
+from privgate.training.fit import Answer, Fit, Rows, failed
 from privgate.training.opened_files import watch_files
 from privgate.training.payload import Opened, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, limit_memory
@@ -91,7 +91,7 @@ def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list
             raise
         except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
             problem = sentence("loading the recipe", exc)
-            return [_failed(problem, lasting=False) for _ in fits]
+            return [failed(problem) for _ in fits]
         return [_answer(opened, rows, fit, limits, clock) for fit in fits]
 
 
@@ -104,11 +104,11 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
             with clock.call():
                 log_p = _served(opened, queries, served) if served else _evaluate(opened, opened.model, queries)
         except OutOfTimeError:
-            return _failed(f"the registered model did not answer within {limits.seconds:g} s", lasting=False)
+            return failed(f"the registered model did not answer within {limits.seconds:g} s")
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             what = "the served model" if served else "the registered model"
             # a refusal, as of missing values, leaves the process as it was; nobody knows what anything else leaves
-            return _failed(sentence(what, exc), lasting=isinstance(exc, SubjectError | ValueError | TypeError))
+            return failed(sentence(what, exc), lasting=isinstance(exc, SubjectError | ValueError | TypeError))
         return Answer(log_p, seconds=time.perf_counter() - started)
 
 
@@ -118,10 +118,9 @@ def examined(payload: Payload, limits: TaskLimits, by: str, *given: Any) -> dict
         try:
             opened, _ = _open(payload, limits, clock)
             with clock.call():
-                said: dict[str, Any] = _call_own(by, opened, *given)
+                return dict(_call_own(by, opened, *given))
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             return {"problem": sentence("opening the model", exc)}
-    return said
 
 
 def _call_own(by: str, *given: Any) -> Any:
@@ -195,7 +194,7 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
     except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence, never a lost unit
         # a full disk or a busy device is the machine's trouble, not the unit's
         problem, lasting = sentence(what, exc), not (isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__)
-    return _failed(problem, lasting=lasting, seconds=time.perf_counter() - started)
+    return failed(problem, lasting=lasting, seconds=time.perf_counter() - started)
 
 
 def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
@@ -264,7 +263,3 @@ def _describe(exc: BaseException) -> str:
 
 def _list_lines(exc: BaseException) -> list[tuple[str, int]]:
     return [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(exc.__traceback__)]
-
-
-def _failed(problem: str, *, lasting: bool, seconds: float = 0.0) -> Answer:
-    return Answer(np.zeros((0, 0)), seconds, problem, lasting=lasting)
