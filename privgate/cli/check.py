@@ -63,9 +63,7 @@ def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Pa
 @click.command()
 @options.subject
 @click.option("--to", "alias", required=True, metavar="ALIAS", help="Alias to set if the model is approved.")
-@click.option(
-    "--config", type=shared.PATH, help="The guard's configuration; what has a statement is not checked again."
-)
+@click.option("--config", type=shared.PATH, help="The guard's configuration; what is signed is not checked again.")
 @click.option("--forward-only", is_flag=True, help="Leave the alias where a later version has it.")
 @shared.sign_command
 @options.policy
@@ -179,9 +177,7 @@ def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str,
 
 def _refuse_target(subject: Subject, alias: str) -> None:
     if not re.fullmatch(r"[\w-]{1,255}", alias, re.ASCII) or re.fullmatch(r"latest|v\d+", alias, re.IGNORECASE):
-        raise UsageError(
-            f"--to {alias!r} is no alias: letters, digits, '_' and '-', and neither 'latest' nor a version such as 'v1'"
-        )
+        raise UsageError(f"--to {alias!r} is no alias: letters, digits, '_' and '-', not 'latest' or such as 'v1'")
     if not subject.version:
         raise UsageError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
 
@@ -277,9 +273,7 @@ def advise(*, uri: str, as_json: bool, **settings: Any) -> int:
 @click.option("--data", "data_name", metavar="MODULE:NAME", help="TrainingData, or what returns them.")
 @click.option("--seed", type=click.IntRange(min=0), default=None, help="Of the recipe, if NAME is a function.")
 @click.option("--store", default=None, metavar="FOLDER|URI|artifacts", help="Where the training data may be kept.")
-@shared.shown(
-    "--release", "form", type=click.Choice(get_args(Form)), default="probabilities", help="What MLflow serves."
-)
+@shared.shown("--release", "form", type=click.Choice(get_args(Form)), default="probabilities", help="What is served.")
 @click.option("--serve", type=click.Choice(get_args(Serve)), help="Register it again, so that MLflow serves these.")
 @click.option("--one-record-each", is_flag=True, help="Declare that each record is a person of its own.")
 @click.option("--groups", metavar="COLUMN", help="Declare which column of the data names the person of each record.")

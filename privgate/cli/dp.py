@@ -57,8 +57,7 @@ def _tell(title: str, answer: Mapping[str, Any], o: Mapping[str, Any]) -> None:
         return
     click.secho(title, bold=True)
     for name, value in answer.items():
-        rows = value if isinstance(value, list) else [value]
-        for row in rows:
+        for row in value if isinstance(value, list) else [value]:
             told = ", ".join(f"{k} {_write(v)}" for k, v in row.items()) if isinstance(row, dict) else _write(row)
             click.echo(f"  {name.replace('_', ' ')}: {told}")
 

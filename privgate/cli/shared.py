@@ -33,10 +33,8 @@ sign_command = click.option(
     help="Hands an approval to the signer, another user, container or host. {out} is the report's folder, {policy}, "
     "{uri}, {nonce} and {target} what was asked for. It is split as a shell would, and run without one.",
 )
-tracking_uri = click.option(
-    "--tracking-uri", default=None, help="MLflow server or store; MLFLOW_TRACKING_URI if absent."
-)
-jobs = click.option("--jobs", type=click.IntRange(min=1), default=None, help="Worker processes; all cores if absent.")
-ledger = click.option("--ledger", default=None, metavar="FOLDER", help="Where results are remembered.")
+tracking_uri = click.option("--tracking-uri", help="MLflow server or store; MLFLOW_TRACKING_URI if absent.")
+jobs = click.option("--jobs", type=click.IntRange(min=1), help="Worker processes; all cores if absent.")
+ledger = click.option("--ledger", metavar="FOLDER", help="Where results are remembered.")
 quiet = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

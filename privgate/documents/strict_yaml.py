@@ -71,9 +71,8 @@ def _events(text: str, most: int) -> Iterator[Any]:
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         what = " ".join(str(exc.problem or exc.context or "is not YAML").split())
-        raise DocumentError(
-            f"is not YAML: {what}", spot=(mark.line + 1, mark.column + 1) if mark else (0, 0), expected="YAML 1.2"
-        ) from exc
+        spot = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        raise DocumentError(f"is not YAML: {what}", spot=spot, expected="YAML 1.2") from exc
     except (yaml.YAMLError, UnicodeError, RecursionError) as exc:
         raise DocumentError(f"is not YAML: {' '.join(str(exc).split())[:200]}", expected="YAML 1.2") from exc
 

@@ -60,8 +60,7 @@ class PrivacyEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's own cl
                 f"evaluator_config of privgate has unknown keys {', '.join(unknown)}; "
                 f"known: {', '.join(sorted(_KNOWN))}"
             )
-        uri = str(config.get("uri") or _uri(model))
-        return _checked(uri, config, run_id)
+        return _checked(str(config.get("uri") or _uri(model)), config, run_id)
 
 
 def _own(config: Mapping[str, Any] | None) -> dict[str, Any]:

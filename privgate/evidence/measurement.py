@@ -254,9 +254,7 @@ class Precondition:
     """One thing that must hold before any number counts: a control, a digest, a data check."""
 
     name: Annotated[str, Field(description="For example reproduces, or depends_on_data.")]
-    outcome: Annotated[
-        str, Field(pattern="^(passed|warned|inconclusive|failed)$", description="What it means for the verdict.")
-    ]
+    outcome: Annotated[str, Field(pattern="^(passed|warned|inconclusive|failed)$", description="For the verdict.")]
     message: Annotated[str, Field(description="One sentence.")]
     detail: Mapping[str, Json] = field(default_factory=dict)
 

@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer, SerializationInfo, 
 
 #: counts of people below this are not shown
 SMALL_CELL = 10
-#: least and largest count
+#: least and largest count, or ends of an interval
 Range = tuple[int, int]
+Ends = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def sampled(n: int, total: int) -> str:
     return f"{'' if least == n else 'at least '}{least} of {total} people measured"
 
 
-def share(low: float, high: float, people: int, limits: Iterable[float] = ()) -> tuple[float, float]:
+def share(low: float, high: float, people: int, limits: Iterable[float] = ()) -> Ends:
     """Return the interval of a share of people, a count of a known number: no end tells a small one or passes a limit.
 
     >>> share(0.004, 0.004, 1000, [0.01]), share(0.004, 0.004, 1000, [0.005]), share(0.04, 0.04, 1000, [0.05])
@@ -111,9 +112,7 @@ def share(low: float, high: float, people: int, limits: Iterable[float] = ()) ->
     return widen_interval(limits, (low, high), (least, most))
 
 
-def widen_interval(
-    limits: Iterable[float], true: tuple[float, float], shown: tuple[float, float]
-) -> tuple[float, float]:
+def widen_interval(limits: Iterable[float], true: Ends, shown: Ends) -> Ends:
     """Return an interval that holds the true one, cut such that it lies on the same side of every limit."""
     (low, high), (least, most) = true, shown
     given = tuple(limits)

@@ -111,8 +111,7 @@ class Earlier(_Written):
     def counts(self, digest: str, signed: datetime, now: datetime) -> bool:
         """Whether a statement under this policy still counts."""
         begin = datetime.combine(self.signed_before, time.min, UTC)
-        end = datetime.combine(self.until, time.max, UTC)
-        return digest == self.policy.digest and signed < begin and now <= end
+        return digest == self.policy.digest and signed < begin and now <= datetime.combine(self.until, time.max, UTC)
 
 
 class _Protected(_Written):

@@ -127,8 +127,7 @@ def _ask(client: Any, method: str, name: str, what: str) -> Any:
             if exc.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
                 return None
             raise
-    number = what if method == "get_model_version" else ""
-    return SimpleNamespace(name=name, version=number, current_stage="")
+    return SimpleNamespace(name=name, version=(what if method == "get_model_version" else ""), current_stage="")
 
 
 def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:

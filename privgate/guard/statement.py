@@ -209,7 +209,6 @@ class Claims:
 
     def evidence_statement(self, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
         """Return what was measured and found, bound to the report and every file by digest, as an in-toto statement."""
-        findings = [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]]
         return self._state(
             EVIDENCE_TYPE,
             {
@@ -219,7 +218,7 @@ class Claims:
                 "policy": {"name": self.policy, "digest": _digest(self.policy_digest)},
                 "digests": dict(self.digests),
                 "files": dict(files),
-                "findings": findings,
+                "findings": [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]],
             },
         )
 

@@ -153,9 +153,7 @@ _EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
 
 def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
     """Return the stored report and the evidence envelope of this digest; ``StatementError``: there is none."""
-    gone = (
-        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
-    )
+    gone = f"evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
     try:
         place = locate_reports(client, model_id)
     except SubjectError as exc:
@@ -212,10 +210,9 @@ def verify(
     if claims.model_id != present.model_id:
         raise StatementError(f"{exact} may not serve: its statement is about another logged model; sign again")
     _, evidence = _signed_report(client, claims, guard, exact)
-    signed = evidence.statement["predicate"].get("files", {})
     with stored_files(client, present.storage) as stored:
         compare = _compare if to is None else partial(_hand_over, to=to)
-        n_files = compare(claims, signed, stored, exact)
+        n_files = compare(claims, evidence.statement["predicate"].get("files", {}), stored, exact)
     return Verified(claims, exact, n_files, present.storage)
 
 

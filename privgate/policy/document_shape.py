@@ -92,9 +92,7 @@ class Document(Part):
     version: Text = Field(description="Changed whenever a limit changes; text, so write it in quotes.")
     description: str = ""
     approves: str = Field(default="", description="For which models this policy can approve, and for which never.")
-    extends: Text | None = Field(
-        default=None, description="A shipped policy, or a file beside this one; may only be tightened."
-    )
+    extends: Text | None = Field(default=None, description="Shipped policy, or file beside this one; only tightened.")
     audit: Audit = Audit()
     data: Data = Data()
     valid_days: Annotated[int, Field(ge=1, le=3650)] = Field(default=365, description="How long an approval lasts.")
@@ -103,9 +101,7 @@ class Document(Part):
         description="not downloadable: nobody who may ask the model can get its file, which the policy's owner answers "
         "for. file_records then warns where it would refuse.",
     )
-    rules: Annotated[
-        tuple[AnyRule, ...], Field(min_length=1, description="At least one rule, and one that can refuse.")
-    ]
+    rules: Annotated[tuple[AnyRule, ...], Field(min_length=1, description="At least one that can refuse.")]
     never_waivable: tuple[Name, ...] = Field(default=(), description="Ids of rules that no waiver may touch.")
     waivers: tuple[Waiver, ...] = ()
 
@@ -184,10 +180,8 @@ def _problem(tree: Tree, error: Any) -> Problem:
     choices: list[str] = []  # where one of several words was expected
     if kind == "extra_forbidden":
         choices, given = list(_fields_beside(place, tree)), str(place[-1])
-        what, expected = (
-            f"unknown key {given!r}",
-            f"no such key; {_OBSERVE}" if given == "observe" else GONE.get(given, ""),
-        )
+        what = f"unknown key {given!r}"
+        expected = f"no such key; {_OBSERVE}" if given == "observe" else GONE.get(given, "")
     elif kind == "missing":
         description = _fields_beside(place, tree)[str(place[-1])].description or "a value"
         what, expected = "missing", _inside(description).rstrip(".")

@@ -128,8 +128,7 @@ def parse(text: str, file: str) -> Tree:
     try:
         value, spots = strict_yaml.parse(text)
     except DocumentError as exc:
-        problem = Problem(Mark(file, *exc.spot), dotted(exc.place), str(exc), exc.expected)
-        raise PolicyFileError(problem) from exc
+        raise PolicyFileError(Problem(Mark(file, *exc.spot), dotted(exc.place), str(exc), exc.expected)) from exc
     if not isinstance(value, dict):
         what = "is empty" if value is None else "is not a mapping"
         raise PolicyFileError(Problem(Mark(file, 1, 1), "", what, "keys such as 'name' and 'rules'"))

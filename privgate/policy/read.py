@@ -74,8 +74,7 @@ def list_weakened(child: Document, parent: Document) -> Iterator[tuple[Place, st
         mine, other = getattr(child, part), getattr(parent, part)
         for key in type(mine).model_fields:
             if key != "suite" and _size(getattr(mine, key)) < _size(getattr(other, key)):
-                text = f"{getattr(mine, key)!r} may only be raised: the parent has {getattr(other, key)!r}"
-                yield (part, key), text
+                yield (part, key), f"{getattr(mine, key)!r} may only be raised: the parent has {getattr(other, key)!r}"
     if child.file != parent.file and parent.file == "downloadable":
         yield ("file",), f"{child.file!r} may not be stated here: the parent judges the file itself"
     if child.valid_days > parent.valid_days:

@@ -55,7 +55,7 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
     """Return an MLflow client; ``RegistryError``: there is no such registry, and only ``make`` lets MLflow make one."""
     if find_spec("mlflow") is None:  # privgate-verify has none
         raise RegistryError(
-            f"{tracking_uri or 'the registry'} needs MLflow, which is not installed; name a server (http or https)"
+            f"{tracking_uri or 'this'} needs MLflow, which is not installed; name a server (http or https)"
         )
     if not make and (address := tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
         _check_place(address, "it was named")  # before MLflow's import, which takes seconds
@@ -148,12 +148,9 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with answering(f"downloading the files at {location}"):
         # the way by which MLflow loads a version's files, and not through models:/…, which asks for the name again
-        repository = get_artifact_repository(location, tracking_uri=tracking_uri)
-        copy = Path(repository.download_artifacts("", str(folder)))
+        copy = Path(get_artifact_repository(location, tracking_uri=tracking_uri).download_artifacts("", str(folder)))
     if empty := next((p for p in copy.rglob("*") if p.is_dir() and not any(p.iterdir())), None):
-        raise SubjectError(
-            f"the model's folder {empty.name!r} is empty to MLflow, or its file has that name, too; rename it"
-        )
+        raise SubjectError(f"the model's folder {empty.name!r} is empty to MLflow, or a file has its name; rename it")
     return copy
 
 

@@ -65,9 +65,8 @@ def _function(model: Any, serving: Serving) -> str:
     known = getattr(model, "classes_", None)
     if not hasattr(model, "predict_proba") or known is None or not np.array_equal(known, serving.classes):
         return ""
-    if serving.release.form == "label":
-        return "predict"
-    return "predict_proba" if serving.release.exact else ""
+    usual = "predict_proba" if serving.release.exact else ""
+    return "predict" if serving.release.form == "label" else usual
 
 
 def _signature(example: Any, questions: Any) -> Any:
@@ -276,9 +275,7 @@ class StoredModel:
             with self._importable():
                 model = _served.__wrapped__(self.folder) if again else _served(self.folder)
                 if getattr(model.metadata.signature, "params", None):
-                    raise SubjectError(
-                        "the served model takes parameters, which may choose what is returned; log it without them"
-                    )
+                    raise SubjectError("the served model takes parameters, which may choose answers; log it without")
                 return [model.predict(_as_sent(X, model.metadata.signature)) for X in questions]
         except mlflow.exceptions.MlflowException as exc:
             if not str(exc).startswith("Failed to enforce schema"):

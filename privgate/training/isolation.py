@@ -70,8 +70,7 @@ def apart(
     server = Server([place], memory=limits.memory, log=logs / "worker.log") if boxed else find_plain_server()
     seconds = worker.LOADING_SECONDS + runs * (limits.seconds + GRACE)
     try:
-        one = server.start_worker(None if boxed else settings)
-        return one.ask_last(function, shipped, *arguments, seconds=seconds)
+        return server.start_worker(None if boxed else settings).ask_last(function, shipped, *arguments, seconds=seconds)
     finally:
         if boxed:
             server.end()

@@ -50,7 +50,7 @@ def own_key() -> bytes:
     path = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privgate" / "ledger.key"
     try:
         if not path.is_file():
-            _make_key(path)
+            make_key(path)
         status, secret = path.stat(), path.read_bytes().strip()
     except OSError as exc:
         raise UsageError(f"the ledger's key {path} cannot be read or made: {exc.strerror}; set {VARIABLE}") from exc
@@ -64,13 +64,12 @@ def own_key() -> bytes:
     return secret
 
 
-def _make_key(path: Path) -> None:
+def make_key(path: Path) -> None:
     """Write a new key whole, or leave the one that another process wrote meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as f:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
             f.write(secrets.token_hex(32).encode())
         os.link(draft, path)
     except FileExistsError:
@@ -207,10 +206,8 @@ class Ledger:
         key = given_key(secret)
         #: whether an operator gave the key; this user's own is none that the author of the code cannot read
         self.given = key is not None
-        if self.folder is not None:
-            shared = _open_folder(self.folder)
-            if key is None and shared:
-                raise UsageError(f"others can write to the ledger {self.folder}, so it needs a key; set {VARIABLE}")
+        if self.folder is not None and _open_folder(self.folder) and key is None:
+            raise UsageError(f"others can write to the ledger {self.folder}, so it needs a key; set {VARIABLE}")
         self._sealing = hashlib.sha256(b"privgate ledger/2\0" + (key or own_key())).digest()
 
     @property

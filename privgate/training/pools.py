@@ -38,7 +38,7 @@ class Batch:
 
     A call that was with a worker when it died is tried twice more: in a chunk of its own, then with nothing else in
     flight. Only the second of these names it as the cause, because clusters blame everything that was on a dead worker.
-    ``remember(name, answer)`` keeps one answer, and returns what is held of it until the batch ends.
+    ``remember(name, answer)`` keeps one answer, and returns it.
     """
 
     def __init__(

@@ -161,9 +161,7 @@ class AttackAccuracy(MembershipRule):
         figure="balanced accuracy",
     )
     metric: Literal["attack_accuracy"] = "attack_accuracy"
-    max: Annotated[float, Field(ge=0.5, le=1)] = Field(
-        description="Largest balanced accuracy allowed; 0.5 is guessing."
-    )
+    max: Annotated[float, Field(ge=0.5, le=1)] = Field(description="Largest balanced accuracy; 0.5 is guessing.")
 
     def meaning(self, measurement: Measurement) -> str:
         return (
@@ -282,10 +280,8 @@ class GeneralizationGap(CandidatesRule):
     confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
-        often = self.deciding(measurement, points)
-        return (
-            f"the model is right {often} more often on its own data than on others; a small gap is no proof of safety"
-        )
+        by = self.deciding(measurement, points)
+        return f"the model is right {by} more often on its own data than on others; a small gap is no proof of safety"
 
 
 class AttributeAdvantage(CandidatesRule):

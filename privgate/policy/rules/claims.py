@@ -290,12 +290,8 @@ class DeletionCapacity(GuaranteeRule):
         default=None, description="How close the model is to one trained without the erased people; nats."
     )
     delta: OpenFraction | None = Field(default=None, description="At this delta; well below 1 / number of records.")
-    rho: OpenFraction | None = Field(
-        default=None, description="Least probability that an erased person was never in the data."
-    )
-    prior: OpenFraction | None = Field(
-        default=None, description="Largest inclusion probability among the erased people."
-    )
+    rho: OpenFraction | None = Field(default=None, description="Least chance that the erased were never in the data.")
+    prior: OpenFraction | None = Field(default=None, description="Largest inclusion probability among the erased.")
 
     @model_validator(mode="after")
     def _one_question(self) -> Self:

@@ -323,9 +323,7 @@ class Sensitivity(LeaveOneOutRule):
     )
     metric: Literal["sensitivity"] = "sensitivity"
     max: NonNegativeFloat = Field(description="Largest value allowed; residual deviations, or a fraction.")
-    threshold: NonNegativeFloat | None = Field(
-        default=None, description="In residual deviations, for aggregate share_above."
-    )
+    threshold: NonNegativeFloat | None = Field(default=None, description="Residual deviations, for share_above.")
     over: Literal["own", "beside", "domain"] = Field(
         default="own",
         description="own: asked at each person's own features. beside: at or beside them. domain: at every declared "

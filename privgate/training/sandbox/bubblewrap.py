@@ -129,27 +129,16 @@ def find_bubblewrap() -> Installed:
         return Installed(why=f"bubblewrap does not run here ({type(exc).__name__})")
     if trial.returncode:
         last = (said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
-        return Installed(why=f"bubblewrap makes no box here: {last[:200]}{_forbidding(last)}")
+        hint = _FORBIDDING * bool(re.search(r"permi(ssion|tted)|namespace|no space", last, re.IGNORECASE))
+        return Installed(why=f"bubblewrap makes no box here: {last[:200]}{hint}")
     return Installed(version=version.split()[-1])
 
 
-#: setting of the kernel -> its value that lets no program but root's make a namespace, and what to do about it
-_FORBIDDING = {
-    "kernel.apparmor_restrict_unprivileged_userns": ("1", "give bwrap an AppArmor profile that allows userns"),
-    "kernel.unprivileged_userns_clone": ("0", "set it to 1"),
-    "user.max_user_namespaces": ("0", "set it to 10000"),
-}
-
-
-def _forbidding(said: str, root: Path = Path("/proc/sys")) -> str:
-    """Return which setting of the system forbids namespaces, and the step; empty where it is nothing of the kind."""
-    if not re.search(r"permi(ssion|tted)|namespace|no space", said, re.IGNORECASE):
-        return ""
-    held = {name: root / name.replace(".", "/") for name in _FORBIDDING}
-    values = {name: path.read_text(encoding="ascii").strip() for name, path in held.items() if path.is_file()}
-    named = [f"{n}={v} forbids it: {step}" for n, (v, step) in _FORBIDDING.items() if values.get(n) == v]
-    unknown = f"a profile of AppArmor or of a container may forbid it; else look at {', '.join(_FORBIDDING)}"
-    return f" ({'; '.join(named) or unknown})"
+#: what may let no program but root's make a namespace, and what to do about it
+_FORBIDDING = (
+    " (kernel.apparmor_restrict_unprivileged_userns=1 forbids it: give bwrap an AppArmor profile that allows userns; "
+    "kernel.unprivileged_userns_clone=0: set it to 1; user.max_user_namespaces=0: set it to 10000; or a container does)"
+)
 
 
 def command(program: str, shown: Sequence[Path], *, network: bool = False) -> list[str]:
@@ -174,8 +163,7 @@ def command(program: str, shown: Sequence[Path], *, network: bool = False) -> li
         elif path.is_dir():
             line += ["--ro-bind", str(path), str(path)]
     line += ["--ro-bind", str(Path(__file__).with_name("passwd")), "/etc/passwd"]
-    settings = (*_SETTINGS, *(_NAMES if network else ()))
-    bound = [*(Path(p) for p in settings if Path(p).exists()), *_libraries(), *shown]
+    bound = [*(Path(p) for p in (*_SETTINGS, *(_NAMES if network else ())) if Path(p).exists()), *_libraries(), *shown]
     for folder in sorted({folder for path in bound for folder in path.parents if folder != folder.parent}):
         line += ["--perms", "0755", "--dir", str(folder)]  # left to itself, it makes them for the superuser alone
     for path in bound:
@@ -212,8 +200,7 @@ def start(
 
 def python(code: str) -> list[str]:
     """Return the command line of a Python inside that finds modules as this process does, but for the user's own."""
-    path = [str(p) for p in _search_path()]
-    return [sys.executable, "-P", "-B", "-c", f"import sys; sys.path[:] = {path!r}; {code}"]
+    return [sys.executable, "-P", "-B", "-c", f"import sys; sys.path[:] = {[str(p) for p in _search_path()]!r}; {code}"]
 
 
 def environment() -> dict[str, str]:
@@ -235,8 +222,7 @@ def _is_library(path: Path) -> bool:
 
 def _search_path() -> list[Path]:
     """Return this process's search path without the user's own folders, whose modules travel with the recipe."""
-    entries = [Path(p) for p in sys.path if p]
-    return [p for p in entries if _is_library(p) or p.resolve() == _package().parent]
+    return [p for p in [Path(p) for p in sys.path if p] if _is_library(p) or p.resolve() == _package().parent]
 
 
 def _libraries() -> list[Path]:

@@ -157,5 +157,4 @@ def _answer_calls(channel: socket.socket) -> None:
     with channel.makefile("rb") as calls:
         while head := calls.read(wire.LENGTH.size):
             call: Call = pickle.loads(calls.read(*wire.LENGTH.unpack(head)))  # noqa: S301  from the parent, our maker
-            result = call.function(*call.arguments, **call.named)
-            channel.sendall(wire.frame(wire.encoded(call.nonce, result)))
+            channel.sendall(wire.frame(wire.encoded(call.nonce, call.function(*call.arguments, **call.named))))

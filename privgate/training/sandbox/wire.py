@@ -46,8 +46,7 @@ def encoded(nonce: bytes, result: Any) -> bytes:
 
 def most_bytes(shapes: Sequence[tuple[int, int]]) -> int:
     """Return how long a reply with answers of these shapes may be."""
-    numbers = sum(_ENTRY.size + _AROUND + 8 * rows * columns for rows, columns in shapes)
-    return NONCE + 1 + _COUNT.size + numbers
+    return NONCE + 1 + _COUNT.size + sum(_ENTRY.size + _AROUND + 8 * rows * columns for rows, columns in shapes)
 
 
 def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> list[Answer]:
