@@ -1,7 +1,6 @@
 """Strict YAML 1.2: plain values only, duplicate keys and non-finite numbers are errors, every spot is remembered.
 
-Other readers of YAML take the last of two equal keys, read ``yes`` as true and ``1e-6`` as text; a limit must not
-depend on that. Read from the events of libyaml's parser.
+Other readers take the last of two equal keys, read ``yes`` as true and ``1e-6`` as text: no limit may depend on that.
 """
 
 import math

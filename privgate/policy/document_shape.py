@@ -101,7 +101,7 @@ class Document(Part):
         description="not downloadable: nobody who may ask the model can get its file, which the policy's owner answers "
         "for. file_records then warns where it would refuse.",
     )
-    rules: Annotated[tuple[AnyRule, ...], Field(min_length=1, description="At least one that can refuse.")]
+    rules: Annotated[tuple[AnyRule, ...], Field(min_length=1, description="At least one rule that can refuse.")]
     never_waivable: tuple[Name, ...] = Field(default=(), description="Ids of rules that no waiver may touch.")
     waivers: tuple[Waiver, ...] = ()
 

@@ -1,11 +1,9 @@
 """Talking to MLflow: one client, and errors in our words."""
 
 import os
-import socket
 import sys
 import tempfile
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -19,8 +17,6 @@ from privgate.registry.rest import RestClient, address_for, find_client
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
 ADDRESSES: dict[str, str] = {}
-#: seconds after which a server that does not answer is MLflow's to ask
-_PATIENCE = 5.0
 #: registry -> experiment that runs of ours go to; MLflow would keep it in the environment, which other threads read
 EXPERIMENTS: dict[str, str] = {}
 
@@ -65,21 +61,6 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
         _check_place(mlflow.get_tracking_uri(), "no --tracking-uri and no MLFLOW_TRACKING_URI names another")
     with answering("connecting to MLflow"):
         return mlflow.MlflowClient(tracking_uri=tracking_uri)
-
-
-def check_server(tracking_uri: str | None) -> None:
-    """Refuse the address of a server that nobody runs, before MLflow is imported and tries it for a while."""
-    address = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or ""
-    if not address.startswith(("http://", "https://")) or urllib.request.getproxies():
-        return
-    server = urllib.parse.urlsplit(address)
-    host = server.netloc.rpartition("@")[2]  # without a password
-    try:
-        socket.create_connection((server.hostname, server.port or server.scheme), timeout=_PATIENCE).close()
-    except (ConnectionRefusedError, socket.gaierror) as exc:
-        raise RegistryError(f"{server.scheme}://{host} does not answer: {str(exc.strerror).lower()}") from exc
-    except (OSError, ValueError):
-        return  # MLflow says what is wrong with it
 
 
 def _check_place(address: str, how: str) -> None:

@@ -139,8 +139,7 @@ class Fleet:
     def fits(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Answer]:
         """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
 
-        What is remembered is not trained again. What is trained is on disk before the next chunk starts. So an
-        interruption costs at most one chunk a worker.
+        What is remembered is not trained again. An interruption costs at most one chunk a worker.
         """
         self.activity, names = label, self.names(subject, fits)
         different = dict(zip(names, fits, strict=True))

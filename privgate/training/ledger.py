@@ -1,9 +1,8 @@
 """The ledger: what training answered, one sealed file an answer, so that nothing is trained twice.
 
 A file is named by the digest of everything that changes the answer: recipe, data, libraries, sandbox and the call. Its
-first bytes are a tag that only the operator's key makes, over the name and the answer. So whatever somebody else put
-under a name, another answer or half of one, is not read: it is trained again. Training code in the sandbox reaches
-neither the key nor the files, and what was trained without a sandbox has other names.
+first bytes are a tag that only the operator's key makes, over the name and the answer: whatever somebody else put there
+is not read, and trained again. Training code in the sandbox reaches neither the key nor the files.
 """
 
 import hashlib
@@ -192,8 +191,7 @@ class Ledger:
 
     ``where`` is a folder; ``"none"`` to remember nothing beyond this process; None for ``PRIVGATE_LEDGER``, and then
     the user's cache folder. ``secret`` seals the files; if absent ``PRIVGATE_LEDGER_KEY``, and where nobody else can
-    write this user's own. ``UsageError``: the place is no folder, others can write to it and there is no key, or the
-    key is too short.
+    write this user's own. ``UsageError``: no folder, no key where others can write, or a key that is too short.
     """
 
     def __init__(self, where: str | Path | None = None, *, secret: bytes | None = None) -> None:

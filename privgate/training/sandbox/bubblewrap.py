@@ -52,8 +52,7 @@ _AT_NUMBER, _AT_MACHINE, _AT_FLAGS = 0, 4, 16  # bytes into what a filter reads
 def _filter(*, network: bool) -> bytes:
     """Return the filter's instructions for this machine, 8 bytes each; empty where there is none.
 
-    Where the host's network is shared, sockets of its own kind would reach services by abstract names, which no folder
-    hides; they are refused then.
+    With the host's ``network``, its own sockets are refused: they reach services by names that no folder hides.
     """
     if platform.machine() not in _MACHINES:
         return b""
@@ -144,8 +143,7 @@ _FORBIDDING = (
 def command(program: str, shown: Sequence[Path], *, network: bool = False) -> list[str]:
     """Return the command line before the program inside; ``program`` is bubblewrap's path.
 
-    Code inside may read the folders ``shown``, beside Python, its libraries and privgate. With ``network`` it shares
-    the host's: everything that the host reaches, its own services included.
+    Code inside may read the folders ``shown``, Python, its libraries and privgate; ``network`` shares the host's.
     """
     line = [program, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     line += [] if network else ["--unshare-net"]
@@ -176,9 +174,7 @@ def start(
 ) -> "subprocess.Popen[bytes]":
     """Start a program in a box, with descriptors that it is given; ``shown`` and ``network`` as for ``command``.
 
-    The filter of system calls holds from the beginning, and for bubblewrap's own first process.
-
-    ``UsageError``: bubblewrap is not installed any more.
+    The filter holds for bubblewrap's own first process, too. ``UsageError``: bubblewrap is not installed any more.
     """
     if (program := shutil.which("bwrap")) is None:
         raise UsageError(_MISSING)

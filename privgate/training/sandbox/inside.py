@@ -1,7 +1,6 @@
 """What runs on the other side of a socket: a server that forks workers, and workers that answer in numbers or JSON.
 
-Importing scikit-learn takes longer than most checks train. The server imports it once and never a user's code, so a
-worker forked from it holds nothing of another's.
+The server imports scikit-learn once, and never a user's code: a worker forked from it holds nothing of another's.
 """
 
 import contextlib

@@ -52,8 +52,7 @@ def most_bytes(shapes: Sequence[tuple[int, int]]) -> int:
 def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> list[Answer]:
     """Return the answers in a reply, as received without its length; ``LieError`` where it is anything else.
 
-    A reply that was written before the call came does not know its ``nonce``. An answer without a problem must have its
-    shape, (rows, columns).
+    A reply written before the call does not know its ``nonce``. An answer without a problem has its shape.
     """
     _begin(body, nonce, b"A")
     try:

@@ -124,10 +124,9 @@ class Worker:
 
 
 class Server:
-    """A process that forks workers: in a sandbox that sees the folders ``shown``, or as the user who checks.
+    """A process that forks workers: in a sandbox, ``shown`` as for ``bubblewrap.command``, or as the user who checks.
 
-    ``shown`` and ``network`` are as for ``bubblewrap.command``; no sandbox if absent. One worker of a sandbox may take
-    ``memory`` bytes; ``log`` keeps what they print.
+    One worker of a sandbox may take ``memory`` bytes; ``log`` keeps what they print.
     """
 
     def __init__(
