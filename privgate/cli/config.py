@@ -41,8 +41,8 @@ def defaults(
     environ: Mapping[str, str],
     folder: Path,
     every: Callable[[], Mapping[str, click.Command]],
-) -> tuple[dict[str, Any], list[str]]:
-    """Return click's default map of the called command, and which settings the file gave.
+) -> tuple[dict[str, Any], str]:
+    """Return click's default map of the called command, and which settings the file gave, as a sentence.
 
     ``every`` gives all commands of privgate, so that a key for another one is no mistake. ``UsageError``: the file
     cannot be read, or a key of it is no option of any command.
@@ -54,12 +54,8 @@ def defaults(
     for key in given.keys() - known:
         near = get_close_matches(key, known, n=1)
         raise UsageError(f"{path}: no option is called {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
-    return _for(name, command, given, environ, used, path.parent), list(dict.fromkeys(used))
-
-
-def source(folder: Path) -> str:
-    """Return the file that settings come from, as a path from the folder."""
-    return os.path.relpath(_read(folder)[0], folder)
+    settings = _for(name, command, given, environ, used, path.parent)
+    return settings, f"from {os.path.relpath(path, folder)}: {', '.join(dict.fromkeys(used))}" if used else ""
 
 
 def _for(  # noqa: PLR0917  private

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from privgate.cli import shared
-from privgate.documents import DocumentError, strict_json
+from privgate.documents import strict_json
 from privgate.errors import UsageError
 
 ADJACENCY = click.Choice(["add_remove", "replace_one"])
@@ -159,10 +159,8 @@ def audit(*, training: str, data: str, **o: Any) -> int:
 
 
 def _params(text: str) -> dict[str, Any]:
-    try:
+    with strict_json.reading("--params", UsageError):
         given = strict_json.loads(text)
-    except DocumentError as exc:
-        raise UsageError(f"--params {exc}") from exc
     if not isinstance(given, dict):
         raise UsageError("--params must be a JSON object, for example '{\"epochs\": 3}'")
     return given

@@ -3,8 +3,7 @@
 A count from 1 to 9 is hidden, and so is one that leaves 1 to 9 of a total: whoever knows the total and one part knows
 the other part (Willenborg & de Waal, "Elements of Statistical Disclosure Control", 2001, chapter 4). In JSON a hidden
 count is ``null``, in a sentence its range. How many there are in all, nobody and everybody are told. Whoever computes
-has the true numbers; what is written has been told: ``payload`` of each part of the evidence asks the types of its
-fields, which are below.
+has the true numbers; what is written has been told: ``payload`` of each part asks the types of its fields.
 """
 
 import math
@@ -176,6 +175,8 @@ class EvidenceModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     #: keys that earlier versions wrote, which are read and passed over
     earlier: ClassVar[frozenset[str]] = frozenset()
+    #: whether what was not set is written, too
+    whole: ClassVar[bool] = True
 
     @model_validator(mode="before")
     @classmethod
@@ -184,8 +185,7 @@ class EvidenceModel(BaseModel):
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values as they may be told; infinities and NaN become text."""
-        values: dict[str, Json] = encode(self.model_dump(context=known))
-        return values
+        return dict(encode(self.model_dump(context=known, exclude_unset=not self.whole)))
 
 
 def encode(value: Any) -> Any:
@@ -196,6 +196,4 @@ def encode(value: Any) -> Any:
         return str(value)
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [encode(v) for v in value]
-    return value
+    return [encode(v) for v in value] if isinstance(value, list | tuple) else value

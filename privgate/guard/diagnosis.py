@@ -186,10 +186,8 @@ def _probe_files(address: str, place: str) -> DoctorAnswer:
         return _FINE("files of released versions stay as they are: the server refused a probe below one")
     if answer.status_code == 403:
         return _LOOK("this user may not delete artifacts, so that nobody knows who may; ask as an administrator")
-    return _WRONG(
-        "whoever reaches the server may change files of released versions: start it with --artifacts-destination "
-        "privgate:<destination>"
-    )
+    step = "start it with --artifacts-destination privgate:<destination>"
+    return _WRONG(f"whoever reaches the server may change files of released versions: {step}")
 
 
 def _try_sandbox() -> Iterator[DoctorAnswer]:

@@ -49,8 +49,7 @@ class Key:
     models: tuple[str, ...] = ()
     #: patterns of more of them: the operator's word, and the only place where a name is matched by a pattern
     model_patterns: tuple[str, ...] = ()
-    #: when it was revoked; empty if it was not. Nothing of a revoked key counts, whenever it was signed: who stole a
-    #: key can write any date
+    #: when it was revoked; empty if it was not. Nothing of a revoked key counts: a thief can write any date
     revoked: str = ""
     #: for people
     note: str = ""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, PositiveInt, StringConstraints, ValidationError, model_validator
 
-from privgate.documents.strict_yaml import Place
+from privgate.documents.strict_json import Place
 from privgate.policy import rules
 from privgate.policy.problems import PolicyFileError, Problem, Tree, nearest
 from privgate.policy.rules import AnyRule

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from privgate.documents import DocumentError, strict_json, strict_yaml
-from privgate.documents.strict_yaml import Place
+from privgate.documents.strict_json import Place
 from privgate.errors import PolicyError
 
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from privgate.controls import suites
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.documents.strict_yaml import Place
+from privgate.documents.strict_json import Place
 from privgate.errors import PolicyError
 from privgate.membership import NAMES
 from privgate.policy import document_shape

@@ -29,7 +29,6 @@ Confirm = Callable[[Sequence[Finding]], Sequence[Finding]]
 class Policy(Document):
     """A policy file with everything it extends; ``Policy.load`` is the door: it is never built from anything else."""
 
-    _path: Path = PrivateAttr(default=Path())
     _source: read.Resolved[Self] = PrivateAttr()
 
     @classmethod
@@ -41,8 +40,7 @@ class Policy(Document):
         path = problems.find(name_or_path)
         source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)
         policy = source.document
-        policy._path = path  # noqa: SLF001  its own class
-        policy._source = source  # noqa: SLF001  our own class
+        policy._source = source  # noqa: SLF001  its own class
         if why := policy.powerless({}):
             raise PolicyFileError(Problem(policy.mark("rules"), "rules", why, "a limit that a measurement can break"))
         return policy
@@ -50,7 +48,7 @@ class Policy(Document):
     @property
     def path(self) -> Path:
         """The file."""
-        return self._path
+        return self._source.files[0]
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -50,9 +50,7 @@ def _sentence(exc: BaseException) -> str:
 def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
     """Return an MLflow client; ``RegistryError``: there is no such registry, and only ``make`` lets MLflow make one."""
     if find_spec("mlflow") is None:  # privgate-verify has none
-        raise RegistryError(
-            f"{tracking_uri or 'this'} needs MLflow, which is not installed; name a server (http or https)"
-        )
+        raise RegistryError(f"{tracking_uri or 'this'} needs MLflow, which is not installed; name a server (https)")
     if not make and (address := tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
         _check_place(address, "it was named")  # before MLflow's import, which takes seconds
     import mlflow

@@ -50,8 +50,7 @@ def model_files(root: Path) -> dict[str, str]:
 def all_files(root: Path, *, rows: Rows = ()) -> dict[str, str]:
     """Return ``path -> sha256`` of every file of a served folder but MLflow's own note, which may name ``rows``.
 
-    ``DigestMismatchError``: something else lies where that note does. ``SubjectError``: two names are one file on some
-    machines, or files have no digest.
+    ``DigestMismatchError``: something else lies there. ``SubjectError``: two names are one, or files have no digest.
     """
     try:
         digests = digest.of_files(root)

@@ -108,6 +108,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     compare(dict(document["model"]["files"]), files, "model")
     data = training_data.read(client, document["data"], place / "data")
     data = training_data.declare_people(data, document.get("people"))
+    held = {"model": digest.of_manifest(files), "recipe": recipe.digest}
     return Subject(
         recipe,
         data,
@@ -116,12 +117,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
         name=target.name,
         version=target.version,
         uri=uri,
-        digests={
-            "model": digest.of_manifest(files),
-            "recipe": recipe.digest,
-            "data": data.digest,
-            "files": digest.of_manifest(every),
-        },
+        digests={**held, "data": data.digest, "files": digest.of_manifest(every)},
         detail=_describe(target, document, flavor, check_requirements(folder)),
     )
 

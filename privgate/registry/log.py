@@ -339,8 +339,7 @@ def adopt(
 
     ``uri`` is ``models:/name/version`` or ``models:/name@alias``. A logged model of MLflow 3 keeps its version, unless
     ``serve`` makes another, as in ``log_recipe``. The files of any other become a logged model, byte by byte, and that
-    a new version of the same registered model; the old one stays. All else, and the errors, are those of
-    ``log_recipe``.
+    a new version of the same registered model; the old one stays. All else, and the errors: ``log_recipe``.
     """
     import mlflow
 

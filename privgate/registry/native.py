@@ -6,10 +6,8 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from privgate.subject import release as releases
 from privgate.subject.accepted_questions import Refusing
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
-from privgate.subject.sources import providing, skops_io
+from privgate.subject.sources import find_version, providing, skops_io
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,21 +97,9 @@ def _log_sklearn(
         return mlflow.sklearn.log_model(
             model, serialization_format="skops", skops_trusted_types=trusted or None, **options
         )
-    with _by_value(accepted_questions):
+    with sources.pickling_by_value([accepted_questions]):  # a serving machine needs no privgate
         held = model if accepted is None else accepted_questions.Refusing(model, accepted)
         return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
-
-
-@contextmanager
-def _by_value(*modules: Any) -> Iterator[None]:
-    """Store classes of ours themselves: a serving machine needs those of the user, and not privgate."""
-    import cloudpickle
-
-    with ExitStack() as after:
-        for module in modules:
-            cloudpickle.register_pickle_by_value(module)
-            after.callback(cloudpickle.unregister_pickle_by_value, module)
-        yield
 
 
 def _skops_types(model: Any) -> list[str] | None:
@@ -173,7 +159,7 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
     classes = None if serving.recipe.task == "regression" else serving.classes
     accepted = None if serving.accepted is None else accepted_questions.AcceptedQuestions(serving.accepted)
     native = Native(model, serving, classes, accepted)
-    with _by_value(releases, accepted_questions):
+    with sources.pickling_by_value([releases, accepted_questions]):
         try:
             return mlflow.pyfunc.log_model(name=name, python_model=native, pip_requirements=requirements)
         except (TypeError, AttributeError) as exc:
@@ -187,14 +173,8 @@ _BASE = ("numpy", "scipy", "scikit-learn", "pandas", "cloudpickle", "skops")
 def record(imported: Iterable[str]) -> dict[str, Any]:
     """Return ``{"python": "3.11.9", "packages": {distribution: version}}`` of what a recipe imports."""
     names = {*providing(imported), *_BASE}
-    versions = {name: version for name in sorted(names) if (version := _installed(name)) is not None}
+    versions = {name: version for name in sorted(names) if (version := find_version(name))}
     return {"python": platform.python_version(), "packages": versions}
-
-
-def _installed(distribution: str) -> str | None:
-    with suppress(metadata.PackageNotFoundError):
-        return metadata.version(distribution)
-    return None
 
 
 def differences(recorded: Mapping[str, Any]) -> list[str]:
@@ -202,7 +182,7 @@ def differences(recorded: Mapping[str, Any]) -> list[str]:
     then, now = recorded.get("python"), platform.python_version()
     changes = [] if then == now else [f"recorded with Python {then}, running Python {now}"]
     for name, version in dict(recorded.get("packages", {})).items():
-        if (present := _installed(name)) is None:
+        if not (present := find_version(name)):
             changes.append(f"{name} {version} is not installed")
         elif present != version:
             changes.append(f"recorded with {name} {version}, running {present}")
@@ -211,7 +191,7 @@ def differences(recorded: Mapping[str, Any]) -> list[str]:
 
 def requirements(recorded: Mapping[str, Any]) -> list[str]:
     """Return the environment as pip requirements, so that MLflow need not infer them by loading the model."""
-    pinned = {"mlflow": _installed("mlflow"), **recorded["packages"]}
+    pinned = {"mlflow": find_version("mlflow"), **recorded["packages"]}
     return [f"{name}=={version}" for name, version in sorted(pinned.items()) if version]
 
 

@@ -152,8 +152,7 @@ def write(
     """Write the report of a verdict in every format and return the files' paths.
 
     ``out_dir`` is made if absent; files of an earlier report are replaced, and untouched where ``OSError`` is raised.
-    The paths are ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, and one file a
-    format.
+    They are ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, and one file a format.
     """
     import pyarrow as pa
     from pyarrow import parquet

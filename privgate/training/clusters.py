@@ -50,10 +50,10 @@ class DaskPool:
     def _connect(self) -> None:
         try:
             from distributed import Client
+
+            self._client = Client(self._address, timeout=CONNECT_SECONDS, set_as_default=False)
         except ImportError as exc:
             raise UsageError("a Dask cluster needs the extra: pip install 'privgate[dask]'") from exc
-        try:
-            self._client = Client(self._address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as exc:
             raise UsageError(f"no Dask scheduler answers at {self._address}; start one or drop --cluster") from exc
 

@@ -25,7 +25,7 @@ import numpy as np
 from privgate import digest
 from privgate.errors import PrivgateWarning, UsageError
 from privgate.subject import estimators
-from privgate.subject.sources import providing
+from privgate.subject.sources import find_version, providing
 from privgate.subject.subject import Subject
 from privgate.training import payload
 from privgate.training.fit import Answer
@@ -128,18 +128,11 @@ def _libraries(modules: tuple[str, ...]) -> dict[str, str]:
     versions: dict[str, str] = {}
     while todo:
         name = re.sub(r"[-_.]+", "-", todo.pop()).lower()
-        if name not in versions and (version := _version(name)):
+        if name not in versions and (version := find_version(name)):
             versions[name] = version
             required = (r for r in metadata.requires(name) or () if "extra ==" not in r)
             todo += [m.group() for r in required if (m := re.match(r"[\w.-]+", r))]
     return dict(sorted(versions.items()))
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 @cache
@@ -153,7 +146,7 @@ def digest_package() -> bytes:
 
 def other_versions(wanted: Mapping[str, str]) -> list[str]:
     """Return where this process has another version, as ``name 1.2 (not 1.3)``."""
-    here = {name: _version(name) or "absent" for name in wanted}
+    here = {name: find_version(name) or "absent" for name in wanted}
     return [f"{name} {here[name]} (not {version})" for name, version in wanted.items() if here[name] != version]
 
 

@@ -14,7 +14,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import UsageError
+from privgate.subject.sources import is_library
 from privgate.training.task_limits import ONE_THREAD, limit_memory
 
 #: (x86_64, aarch64): numbers of the system calls that are refused
@@ -210,20 +210,14 @@ def _package() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
-def _is_library(path: Path) -> bool:
-    """Whether an entry of the search path holds what was installed, or Python itself: never a folder of somebody's."""
-    standard = (Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib"))
-    return path.name in {"site-packages", "dist-packages"} or any(path.is_relative_to(s) for s in standard)
-
-
 def _search_path() -> list[Path]:
     """Return this process's search path without the user's own folders, whose modules travel with the recipe."""
-    return [p for p in [Path(p) for p in sys.path if p] if _is_library(p) or p.resolve() == _package().parent]
+    return [p for p in [Path(p) for p in sys.path if p] if is_library(p) or p.resolve() == _package().parent]
 
 
 def _libraries() -> list[Path]:
     """Return the folders with Python, installed libraries and privgate, none inside another or the system's."""
-    wanted = [Path(sys.prefix), Path(sys.base_prefix), *(p for p in _search_path() if _is_library(p)), _package()]
+    wanted = [Path(sys.prefix), Path(sys.base_prefix), *(p for p in _search_path() if is_library(p)), _package()]
     chosen: list[Path] = []
     for path in sorted({p for p in wanted if p.is_dir()}, key=lambda p: len(p.parts)):
         if not any(path.is_relative_to(p) for p in (*map(Path, _SYSTEM), *chosen)):
