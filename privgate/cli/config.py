@@ -167,10 +167,7 @@ jobs:
           PRIVGATE_INPUT_TRACKING_URI: ${{{{ vars.MLFLOW_TRACKING_URI }}}}
         run: python -P -m privgate.github check
 """
-_SNIPPETS = {
-    "github": (".github/workflows/privacy.yml", _GITHUB),
-    "none": (FILE, _CONFIG),
-}
+_SNIPPETS = {"github": {".github/workflows/privacy.yml": _GITHUB}, "none": {}}
 
 
 @click.command()
@@ -183,7 +180,7 @@ def init(*, folder: Path, policy: str, ci: str) -> int:
 
     Policy.load(policy)  # an unknown one is said before anything is written
     place = outputs.folder(folder, "--folder")
-    for name, text in dict([(FILE, _CONFIG), _SNIPPETS[ci]]).items():
+    for name, text in {FILE: _CONFIG, **_SNIPPETS[ci]}.items():
         path = place / name
         if path.exists():
             click.echo(f"kept {path}: it exists")

@@ -24,7 +24,6 @@ from privgate.errors import SubjectError, UsageError
 from privgate.subject.containers import scale_of, take
 from privgate.training import ledger, task_limits
 from privgate.training.fit import Answer, Fit, failed, select
-from privgate.training.opened_files import watch_files
 from privgate.training.payload import Opened, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 
@@ -64,7 +63,7 @@ def start(settings: WorkerSettings) -> None:
     """Set up a worker process that is ours alone, before anything of the user's is loaded."""
     global _OWN  # noqa: PLW0603  the process is the state
     _OWN = True
-    watch_files()
+    task_limits.watch_files()
     task_limits.scrub(settings.environ)
     tempfile.tempdir = None  # of where this process began
     time.tzset()
