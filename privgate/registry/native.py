@@ -43,6 +43,8 @@ def log(
     model: Any, *, name: str, example: Any, questions: Any, requirements: list[str], own_classes: bool, serving: Serving
 ) -> Any:
     """Log ``model`` into the active run and return MLflow's ``ModelInfo``."""
+    import mlflow.sklearn
+
     function = _function(model, serving)
     if not function:
         return _log_generic(model, serving, name=name, requirements=requirements)
@@ -50,7 +52,13 @@ def log(
     alike = not hasattr(example, "columns") or list(example.dtypes) == list(questions.dtypes)
     signature = _signature(example, questions) if alike else None
     options = {"name": name, "signature": signature, "pip_requirements": requirements, "pyfunc_predict_fn": function}
-    return _log_sklearn(model, None if own_classes else _skops_types(model), serving.accepted, options)
+    trusted = None if own_classes or serving.accepted is not None else _skops_types(model)
+    if trusted is not None:
+        options |= {"serialization_format": "skops", "skops_trusted_types": trusted or None}
+        return mlflow.sklearn.log_model(model, **options)
+    with sources.pickling_by_value([accepted_questions]):  # a serving machine needs no privgate
+        held = model if serving.accepted is None else Refusing(model, serving.accepted)
+        return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
 
 
 def _function(model: Any, serving: Serving) -> str:
@@ -86,20 +94,6 @@ def _signature(example: Any, questions: Any) -> Any:
         return None
     # uint64, durations and sparse arrays have no type of MLflow's, which would take one column of anything
     return None if any(isinstance(kind, AnyType) for kind in signature.inputs.input_types()) else signature
-
-
-def _log_sklearn(
-    model: Any, trusted: list[str] | None, accepted: dict[str, Any] | None, options: dict[str, Any]
-) -> Any:
-    import mlflow.sklearn
-
-    if trusted is not None and accepted is None:
-        return mlflow.sklearn.log_model(
-            model, serialization_format="skops", skops_trusted_types=trusted or None, **options
-        )
-    with sources.pickling_by_value([accepted_questions]):  # a serving machine needs no privgate
-        held = model if accepted is None else accepted_questions.Refusing(model, accepted)
-        return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
 
 
 def _skops_types(model: Any) -> list[str] | None:
