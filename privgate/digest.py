@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,17 +34,6 @@ def canonical_json(value: Any) -> bytes:
 def of_json(value: Any) -> str:
     """Return the digest of a JSON value in canonical form."""
     return of_bytes(canonical_json(value))
-
-
-def of_list(items: Iterable[bytes]) -> str:
-    """Return ``of_json`` of a list whose items are canonical JSON already, without another copy of them."""
-    parts = [*items]
-    h = hashlib.sha256((sum(map(len, parts)) + max(1, len(parts)) + 1).to_bytes(8, "big"))
-    for before, part in zip(b"[" + b"," * len(parts), parts, strict=False):
-        h.update(bytes([before]))
-        h.update(part)
-    h.update(b"]" if parts else b"[]")
-    return f"sha256:{h.hexdigest()}"
 
 
 def of_array(array: "NDArray[Any]") -> str:

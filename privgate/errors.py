@@ -86,9 +86,8 @@ def settled(findings: Iterable[Any], groups: Mapping[str, str]) -> list[Any]:
     listed = list(findings)
     for group in dict.fromkeys(groups.values()):
         mine = [k for k, f in enumerate(listed) if groups.get(f.rule) == group]
-        met = [
-            k for k in mine if listed[k].outcome is Outcome.PASSED or (listed[k].waiver and listed[k].outcome.releases)
-        ]
+        released = [k for k in mine if listed[k].outcome.releases]
+        met = [k for k in released if listed[k].outcome is Outcome.PASSED or listed[k].waiver]
         if met:
             by = listed[met[0]].rule
             for k in mine:

@@ -1,8 +1,6 @@
 """A fleet that trains here and now: the same calls, without workers and without a memory."""
 
 import warnings
-from copy import copy
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +8,7 @@ import numpy as np
 from privgate.errors import SubjectError
 from privgate.subject.containers import take
 from privgate.theorems import affine_scores
-from privgate.training.fit import Answer, Rows
+from privgate.training.fit import Answer, select
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
 
@@ -36,9 +34,6 @@ class InProcess(Fleet):
     def fits(self, subject, fits, *, label="retraining"):
         return [self._fit(subject, f) for f in fits]
 
-    def each(self, subject, fits, *, label="retraining"):
-        return [partial(copy, a) for a in self.fits(subject, fits, label=label)]
-
     def alone(self, subject, fit):
         return None
 
@@ -48,7 +43,7 @@ class InProcess(Fleet):
         if self.calls in self.fail:
             return Answer(np.zeros((0, 0)), problem="killed by the test")
         X, y = subject.data.pool()
-        records, labels = Rows(X, y, subject.data.n, subject.classes).select(fit)
+        records, labels = select(X, y, subject.data.n, subject.classes, fit)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

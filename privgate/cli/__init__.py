@@ -119,4 +119,4 @@ def cli(ctx: click.Context, /, **_: Any) -> None:
     if settings.get("quiet"):  # the file may ask for it
         console.end()
     if used:
-        click.echo(f"note: from {config.source(Path())}: {', '.join(used)}", err=True)
+        click.echo(f"note: {used}", err=True)

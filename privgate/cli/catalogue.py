@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from privgate.cli import shared
 from privgate.cli.console import WIDTH, plain
 from privgate.errors import ExitCode, UsageError
 from privgate.policy import Policy
@@ -109,7 +108,7 @@ def policy() -> None:
 
 
 @policy.command()
-@click.argument("name", shell_complete=shared.complete_policy)
+@click.argument("name")
 def lint(*, name: str) -> int:
     """Check that the policy NAME (a shipped name, or a file) and its suites can be used; exit 2 where they cannot."""
     from privgate.controls import suites
@@ -123,7 +122,7 @@ def lint(*, name: str) -> int:
 
 
 @policy.command("explain")
-@click.argument("name", shell_complete=shared.complete_policy)
+@click.argument("name")
 @click.argument("rule", required=False)
 def explain_policy(*, name: str, rule: str | None) -> int:
     """Say in plain words what the policy NAME, or one RULE of it, means, and which numbers it inherits."""

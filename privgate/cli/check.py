@@ -40,16 +40,12 @@ _REFUSAL = "privgate:"
 @click.option("--no-attach", is_flag=True, help="Write the report to --report-dir only, nothing to the registry.")
 @click.option("--plan", is_flag=True, help="Print what the check would cost and what it can conclude, then stop.")
 @click.option("--advise", "advises", is_flag=True, help="Where it blocks, search for a change that is approved.")
-@click.option(
-    "--recompute",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Train nothing: make the certificates of the check whose report is in FOLDER again from the data.",
-)
+@click.option("--recompute", type=shared.PATH, metavar="FOLDER", help="Train nothing: make its certificates again.")
 def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Path | None, **settings: Any) -> int:
     """Judge the model version URI by a policy.
 
-    URI is models:/name/version, models:/name@alias, models:/<model_id>, runs:/<run_id>/<name> or a run id.
+    URI is models:/name/version, models:/name@alias, models:/<model_id>, runs:/<run_id>/<name> or a run id. With
+    --recompute, the certificates of the check whose report is in FOLDER are made again from the data.
     """
     if plan:
         return options.print_plan(options.build(uri, settings, writes=False))
@@ -67,12 +63,7 @@ def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Pa
 @click.command()
 @options.subject
 @click.option("--to", "alias", required=True, metavar="ALIAS", help="Alias to set if the model is approved.")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="The guard's configuration. Promoting then needs a valid signed statement; a version that has one is not "
-    "checked again.",
-)
+@click.option("--config", type=shared.PATH, help="The guard's configuration; what is signed is not checked again.")
 @click.option("--forward-only", is_flag=True, help="Leave the alias where a later version has it.")
 @shared.sign_command
 @options.policy
@@ -80,9 +71,9 @@ def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Pa
 def promote(*, uri: str, alias: str, sign_command: str | None, **settings: Any) -> int:
     """Check the model version URI, attach the report, have it signed, and set the alias only if it is approved.
 
-    Without a guarded registry store the verdict is advice: other clients can still set the alias. A guarded store asks
-    for a signed statement. --sign-command starts the signer, who alone holds the key; without it an approved version
-    ends with exit code 6, unsigned. A rerun checks again, and trains nothing that is remembered.
+    Without a guarded registry store the verdict is advice: other clients can still set the alias. A guarded store, and
+    --config, ask for a signed statement. --sign-command starts the signer, who alone holds the key. Without it an
+    approved version ends with exit code 6, unsigned. A rerun checks again, and trains nothing that is remembered.
     """
     if settings["config"] is not None:
         _load_guard(uri, alias, settings)  # refuse a wrong configuration or policy before training
@@ -105,13 +96,8 @@ def promote(*, uri: str, alias: str, sign_command: str | None, **settings: Any) 
             folder, policy = shlex.quote(settings["report_dir"]), shlex.quote(settings["policy_name"])
             config = shlex.quote(str(settings["config"] or "guard.yaml"))
             how = f"privgate guard sign {folder} --policy {policy} --config {config} --model {subject.uri} --key FILE"
-            click.echo(
-                console.plain(
-                    f"approved, not promoted: {exc}; sign it as another user: {how}; then promote it with --config "
-                    f"{config}, which checks nothing again"
-                ),
-                err=True,
-            )
+            then = f"sign it as another user: {how}; then promote it with --config {config}, which checks nothing again"
+            click.echo(console.plain(f"approved, not promoted: {exc}; {then}"), err=True)
             return int(ExitCode.UNSIGNED)
     _call_signer(sign_command, subject, alias, settings)
     return _set_alias(subject, alias, settings)
@@ -179,15 +165,9 @@ def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str,
         plain = str(value).replace("{", "").replace("}", "")
         words = [word.replace(f"{{{key}}}", plain) for word in words]
     console.note(f"handing the report to the signer, {SIGN_SECONDS:g} s at most")
-    try:
-        subprocess.run(  # noqa: S603  the operator's own command, without a shell
-            words,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SIGN_SECONDS,
-            check=True,
-            env=environment("PRIVGATE_LEDGER_KEY"),
-        )
+    around: dict[str, Any] = {"env": environment("PRIVGATE_LEDGER_KEY"), "timeout": SIGN_SECONDS}
+    try:  # the operator's own command, without a shell
+        subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=True, **around)  # noqa: S603
     except subprocess.CalledProcessError as exc:
         lines = exc.stderr.decode(errors="replace").strip().splitlines() or ["it said nothing"]
         raise StatementError(f"the signer command ended with {exc.returncode}: {lines[-1][:300]}") from exc
@@ -197,9 +177,7 @@ def _call_signer(command: str, subject: Subject, alias: str, settings: dict[str,
 
 def _refuse_target(subject: Subject, alias: str) -> None:
     if not re.fullmatch(r"[\w-]{1,255}", alias, re.ASCII) or re.fullmatch(r"latest|v\d+", alias, re.IGNORECASE):
-        raise UsageError(
-            f"--to {alias!r} is no alias: letters, digits, '_' and '-', and neither 'latest' nor a version such as 'v1'"
-        )
+        raise UsageError(f"--to {alias!r} is no alias: letters, digits, '_' and '-', not 'latest' or such as 'v1'")
     if not subject.version:
         raise UsageError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
 
@@ -216,9 +194,9 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
     if alias is not None:
         _refuse_target(run.subject, alias)
     folder = Path(settings["report_dir"]).expanduser()
-    if attach and not run.subject.detail.get("model_id"):
-        raise UsageError(f"{uri} has no registry to attach the report to; add --no-attach")
     if attach:
+        if not run.subject.detail.get("model_id"):
+            raise UsageError(f"{uri} has no registry to attach the report to; add --no-attach")
         refuse_unattachable(run.subject, tracking_uri=settings["tracking_uri"])
     verdict = evaluate(
         run.policy,
@@ -229,8 +207,7 @@ def _check(uri: str, *, attach: bool, settings: dict[str, Any], alias: str | Non
         nonce=str(settings["nonce"]),
         announce=console.note,
     )
-    stated = click.get_current_context().default_map or {}  # keys that have no option
-    verdict = with_context(verdict, stated)
+    verdict = with_context(verdict, click.get_current_context().default_map or {})  # keys that have no option
     approved, place, before = f"models:/{run.subject.name}@production", settings.get("config"), None
     if place or "PRIVGATE_GUARD" in os.environ:  # else nothing was signed, and importing what verifies takes long
         from privgate.guard.verification import approved_report
@@ -285,10 +262,8 @@ def advise(*, uri: str, as_json: bool, **settings: Any) -> int:
     tell = (lambda _: None) if settings["quiet"] else console.note
     with run.fleet:
         advice = search(run.policy, run.subject, fleet=run.fleet, limits=run.limits, seconds=seconds, tell=tell)
-    if as_json:
-        click.echo(json.dumps(advice.payload(), indent=1))
-    else:
-        click.echo("\n".join(console.plain(line) for line in advice.lines))
+    lines = [json.dumps(advice.payload(), indent=1)] if as_json else map(console.plain, advice.lines)
+    click.echo("\n".join(lines))
     return 0 if advice.approved else 1
 
 
@@ -298,19 +273,8 @@ def advise(*, uri: str, as_json: bool, **settings: Any) -> int:
 @click.option("--data", "data_name", metavar="MODULE:NAME", help="TrainingData, or what returns them.")
 @click.option("--seed", type=click.IntRange(min=0), default=None, help="Of the recipe, if NAME is a function.")
 @click.option("--store", default=None, metavar="FOLDER|URI|artifacts", help="Where the training data may be kept.")
-@click.option(
-    "--release",
-    "form",
-    type=click.Choice(get_args(Form)),
-    default="probabilities",
-    show_default=True,
-    help="What MLflow serves of the model; its own log_model serves labels unless it is told otherwise.",
-)
-@click.option(
-    "--serve",
-    type=click.Choice(get_args(Serve)),
-    help="Open the model here and register it again, so that MLflow serves these.",
-)
+@shared.shown("--release", "form", type=click.Choice(get_args(Form)), default="probabilities", help="What is served.")
+@click.option("--serve", type=click.Choice(get_args(Serve)), help="Register it again, so that MLflow serves these.")
 @click.option("--one-record-each", is_flag=True, help="Declare that each record is a person of its own.")
 @click.option("--groups", metavar="COLUMN", help="Declare which column of the data names the person of each record.")
 def adopt(*, uri: str, recipe_name: str | None, data_name: str | None, groups: str | None, **o: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from privgate.cli import outputs, shared
+from privgate.cli import outputs
 from privgate.documents import DocumentError, strict_yaml
 from privgate.errors import ExitCode, UsageError
 
@@ -41,8 +41,8 @@ def defaults(
     environ: Mapping[str, str],
     folder: Path,
     every: Callable[[], Mapping[str, click.Command]],
-) -> tuple[dict[str, Any], list[str]]:
-    """Return click's default map of the called command, and which settings the file gave.
+) -> tuple[dict[str, Any], str]:
+    """Return click's default map of the called command, and which settings the file gave, as a sentence.
 
     ``every`` gives all commands of privgate, so that a key for another one is no mistake. ``UsageError``: the file
     cannot be read, or a key of it is no option of any command.
@@ -54,12 +54,8 @@ def defaults(
     for key in given.keys() - known:
         near = get_close_matches(key, known, n=1)
         raise UsageError(f"{path}: no option is called {key!r}{f'; did you mean {near[0]!r}?' if near else ''}")
-    return _for(name, command, given, environ, used, path.parent), list(dict.fromkeys(used))
-
-
-def source(folder: Path) -> str:
-    """Return the file that settings come from, as a path from the folder."""
-    return os.path.relpath(_read(folder)[0], folder)
+    settings = _for(name, command, given, environ, used, path.parent)
+    return settings, f"from {os.path.relpath(path, folder)}: {', '.join(dict.fromkeys(used))}" if used else ""
 
 
 def _for(  # noqa: PLR0917  private
@@ -171,15 +167,12 @@ jobs:
           PRIVGATE_INPUT_TRACKING_URI: ${{{{ vars.MLFLOW_TRACKING_URI }}}}
         run: python -P -m privgate.github check
 """
-_SNIPPETS = {
-    "github": (".github/workflows/privacy.yml", _GITHUB),
-    "none": (FILE, _CONFIG),
-}
+_SNIPPETS = {"github": {".github/workflows/privacy.yml": _GITHUB}, "none": {}}
 
 
 @click.command()
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), help="Here if absent.")
-@click.option("--policy", default="release-1", show_default=True, shell_complete=shared.complete_policy)
+@click.option("--policy", default="release-1", show_default=True)
 @click.option("--ci", type=click.Choice(list(_SNIPPETS)), default="github", show_default=True)
 def init(*, folder: Path, policy: str, ci: str) -> int:
     """Write privgate.yaml and a CI snippet; what exists is left as it is."""
@@ -187,7 +180,7 @@ def init(*, folder: Path, policy: str, ci: str) -> int:
 
     Policy.load(policy)  # an unknown one is said before anything is written
     place = outputs.folder(folder, "--folder")
-    for name, text in dict([(FILE, _CONFIG), _SNIPPETS[ci]]).items():
+    for name, text in {FILE: _CONFIG, **_SNIPPETS[ci]}.items():
         path = place / name
         if path.exists():
             click.echo(f"kept {path}: it exists")

@@ -32,9 +32,8 @@ def demo(*, folder: Path) -> int:
         click.secho(f"{', '.join(wrong)}: another decision was due; please report it with the report", fg="red")
         return int(ExitCode.INTERNAL)
     promoted = [name for name, approved in due.items() if approved]
-    attacks = {
-        a.name for v in verdicts.values() if v.evidence.membership for a in v.evidence.membership.attacks if a.figures
-    }
+    parts = [v.evidence.membership for v in verdicts.values() if v.evidence.membership]
+    attacks = {a.name for part in parts for a in part.attacks if a.figures}
     ending = f"As it should be: {len(promoted)} models are @production, {len(due) - len(promoted)} is refused"
     click.secho(f"{ending}, {len(attacks)} attacks were run.", fg="green", bold=True)
     return int(ExitCode.PASSED)
@@ -58,9 +57,8 @@ def demonstrate(folder: Path) -> dict[str, Verdict]:
 
     store, data = registry.local_registry(folder), adult.load(800)
     click.echo(f"UCI Adult: {data.n} people to train on, {len(data.candidates[1])} others; registry {store}")
-    with Fleet(
-        ledger=folder / "ledger", progress=progress
-    ) as fleet:  # one, because starting its workers takes longer than all trainings
+    # one fleet, because starting its workers takes longer than all trainings
+    with Fleet(ledger=folder / "ledger", progress=progress) as fleet:
         verdicts = {name: _judged(name, shown, data, folder, store, fleet=fleet) for name, shown in recipes().items()}
     click.echo(f"\nDone in {time.perf_counter() - started:.0f} s. MLflow's page: mlflow ui --backend-store-uri {store}")
     return verdicts
@@ -77,12 +75,11 @@ def _judged(name: str, shown: Any, data: Any, folder: Path, store: str, *, fleet
     info = registry.log_model(shown.recipe, data, registered_model_name=name, tracking_uri=store, store=folder / "data")
     uri, place = f"models:/{name}/{info.registered_model_version}", folder / "reports" / name
     subject = registry.load_subject(uri, tracking_uri=store)
-    fleet.begin_run()
+    fleet.calls = fleet.recalled = 0
     verdict = evaluate(Policy.load(shown.policy), subject, fleet=fleet)
     verdict = with_context(verdict, STATED)
     report.write(verdict, place, hash_key=load_hash_key(str(folder / "hash.key")))
-    document = json.loads((place / "report.json").read_text(encoding="utf-8"))
-    options.print_decision(document, place / "report.html")
+    options.print_decision(json.loads((place / "report.json").read_text(encoding="utf-8")), place / "report.html")
     registry.attach(subject, place, verdict, tracking_uri=store)
     if verdict.approved:
         registry.promote(subject, "production", tracking_uri=store)

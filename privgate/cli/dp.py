@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from privgate.cli import shared
-from privgate.documents import DocumentError, strict_json
+from privgate.documents import strict_json
 from privgate.errors import UsageError
 
 ADJACENCY = click.Choice(["add_remove", "replace_one"])
@@ -57,8 +57,7 @@ def _tell(title: str, answer: Mapping[str, Any], o: Mapping[str, Any]) -> None:
         return
     click.secho(title, bold=True)
     for name, value in answer.items():
-        rows = value if isinstance(value, list) else [value]
-        for row in rows:
+        for row in value if isinstance(value, list) else [value]:
             told = ", ".join(f"{k} {_write(v)}" for k, v in row.items()) if isinstance(row, dict) else _write(row)
             click.echo(f"  {name.replace('_', ' ')}: {told}")
 
@@ -160,10 +159,8 @@ def audit(*, training: str, data: str, **o: Any) -> int:
 
 
 def _params(text: str) -> dict[str, Any]:
-    try:
+    with strict_json.reading("--params", UsageError):
         given = strict_json.loads(text)
-    except DocumentError as exc:
-        raise UsageError(f"--params {exc}") from exc
     if not isinstance(given, dict):
         raise UsageError("--params must be a JSON object, for example '{\"epochs\": 3}'")
     return given

@@ -14,36 +14,20 @@ from privgate.errors import ExitCode, RegistryError, StatementError, UsageError
 
 #: options of a check or a promotion that are this server's own to give, or turn a promotion into something else
 _OWN = {"--observe", "--nonce", "--to", "--config", "--report-dir", "--policy", "--sign-command"}
+_CONFIG = click.option("--config", required=True, type=shared.PATH, help="The guard's configuration.")
 
 
-@click.command()
-@click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
-@click.option(
-    "--policy",
-    "policies",
-    multiple=True,
-    required=True,
-    metavar="NAME|FILE",
-    help="What requests may name; repeatable.",
-)
+@click.command(short_help="Check what asks for it in the registry, have it signed, move the alias.")
+@_CONFIG
+@click.option("--policy", "policies", multiple=True, required=True, metavar="NAME|FILE", help="What requests may name.")
 @click.option("--work", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for reports.")
 @shared.sign_command
-@click.option(
-    "--without-isolation",
-    is_flag=True,
-    help="Run training code of others as this user, who can read what this user can. Only for debugging.",
-)
-@click.option("--webhook-secret-file", type=click.Path(path_type=Path), help="The secret the webhook was made with.")
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535))
-@click.option("--every", default=30.0, show_default=True, type=click.FloatRange(0.1), help="Seconds between looks.")
-@click.option(
-    "--check-seconds",
-    default=86400.0,
-    show_default=True,
-    type=click.FloatRange(0.1),
-    help="Time of one check; then it is ended, and not approved.",
-)
+@click.option("--without-isolation", is_flag=True, help="For debugging: run training code of others as this user.")
+@click.option("--webhook-secret-file", type=shared.PATH, help="The secret the webhook was made with.")
+@shared.shown("--host", default="127.0.0.1")
+@shared.shown("--port", default=8765, type=click.IntRange(0, 65535))
+@shared.shown("--every", default=30.0, type=click.FloatRange(0.1), help="Seconds between looks.")
+@shared.shown("--check-seconds", default=86400.0, type=click.FloatRange(0.1), help="Then a check ends, not approved.")
 @shared.tracking_uri
 @click.argument("options", nargs=-1)
 def serve(*, options: tuple[str, ...], **o: Any) -> int:
@@ -63,9 +47,7 @@ def serve(*, options: tuple[str, ...], **o: Any) -> int:
 
     names = {option.split("=")[0] for option in options}
     if own := sorted(_OWN & names):
-        raise UsageError(
-            f"{', '.join(own)} is about one model and one decision, and no option of all checks of a server"
-        )
+        raise UsageError(f"{', '.join(own)} is about one model and one decision, no option of a server")
     options = (*options, f"--isolation={_isolation(names, without_isolation=o['without_isolation'])}")
     check.make_context("check", ["models:/name/1", *options])  # a mistake is said now, not in the log of every check
     Guard.load(o["config"])  # refuse a wrong configuration now, not in a log
@@ -107,12 +89,10 @@ def _read_secret(path: Path) -> bytes:
     return secret
 
 
-@click.command()
+@click.command(short_help="Sign a report; meant for another user than check.")
 @click.argument("out_dir", type=click.Path(file_okay=False, path_type=Path))
-@click.option(
-    "--policy", "policy_name", required=True, metavar="NAME|FILE", help="The signer's own copy of the policy."
-)
-@click.option("--config", type=click.Path(path_type=Path), help="The guard's configuration; gives registry and trust.")
+@click.option("--policy", "policy_name", required=True, metavar="NAME|FILE", help="The signer's own copy of it.")
+@click.option("--config", type=shared.PATH, help="The guard's configuration; gives registry and trust.")
 @click.option("--registry-id", metavar="ID", help="Id of the registry, where no --config gives it.")
 @click.option("--target", "targets", multiple=True, metavar="MODEL@ALIAS", help="Allowed release; may be repeated.")
 @click.option("--to", "to_dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the envelopes.")
@@ -123,7 +103,7 @@ def _read_secret(path: Path) -> bytes:
 @click.option("--no-attach", is_flag=True, help="Write the envelopes only, nothing to the registry.")
 @shared.tracking_uri
 @click.option("--key-id", metavar="ID", help="Id of the key in a key service, as the trust store lists it.")
-@click.option("--key", "key_file", type=click.Path(path_type=Path), help="Private key, PEM, or a URI of a key service.")
+@click.option("--key", "key_file", type=shared.PATH, help="Private key, PEM, or a URI of a key service.")
 def sign(*, out_dir: Path, **o: Any) -> int:
     """Sign the report in OUT_DIR, after judging its numbers again and looking at the registry's files.
 
@@ -186,13 +166,13 @@ def _target(text: str) -> tuple[str, str]:
 
 
 _MARKS = {"fine": "+", "look": "!", "wrong": "x"}
-_STORE = click.option("--trust", "store", required=True, type=click.Path(path_type=Path), help="The trust store file.")
+_STORE = click.option("--trust", "store", required=True, type=shared.PATH, help="The trust store file.")
 
 
-@click.command()
+@click.command(short_help="Make and list signing keys.")
 @click.argument("private", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @_STORE
-@click.option("--days", default=365, show_default=True, type=click.IntRange(1, 3650), help="How long it counts.")
+@shared.shown("--days", default=365, type=click.IntRange(1, 3650), help="How long it counts.")
 @click.option("--model", "models", multiple=True, help="Name or pattern of models it may sign for; all if absent.")
 def keys(*, private: Path | None, store: Path, days: int, models: tuple[str, ...]) -> int:
     """Write a new key to PRIVATE (mode 600) and trust its public half; without PRIVATE, list all trusted keys.
@@ -230,7 +210,7 @@ def _write_private(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-@click.command()
+@click.command(short_help="Let a version or a key count no longer.")
 @click.argument("what", metavar="URI|KEY")
 @_STORE
 @click.option("--reason", default="", help="Why; it is said wherever the statement is refused. Not needed for a KEY.")
@@ -267,8 +247,8 @@ def guard() -> None:
     """Guard a registry: check what asks for it, sign, revoke, and ask whether all is well."""
 
 
-@guard.command()
-@click.option("--config", required=True, type=click.Path(path_type=Path), help="The guard's configuration.")
+@guard.command(short_help="Ask whether the server is guarded, and everything released verifies.")
+@_CONFIG
 @shared.tracking_uri
 def doctor(*, config: Path, tracking_uri: str | None) -> int:
     """Ask whether the server is guarded, keys count, and everything released verifies. Exit 0 or 4."""
@@ -283,12 +263,5 @@ def doctor(*, config: Path, tracking_uri: str | None) -> int:
     return int(ExitCode.SUBJECT if wrong else ExitCode.PASSED)
 
 
-for _command, _help in (
-    (serve, "Check what asks for it in the registry, have it signed, move the alias."),
-    (sign, "Sign a report; meant for another user than check."),
-    (revoke, "Let a version or a key count no longer."),
-    (keys, "Make and list signing keys."),
-    (doctor, "Ask whether the server is guarded, and everything released verifies."),
-):
-    _command.short_help = _help
+for _command in (serve, sign, revoke, keys):
     guard.add_command(_command)

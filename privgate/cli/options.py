@@ -3,14 +3,13 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from privgate.cli import console
-from privgate.cli.shared import PRINTED, complete_policy, jobs, ledger, quiet, tracking_uri
+from privgate.cli.shared import PRINTED, jobs, ledger, quiet, shown, tracking_uri
 from privgate.errors import RegistryError, UsageError
 from privgate.evidence.verdict import Outcome
 from privgate.policy import Policy
@@ -41,14 +40,11 @@ def subject(command: F) -> F:
     return tracking_uri(click.argument("uri")(command))
 
 
-policy = click.option(
-    "--policy", "policy_name", default="release-1", show_default=True, metavar="NAME|FILE",
-    shell_complete=complete_policy, help="A shipped policy's name, or a YAML file.",
-)  # fmt: skip
-_shown = partial(click.option, show_default=True)
+_NAMED = "A shipped policy's name, or a YAML file."
+policy = shown("--policy", "policy_name", default="release-1", metavar="NAME|FILE", help=_NAMED)
 _RUN = (
-    _shown("--report-dir", type=click.Path(file_okay=False), default="privgate-report", help="The report's folder."),
-    _shown("--format", "form", type=click.Choice(PRINTED), default="text", help="What is printed on stdout; the "
+    shown("--report-dir", type=click.Path(file_okay=False), default="privgate-report", help="The report's folder."),
+    shown("--format", "form", type=click.Choice(PRINTED), default="text", help="What is printed on stdout; the "
            "report's files are written in any case."),
     click.option("--observe", is_flag=True, help="Record the verdict, approve nothing, exit 0."),
     click.option("--nonce", default="", help="Kept in the report; a signer who is told it signs no other."),
@@ -59,8 +55,8 @@ _RUN = (
                  "trainings'; people are sampled to fit."),
     click.option("--full", is_flag=True, help="Measure everybody, though the verdict is decided by the first few."),
     click.option("--seeds", type=click.IntRange(min=1), help="Fewest other seeds to compare with."),
-    _shown("--time-limit", type=float, default=600.0, help="Seconds for one training."),
-    _shown("--isolation", type=click.Choice((*WAYS, OFFLINE)), default="auto", help="Where training code runs: "
+    shown("--time-limit", type=float, default=600.0, help="Seconds for one training."),
+    shown("--isolation", type=click.Choice((*WAYS, OFFLINE)), default="auto", help="Where training code runs: "
            "auto in a sandbox where one can be made; bubblewrap in one, or not at all; none as you, for debugging; "
            "offline in one without the network that its recipe declares."),
     click.option("--file-not-downloadable", "file_withheld", is_flag=True, help="State that nobody who may ask the "
@@ -101,9 +97,7 @@ def build(uri: str, settings: dict[str, Any], *, writes: bool = True) -> CheckIn
         isolate="bubblewrap" if offline else settings["isolation"],
         signable=True,
         network=not offline,
-        progress=None
-        if settings["quiet"]
-        else lambda done, total, left: console.progress(done, total, left, fleet.activity),
+        progress=None if settings["quiet"] else lambda done, n, left: console.progress(done, n, left, fleet.activity),
     )
     if writes:
         if not settings["quiet"]:

@@ -8,7 +8,7 @@ import click
 from privgate.cli import shared
 from privgate.errors import UsageError
 
-_PATH = click.Path(path_type=Path)
+_PATH = shared.PATH
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -18,9 +18,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--to", type=_PATH, help="Hand the verified files over in this new folder.")
 @click.option("--statement", type=_PATH, help="For a FOLDER: the verdict that was signed (verdict.dsse.json).")
 @click.option("--model", metavar="NAME", help="For a FOLDER: the registered model it is to serve as.")
-@click.option(
-    "--recompute", type=_PATH, metavar="FOLDER", help="Let theorems' limits come out again of a check's folder."
-)
+@click.option("--recompute", type=_PATH, metavar="FOLDER", help="Make theorems' limits again, of a check's folder.")
 @shared.tracking_uri
 def verify(*, what: str, **o: Any) -> int:
     """Verify that URI, or what was downloaded to FOLDER, may serve now: its statement and every byte. Exit 0 or 4.

@@ -15,7 +15,7 @@ _NAMED = 3
 def train_and_list(opened: Any) -> dict[str, Any]:
     """Train on everybody in a worker, and return the files that training opened beside the data, as JSON values."""
     from privgate.subject.containers import take
-    from privgate.training.opened_files import list_opened, watch_files
+    from privgate.training.task_limits import list_opened, watch_files
 
     watch_files()
     everybody = np.arange(opened.n, dtype=np.int64)

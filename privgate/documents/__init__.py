@@ -1,7 +1,6 @@
-"""The one door for documents that others wrote: JSON and YAML, read within stated limits, every surprise one sentence.
+"""The one door for documents that others wrote: reading one ends with a plain value or a ``DocumentError``.
 
-Whatever comes in, reading it ends with a plain value or a ``DocumentError``: no device or pipe is waited for, no size,
-number or nesting is larger than its limit, no key stands twice.
+No device or pipe is waited for, no size, number or nesting is larger than its limit, no key stands twice.
 """
 
 from privgate.documents.strict_json import LARGE, SMALL, DocumentError

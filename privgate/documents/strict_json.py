@@ -13,8 +13,9 @@ from typing import Any
 GARBLED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError, AssertionError)
 
 
-#: line and column in a file
+#: line and column in a file, and keys that lead to a value
 Spot = tuple[int, int]
+Place = tuple[str | int, ...]
 
 
 class DocumentError(ValueError):
@@ -24,9 +25,7 @@ class DocumentError(ValueError):
     column, counted from 1, and ``place`` the keys that lead there; 0 and empty where none can be named.
     """
 
-    def __init__(
-        self, what: str, *, spot: Spot = (0, 0), place: tuple[str | int, ...] = (), expected: str = ""
-    ) -> None:
+    def __init__(self, what: str, *, spot: Spot = (0, 0), place: Place = (), expected: str = "") -> None:
         super().__init__(what)
         self.spot, self.place, self.expected = spot, place, expected
 

@@ -1,7 +1,6 @@
 """Strict YAML 1.2: plain values only, duplicate keys and non-finite numbers are errors, every spot is remembered.
 
-Other readers of YAML take the last of two equal keys, read ``yes`` as true and ``1e-6`` as text; a limit must not
-depend on that. Read from the events of libyaml's parser.
+Other readers take the last of two equal keys, read ``yes`` as true and ``1e-6`` as text: no limit may depend on that.
 """
 
 import math
@@ -12,10 +11,7 @@ from typing import Any
 
 import yaml
 
-from privgate.documents.strict_json import DEEPEST, SMALL, DocumentError, Spot, text_of, too_large
-
-Key = str | int
-Place = tuple[Key, ...]
+from privgate.documents.strict_json import DEEPEST, SMALL, DocumentError, Place, Spot, text_of, too_large
 
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*|(?=\.[0-9]))(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 #: whatever some reader of YAML 1.1 or 1.2 takes for a number; only decimal ones are one to all of them
@@ -23,8 +19,8 @@ _NUMBER = re.compile(
     r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*(\.[0-9_]*)?([eE][-+]?[0-9]+)?"
     r"|\.[0-9_]+([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
 )
-_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_NULL = {"", "~", "null", "Null", "NULL"}
+_WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+          **dict.fromkeys(("", "~", "null", "Null", "NULL"))}  # fmt: skip
 _DIRECTIVE = re.compile(r"^%(?!YAML )", re.MULTILINE)
 _LARGEST = 1 << 63  # what 64 bits hold
 _LONGEST_NUMBER = 100  # characters
@@ -71,9 +67,8 @@ def _events(text: str, most: int) -> Iterator[Any]:
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         what = " ".join(str(exc.problem or exc.context or "is not YAML").split())
-        raise DocumentError(
-            f"is not YAML: {what}", spot=(mark.line + 1, mark.column + 1) if mark else (0, 0), expected="YAML 1.2"
-        ) from exc
+        spot = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        raise DocumentError(f"is not YAML: {what}", spot=spot, expected="YAML 1.2") from exc
     except (yaml.YAMLError, UnicodeError, RecursionError) as exc:
         raise DocumentError(f"is not YAML: {' '.join(str(exc).split())[:200]}", expected="YAML 1.2") from exc
 
@@ -147,10 +142,8 @@ class _Builder:
         text = event.value
         if not event.implicit[0]:  # in quotes, or a block: text, whatever it looks like
             return text
-        if text in _NULL:
-            return None
-        if text in _BOOL:
-            return _BOOL[text]
+        if text in _WORDS:
+            return _WORDS[text]
         if text[0] in "-+.0123456789" and (len(text) > _LONGEST_NUMBER or _NUMBER.fullmatch(text)):
             value = _number(text) if len(text) <= _LONGEST_NUMBER else None
             if not self.numbers and len(text) <= _LONGEST_NUMBER:

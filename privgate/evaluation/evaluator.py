@@ -1,8 +1,6 @@
 """``mlflow.models.evaluate(…, evaluators="privgate")``: a check as one of MLflow's evaluations.
 
-The evaluation's run gets the metrics, the report's files and the training data as its input; the model version gets
-what ``privgate check`` attaches. ``mlflow.validate_evaluation_results`` then holds metrics against thresholds, for
-example ``privgate/outcome`` (0 passed, 1 warned, 2 inconclusive, 3 failed) against at most 1.
+The evaluation's run gets metrics and the report's files, the model version what ``privgate check`` attaches.
 """
 
 import tempfile
@@ -60,8 +58,7 @@ class PrivacyEvaluator(ModelEvaluator):  # type: ignore[misc]  # MLflow's own cl
                 f"evaluator_config of privgate has unknown keys {', '.join(unknown)}; "
                 f"known: {', '.join(sorted(_KNOWN))}"
             )
-        uri = str(config.get("uri") or _uri(model))
-        return _checked(uri, config, run_id)
+        return _checked(str(config.get("uri") or _uri(model)), config, run_id)
 
 
 def _own(config: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import getpass
 import os
 import platform
-import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
@@ -14,6 +13,8 @@ from privgate import report as reports
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence.verdict import Outcome, Verdict
 from privgate.report import assertions, charts, schema
+from privgate.report.schema import is_condition
+from privgate.training.ledger import make_key
 
 #: what an operator may state; also the keys of ``privgate.yaml`` and, in capitals after PRIVGATE_, of the environment
 STATED = ("purpose", "owner", "data_name", "data_source")
@@ -31,9 +32,7 @@ def load_hash_key(file: str | os.PathLike[str] | None = None) -> bytes:
     path = Path(file) if file is not None else home / "privgate" / "hash.key"
     try:
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
-                f.write(secrets.token_hex(32).encode())
+            make_key(path)
         key = path.read_bytes().strip()
     except OSError as exc:
         why = "Not a directory" if isinstance(exc, FileExistsError) else exc.strerror
@@ -66,10 +65,8 @@ def ran(environ: Mapping[str, str]) -> dict[str, str]:
 def overview(verdict: Verdict) -> str:
     """Return one row a rule and one a condition that does not hold, in HTML, in the words of the report."""
     findings = sorted(map(verdict.said, verdict.findings), key=schema.badness)
-    rules = assertions.of_rules(
-        [f for f in findings if not schema.is_condition(f)], verdict.evidence.measurements.values()
-    )
-    unheld = [f for f in findings if schema.is_condition(f) and f.outcome is not Outcome.PASSED]
+    rules = assertions.of_rules([f for f in findings if not is_condition(f)], verdict.evidence.measurements.values())
+    unheld = [f for f in findings if is_condition(f) and f.outcome is not Outcome.PASSED]
     # no message: it may name a person, and notebooks travel
     rows = [(f.outcome.word, f.title or f.rule, "", "") for f in unheld]
     rows += [(a.outcome.word, a.title, a.value if a.measured else "", a.threshold) for a in rules]
@@ -102,8 +99,7 @@ def report(
 
 def plot(verdict: Verdict) -> charts.Picture:
     """Return everybody's influence, largest first, or the worst ones where not everybody was measured."""
-    doc = schema.read(reports.document(verdict, hash_key=load_hash_key()))
-    drawn = charts.draw_influence(doc)
+    drawn = charts.draw_influence(schema.read(reports.document(verdict, hash_key=load_hash_key())))
     if not drawn.svg:
         raise MeasurementError(f"there is nothing to draw: {drawn.caption}")
     head, _, body = drawn.svg.partition(">")

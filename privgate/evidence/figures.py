@@ -109,8 +109,7 @@ def interval(value: float, low: float, high: float, *, limit: float, unit_name: 
         return f"at most {figure(high, unit_name, against=limit)}"
     if unit_name == "nats":
         # changes are never below 0: the lower end of an interval that reaches it says nothing
-        up_to = low <= 0
-        factors = f"up to {fold(high)}" if up_to else f"{factor(low)}- to {fold(high)}"
+        factors = f"up to {fold(high)}" if (low <= 0) else f"{factor(low)}- to {fold(high)}"
         return f"{factors} ({number(low, against=limit)} to {_nats(high, limit)})"
     words = "" if unit_name in ("", "fraction", "epsilon") else f" {unit_name}"
     before = "epsilon " if unit_name == "epsilon" else ""

@@ -38,10 +38,7 @@ from privgate.evidence.telling import (
 class Behind(EvidenceModel):
     """What stands behind a measurement, by question; every field may be absent, and no absence makes a pass."""
 
-    def payload(self, known: Known | None = None) -> dict[str, Json]:
-        """Return JSON values of what was set; infinities and NaN become text."""
-        values: dict[str, Json] = encode(self.model_dump(exclude_unset=True, context=known))
-        return values
+    whole: ClassVar[bool] = False
 
     @classmethod
     def read(cls, detail: "Behind | None") -> Self:
@@ -118,8 +115,7 @@ class BehindClaim(Behind):
     audit: AuditRuns | None = Field(default=None, description="The audit behind a lower bound on epsilon.")
 
 
-#: how an interval is meant; a "point" estimate alone neither approves nor blocks, and what a "search" did not find is
-#: not certain
+#: how an interval is meant; a "point" estimate neither approves nor blocks, what a "search" did not find is not certain
 Kind = Literal["exact", "bound", "confidence", "point", "search"]
 
 
@@ -253,9 +249,7 @@ class Precondition:
     """One thing that must hold before any number counts: a control, a digest, a data check."""
 
     name: Annotated[str, Field(description="For example reproduces, or depends_on_data.")]
-    outcome: Annotated[
-        str, Field(pattern="^(passed|warned|inconclusive|failed)$", description="What it means for the verdict.")
-    ]
+    outcome: Annotated[str, Field(pattern="^(passed|warned|inconclusive|failed)$", description="For the verdict.")]
     message: Annotated[str, Field(description="One sentence.")]
     detail: Mapping[str, Json] = field(default_factory=dict)
 

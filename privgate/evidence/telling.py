@@ -3,8 +3,7 @@
 A count from 1 to 9 is hidden, and so is one that leaves 1 to 9 of a total: whoever knows the total and one part knows
 the other part (Willenborg & de Waal, "Elements of Statistical Disclosure Control", 2001, chapter 4). In JSON a hidden
 count is ``null``, in a sentence its range. How many there are in all, nobody and everybody are told. Whoever computes
-has the true numbers; what is written has been told: ``payload`` of each part of the evidence asks the types of its
-fields, which are below.
+has the true numbers; what is written has been told: ``payload`` of each part asks the types of its fields.
 """
 
 import math
@@ -17,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, PlainSerializer, SerializationInfo, 
 
 #: counts of people below this are not shown
 SMALL_CELL = 10
-#: least and largest count
+#: least and largest count, or ends of an interval
 Range = tuple[int, int]
+Ends = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def sampled(n: int, total: int) -> str:
     return f"{'' if least == n else 'at least '}{least} of {total} people measured"
 
 
-def share(low: float, high: float, people: int, limits: Iterable[float] = ()) -> tuple[float, float]:
+def share(low: float, high: float, people: int, limits: Iterable[float] = ()) -> Ends:
     """Return the interval of a share of people, a count of a known number: no end tells a small one or passes a limit.
 
     >>> share(0.004, 0.004, 1000, [0.01]), share(0.004, 0.004, 1000, [0.005]), share(0.04, 0.04, 1000, [0.05])
@@ -111,9 +111,7 @@ def share(low: float, high: float, people: int, limits: Iterable[float] = ()) ->
     return widen_interval(limits, (low, high), (least, most))
 
 
-def widen_interval(
-    limits: Iterable[float], true: tuple[float, float], shown: tuple[float, float]
-) -> tuple[float, float]:
+def widen_interval(limits: Iterable[float], true: Ends, shown: Ends) -> Ends:
     """Return an interval that holds the true one, cut such that it lies on the same side of every limit."""
     (low, high), (least, most) = true, shown
     given = tuple(limits)
@@ -177,6 +175,8 @@ class EvidenceModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     #: keys that earlier versions wrote, which are read and passed over
     earlier: ClassVar[frozenset[str]] = frozenset()
+    #: whether what was not set is written, too
+    whole: ClassVar[bool] = True
 
     @model_validator(mode="before")
     @classmethod
@@ -185,8 +185,7 @@ class EvidenceModel(BaseModel):
 
     def payload(self, known: Known | None = None) -> dict[str, Json]:
         """Return JSON values as they may be told; infinities and NaN become text."""
-        values: dict[str, Json] = encode(self.model_dump(context=known))
-        return values
+        return dict(encode(self.model_dump(context=known, exclude_unset=not self.whole)))
 
 
 def encode(value: Any) -> Any:
@@ -197,6 +196,4 @@ def encode(value: Any) -> Any:
         return str(value)
     if isinstance(value, Mapping):
         return {str(k): encode(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [encode(v) for v in value]
-    return value
+    return [encode(v) for v in value] if isinstance(value, list | tuple) else value

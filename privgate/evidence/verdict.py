@@ -121,8 +121,7 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: one row a rule, and one a condition that does not hold."""
-        shown: str = self._door("overview")(self)
-        return shown
+        return str(self._door("overview")(self))
 
     def report(self, path: str | PathLike[str], **stated: Any) -> list[Path]:
         """Write the report and return the files: a page where ``path`` ends in .html, else a folder with every format.
@@ -130,8 +129,7 @@ class Verdict:
         ``stated`` is what page one says (``purpose``, ``owner``, ``data_name``, ``data_source``), and ``hash_key`` and
         ``baseline`` as in ``privgate.report.write``.
         """
-        written: list[Path] = self._door("report")(self, path, **stated)
-        return written
+        return list(self._door("report")(self, path, **stated))
 
     def plot(self) -> Any:
         """Return a drawing of how much each person's record matters; ``MeasurementError``: nobody was measured."""

@@ -251,8 +251,7 @@ def _list_held(place: str, *, folder: bool) -> Iterator[Held]:
     storage, row = func.coalesce(Version.storage_location, Version.source), tuple_(Version.name, Version.version)
     with store.ManagedSessionMaker() as session:
         signed = session.query(Tag.name, Tag.version).filter(Tag.key == TAG)
-        named = session.query(Alias.name, Alias.version)
-        held = or_(row.in_(signed), row.in_(named), Version.current_stage != "None")
+        held = or_(row.in_(signed), row.in_(session.query(Alias.name, Alias.version)), Version.current_stage != "None")
         rows = session.query(Version.name, Version.version, storage).filter(Version.current_stage != DELETED, held)
         for name, version, where in rows:
             if not touching(str(where or "")):

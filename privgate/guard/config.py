@@ -5,15 +5,15 @@ import os
 import re
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, ValidationInfo
 from pydantic_core import PydanticKnownError
@@ -84,7 +84,7 @@ class Row(_Written):
     models: _OneOrMany = Field(min_length=1)
     aliases: _OneOrMany = []
     #: what its models answer with, by the operator's word
-    task: Literal["classification", "regression", "not applicable"]
+    task: Literal["classification", "regression"]
     policy: _Policy
     #: the operator's statement whether users of these models can get their files
     file: Literal["downloadable", "not downloadable"] = "downloadable"
@@ -111,8 +111,7 @@ class Earlier(_Written):
     def counts(self, digest: str, signed: datetime, now: datetime) -> bool:
         """Whether a statement under this policy still counts."""
         begin = datetime.combine(self.signed_before, time.min, UTC)
-        end = datetime.combine(self.until, time.max, UTC)
-        return digest == self.policy.digest and signed < begin and now <= end
+        return digest == self.policy.digest and signed < begin and now <= datetime.combine(self.until, time.max, UTC)
 
 
 class _Protected(_Written):
@@ -123,7 +122,7 @@ class _Protected(_Written):
 
 
 class _File(_Written):
-    schema_: Literal["privgate/guard/v1", "privgate/guard/v2"] = Field(alias="schema")  # first, to be said first
+    schema_: Literal["privgate/guard/v2"] = Field(alias="schema")  # first, to be said first
     registry: Text
     trust: str
     protected: _Protected
@@ -131,23 +130,8 @@ class _File(_Written):
     accept_unboxed: bool = False
     check_files: bool = False
     audit_log: str | None = None
-
-
-class _Named(_File):
-    policy: Annotated[
-        dict[str, _Policy], BeforeValidator(lambda given: {"*": given} if isinstance(given, str) else given)
-    ]
-    releases: ClassVar[list[Row]] = []
-    still_accepted: ClassVar[list[Earlier]] = []
-
-
-class _Tabled(_File):
-    policy: ClassVar[dict[str, NamedPolicy]] = {}
     releases: list[Row] = Field(min_length=1)
     still_accepted: list[Earlier] = []
-
-
-_FORMATS: Mapping[object, type[_File]] = {"privgate/guard/v1": _Named, "privgate/guard/v2": _Tabled}
 
 
 @dataclass(frozen=True)
@@ -181,8 +165,6 @@ class Guard:
     registry: str
     #: keys that count
     trust: TrustStore
-    #: folded target -> policy: ``"*"`` is for every target that is not listed; empty where rows say it
-    policies: Mapping[str, NamedPolicy] = field(default_factory=dict)
     #: protected ones, as they are written; stages folded, because MLflow knows four, by any case
     aliases: frozenset[str] = frozenset()
     stages: frozenset[str] = frozenset()
@@ -195,7 +177,7 @@ class Guard:
     check_files: bool = False
     #: where the guarded store records what it releases, refuses and withdraws
     audit_log: Path | None = None
-    #: by which policy which models are released, and by which they were; without rows a target alone decides
+    #: by which policy which models are released, and by which they were
     rows: tuple[Row, ...] = ()
     earlier: tuple[Earlier, ...] = ()
     #: what was read; a change in one of them is a change of the guard
@@ -209,8 +191,7 @@ class Guard:
         with strict_json.reading(f"{path} cannot be read", PolicyError):
             given = strict_yaml.read(path)
         try:
-            kind = _FORMATS.get(str(given.get("schema")), _File) if isinstance(given, dict) else _File
-            raw: Any = kind.model_validate(given, context=cache(partial(policy_named, folder=path.parent)))
+            raw = _File.model_validate(given, context=cache(partial(policy_named, folder=path.parent)))
         except ValidationError as exc:
             first = exc.errors()[0]
             where = ".".join(map(str, first["loc"]))
@@ -223,16 +204,15 @@ class Guard:
         for row in rows:
             if odd := [target for target in row.aliases if fold(target) not in guarded]:
                 raise PolicyError(f"releases: the row of {row.models[0]!r} names {odd[0]!r}, which is not protected")
-        for row in earlier:
-            if row.signed_before > min(row.until, statement.now().date()):
-                why = f"{row.policy.name!r} is for what is signed already; signed_before lies ahead"
+        for before in earlier:
+            if before.signed_before > min(before.until, statement.now().date()):
+                why = f"{before.policy.name!r} is for what is signed already; signed_before lies ahead"
                 raise PolicyError(f"still_accepted: {why}")
-        policies = (*raw.policy.values(), *(row.policy for row in (*rows, *earlier)))
+        policies = (*(row.policy for row in rows), *(row.policy for row in earlier))
         same = {"registry", "accept_advisory", "accept_unboxed", "check_files"}
         return cls(
             **raw.model_dump(include=same),
             trust=TrustStore.load(path.parent / raw.trust),
-            policies={fold(target): policy for target, policy in raw.policy.items()},
             aliases=frozenset(protected.aliases),
             stages=frozenset(fold(s) for s in protected.stages),
             models=tuple(protected.models),
@@ -259,14 +239,7 @@ class Guard:
         """Return what a statement must meet for a target, None to enter a model; ``PrivgateError``: nothing will do."""
         refuse_name(model)
         refuse_name(target or model)
-        wanted = None if target is None else fold(target)
-        terms = partial(Terms, self.registry, accept_advisory=self.accept_advisory, accept_unboxed=self.accept_unboxed)
-        if not self.rows:
-            policy = self.policies.get(wanted or "*") or self.policies.get("*")
-            if policy is None:
-                raise PolicyError(f"the guard names no policy for {target!r}; add it, or '*' for all others")
-            return terms(policy[1], policy[0])
-        rows = [row for row in self.rows if row.is_for(fold(model), wanted)]
+        rows = [row for row in self.rows if row.is_for(fold(model), None if target is None else fold(target))]
         if not rows:
             where = f" as {target!r}" if target is not None else ""
             step = f"add a row to 'releases'{WITHOUT}"
@@ -275,7 +248,8 @@ class Guard:
             raise PolicyError(f"rows of the guard's table demand different things of {model!r}; tell them apart")
         earlier = tuple(e for e in self.earlier if _matches(fold(model), _lower(e.models)))
         digest, task, withheld = rows[0].demands
-        return terms(digest, rows[0].policy.name, task=task, withheld=withheld, earlier=earlier)
+        terms = Terms(self.registry, digest, rows[0].policy.name, self.accept_advisory, task, withheld, earlier)
+        return replace(terms, accept_unboxed=self.accept_unboxed)
 
     def demands(self, target: str, model: str, digest: str) -> None:
         """Raise ``UsageError``, before anything is trained, where another policy releases a target of a model."""

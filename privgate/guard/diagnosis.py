@@ -127,8 +127,7 @@ def _ask(client: Any, method: str, name: str, what: str) -> Any:
             if exc.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
                 return None
             raise
-    number = what if method == "get_model_version" else ""
-    return SimpleNamespace(name=name, version=number, current_stage="")
+    return SimpleNamespace(name=name, version=(what if method == "get_model_version" else ""), current_stage="")
 
 
 def _released(client: Any, guard: Guard) -> Iterator[DoctorAnswer]:
@@ -187,10 +186,8 @@ def _probe_files(address: str, place: str) -> DoctorAnswer:
         return _FINE("files of released versions stay as they are: the server refused a probe below one")
     if answer.status_code == 403:
         return _LOOK("this user may not delete artifacts, so that nobody knows who may; ask as an administrator")
-    return _WRONG(
-        "whoever reaches the server may change files of released versions: start it with --artifacts-destination "
-        "privgate:<destination>"
-    )
+    step = "start it with --artifacts-destination privgate:<destination>"
+    return _WRONG(f"whoever reaches the server may change files of released versions: {step}")
 
 
 def _try_sandbox() -> Iterator[DoctorAnswer]:

@@ -29,9 +29,8 @@ SCHEMA = "privgate/trust/v1"
 _SCHEMA_REVOKED = "privgate/trust/v2"
 #: roles that a key has by default
 ROLES = ("evidence", "verdict")
-#: and only where it is named: what 0.1.0 and earlier stated of models without training data of their owner's
-NOT_APPLICABLE = "not_applicable"
-KNOWN = (*ROLES, NOT_APPLICABLE)
+#: those that a store may name: 0.1.0 was the last version that signed in the third, which counts for nothing
+KNOWN = (*ROLES, "not_applicable")
 KEY_VARIABLE = "PRIVGATE_SIGNING_KEY"
 
 
@@ -50,8 +49,7 @@ class Key:
     models: tuple[str, ...] = ()
     #: patterns of more of them: the operator's word, and the only place where a name is matched by a pattern
     model_patterns: tuple[str, ...] = ()
-    #: when it was revoked; empty if it was not. Nothing of a revoked key counts, whenever it was signed: who stole a
-    #: key can write any date
+    #: when it was revoked; empty if it was not. Nothing of a revoked key counts: a thief can write any date
     revoked: str = ""
     #: for people
     note: str = ""
@@ -135,9 +133,7 @@ class Revoked:
 
     def covers(self, envelope: Envelope, role: str) -> bool:
         """Whether a verdict is about this version, and was signed or rests on a check that ended before."""
-        # a key of its own role signs the evidence behind "not applicable", too
-        other = role == NOT_APPLICABLE and envelope.statement.get("predicateType") == statement.VSA_TYPE
-        if not self.subject or not (role == "verdict" or other):
+        if not self.subject or role != "verdict":
             return False
         claims = Claims.read(envelope.statement)
         about = f"models:/{claims.name}/{claims.version}" == self.subject

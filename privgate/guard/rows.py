@@ -224,8 +224,7 @@ class GuardedRows:
             raise StatementError(f"there is no statement{WITHOUT}")
         claims = check(text, guard.trust, row, terms, target=target, now=statement.now())
         if is_copy(claims, row):
-            original = self._privgate_find_original(claims)
-            check_original(claims, original, guard.trust, statement.now())
+            check_original(claims, self._privgate_find_original(claims), guard.trust, statement.now())
         if guard.check_files and files:
             _compare_files(row, claims)
 
@@ -317,6 +316,5 @@ class Copies(GuardedRows):
         own += [] if version is None else [SqlModelVersion.version == int(version)]
         mine = set(session.query(SqlModelVersion).filter(present, *own))
         places = {str(kept.storage_location or kept.source) for kept in mine}
-        others = set(session.query(SqlModelVersion).filter(present, storage.in_(places))) - mine if places else ()
-        for kept in others:
+        for kept in set(session.query(SqlModelVersion).filter(present, storage.in_(places))) - mine if places else ():
             yield self._privgate_read_row(kept.name, str(kept.version))

@@ -55,9 +55,7 @@ class SigningRequest:
         if self.uri and about != self.uri:
             raise StatementError(f"the report is about {about}, to be signed is {self.uri}; nothing is signed")
         if self.nonce and evidence.run.nonce != self.nonce:
-            raise StatementError(
-                "the report is not from the check that was asked for: its nonce is another; check again"
-            )
+            raise StatementError("the report is not of the check that was asked: its nonce is another; check again")
         ran = {p.name for p in evidence.preconditions if p.outcome in _FINE}
         if releases and (missing := [name for name in CONTROLS if name not in ran]):
             raise StatementError(f"the report approves without the control {missing[0]!r}; check again")
@@ -67,9 +65,7 @@ def compare(stated: Mapping[str, Any], recomputed: Mapping[str, str], uri: str) 
     """Raise ``DigestMismatchError`` where a report states another digest than the registry's own files have."""
     for name, value in recomputed.items():
         if stated.get(name) != value:
-            raise DigestMismatchError(
-                f"the report is about another {name} than {uri} has: the registry's has {value[:19]}…; check again"
-            )
+            raise DigestMismatchError(f"the report is about another {name} than {uri} has ({value[:19]}…); check again")
 
 
 def read_document(content: bytes) -> dict[str, Any]:
@@ -230,8 +226,7 @@ def _look_at_files(client: Any, uri: str, stated: Mapping[str, Any]) -> tuple[di
     with answering(f"counting the versions of {row.name}"):
         versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{row.name}'"))
     kept = {key: getattr(row, key) for key in ("source", "storage", "run_id", "created", "model_id")}
-    known = {"files": files, "versions": versions, "recomputed": ("files", *own)}
-    return kept | known, table
+    return kept | {"files": files, "versions": versions, "recomputed": ("files", *own)}, table
 
 
 def refuse_unread(claims: Claims, policy: Policy, guard: Guard | None, *, unboxed: bool) -> None:

@@ -88,8 +88,6 @@ VSA_TYPE = "https://slsa.dev/verification_summary/v1"
 EVIDENCE_TYPE = "urn:privgate:evidence:v2"
 VERIFIER = "urn:privgate:gate:v1"
 EXTENSION = "urn:privgate:verdict:v2"
-#: the task of a model about which nothing can be asked, because it holds no training data of its owner's
-NOT_APPLICABLE = "not applicable"
 
 
 def _digest(digest: str) -> dict[str, str]:
@@ -167,14 +165,10 @@ class Claims:
     isolation: str = "none"
     #: digests that the signer made itself from the registry's files; other data were named by digest only
     recomputed: tuple[str, ...] = ()
-    #: what the model answered with: classification, regression, "not applicable", or empty in older statements
+    #: what the model answered with: classification, regression, or empty in older statements
     task: str = ""
     #: the checker stated that no user of the model can get its file
     withheld: bool = False
-
-    def role(self, usual: str) -> str:
-        """Return the role of the key that has to sign this."""
-        return "not_applicable" if self.task == NOT_APPLICABLE else usual
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
@@ -215,7 +209,6 @@ class Claims:
 
     def evidence_statement(self, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
         """Return what was measured and found, bound to the report and every file by digest, as an in-toto statement."""
-        findings = [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]]
         return self._state(
             EVIDENCE_TYPE,
             {
@@ -225,7 +218,7 @@ class Claims:
                 "policy": {"name": self.policy, "digest": _digest(self.policy_digest)},
                 "digests": dict(self.digests),
                 "files": dict(files),
-                "findings": findings,
+                "findings": [{k: f[k] for k in ("rule", "outcome", "message", "waiver")} for f in document["findings"]],
             },
         )
 

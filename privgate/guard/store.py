@@ -41,8 +41,7 @@ def check_runs_nothing() -> None:
         raise PolicyError(f"{_SCORERS} lets clients run code as this server, past any guard; unset it")
     if os.environ.get(_WORKSPACES, "false").lower() in {"true", "1"}:
         raise PolicyError("workspaces hold models of equal names, and no guard knows them; give each a server instead")
-    router = getattr(sys.modules.get(_ASSISTANT), "assistant_router", None)
-    if _serves_guarded() and getattr(router, "routes", None):
+    if _serves_guarded() and getattr(getattr(sys.modules.get(_ASSISTANT), "assistant_router", None), "routes", None):
         raise PolicyError(
             "this server's assistant lets clients run commands as this server, past any guard, and could not be left "
             "out; start the server by: mlflow server --registry-store-uri privgate:<inner uri>"

@@ -17,7 +17,7 @@ from privgate.errors import DigestMismatchError, PrivgateError, RegistryError, S
 from privgate.guard import statement
 from privgate.guard.config import VARIABLE, Guard, Terms
 from privgate.guard.keys import TrustStore
-from privgate.guard.statement import NOT_APPLICABLE, Claims, Envelope
+from privgate.guard.statement import Claims, Envelope
 from privgate.registry.client import reader, stored_files
 from privgate.registry.files import MLFLOW_META, FolderFiles
 from privgate.registry.named import Named, Row, locate_reports, named, oddity
@@ -38,7 +38,7 @@ def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str |
     envelope = Envelope.parse(text)
     claims = Claims.read(envelope.statement)
     # the signature is checked before anything it covers is believed, or repeated in a message
-    trust.verify(envelope, claims.role("verdict"), model=claims.name, moments=(claims.signed, now))
+    trust.verify(envelope, "verdict", model=claims.name, moments=(claims.signed, now))
     _refuse((*_about(claims, row, terms, target), *_still(claims, terms, now)))
     return claims
 
@@ -96,17 +96,16 @@ def _still(claims: Claims, terms: Terms, now: datetime) -> tuple[tuple[bool, str
     earlier = any(e.counts(claims.policy_digest, claims.signed, now) for e in terms.earlier)
     alone = "the statement is advisory: checker and signer were one user; sign as another user, container or host"
     kind = f"the model was judged as {task}, and the guard's table says that it is {terms.task or 'to be judged'}"
-    same = task == terms.task if NOT_APPLICABLE in (task, terms.task) else terms.task in {"", task}
     return (
         (claims.passed and claims.outcome in {"passed", "warned"}, f"the verdict is {claims.outcome}, not an approval"),
         (now <= claims.expires, f"the statement expired on {statement.stamp(claims.expires)}; check and sign again"),
         *_ahead(claims, now),
         (claims.signed <= claims.expires, "the statement ends before it was signed; check the clocks"),
         (earlier or claims.policy_digest == terms.policy_digest, f"{reached}, {in_force}"),
-        (same, kind),
+        (terms.task in {"", task}, kind),
         (terms.withheld or not claims.withheld, undeclared),
         (terms.accept_advisory or not claims.advisory, alone),
-        (terms.accept_unboxed or task == NOT_APPLICABLE or is_sandboxed(claims.isolation), UNBOXED),
+        (terms.accept_unboxed or is_sandboxed(claims.isolation), UNBOXED),
     )
 
 
@@ -122,7 +121,7 @@ def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:
         claims = Claims.read(envelope.statement)
         # a refusal outlives the window of its key: an approval by a younger key must not outlive the refusal
         moments = (claims.signed, now) if claims.passed else (claims.signed,)
-        trust.verify(envelope, claims.role("verdict"), model=claims.name, moments=moments)
+        trust.verify(envelope, "verdict", model=claims.name, moments=moments)
         return claims
     return None
 
@@ -154,9 +153,7 @@ _EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
 
 def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
     """Return the stored report and the evidence envelope of this digest; ``StatementError``: there is none."""
-    gone = (
-        f"the evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
-    )
+    gone = f"evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
     try:
         place = locate_reports(client, model_id)
     except SubjectError as exc:
@@ -213,10 +210,9 @@ def verify(
     if claims.model_id != present.model_id:
         raise StatementError(f"{exact} may not serve: its statement is about another logged model; sign again")
     _, evidence = _signed_report(client, claims, guard, exact)
-    signed = evidence.statement["predicate"].get("files", {})
     with stored_files(client, present.storage) as stored:
         compare = _compare if to is None else partial(_hand_over, to=to)
-        n_files = compare(claims, signed, stored, exact)
+        n_files = compare(claims, evidence.statement["predicate"].get("files", {}), stored, exact)
     return Verified(claims, exact, n_files, present.storage)
 
 
@@ -229,8 +225,7 @@ def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple
     report, evidence = stored_evidence(client, claims.model_id, claims.evidence)
     if statement.payload_digest(report) != claims.report:
         raise StatementError(f"the report stored with {uri} is not the one that was signed")
-    moments, role = (claims.signed, statement.now()), claims.role("evidence")
-    guard.trust.verify(evidence, role, model=claims.name, moments=moments)
+    guard.trust.verify(evidence, "evidence", model=claims.name, moments=(claims.signed, statement.now()))
     return report, evidence
 
 

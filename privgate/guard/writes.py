@@ -91,16 +91,12 @@ class GuardedWrites(Copies):
                 raise StatementError("protected models are not renamed; copy a signed version instead")
             held = super().get_registered_model(name)  # type: ignore[misc]  # mixin
             if in_use := [a for a in held.aliases if guard.alias_meant(a)]:
-                raise StatementError(
-                    f"it holds protected alias {in_use[0]!r}, which would move with it; delete that first"
-                )
+                raise StatementError(f"it holds protected alias {in_use[0]!r}, which moves, too; delete that first")
             self._privgate_refuse_removal(session, name, None)
             # a search would leave out what is tagged as a prompt
             for version in session.query(SqlModelVersion).filter_by(name=name):
                 if fold(version.current_stage or "") in guard.stages:
-                    raise StatementError(
-                        f"version {version.version} is in stage {version.current_stage}; move it first"
-                    )
+                    raise StatementError(f"version {version.version} is in stage {version.current_stage}; move it")
             return super().rename_registered_model(name, new_name)  # type: ignore[misc]  # mixin
 
     def set_model_version_tag(self, name: str, version: str, tag: Any) -> Any:
@@ -111,8 +107,8 @@ class GuardedWrites(Copies):
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
             envelope = statement.Envelope.parse(tag.value)
             claims = statement.Claims.read(envelope.statement)
-            moments, role = (claims.signed, statement.now()), claims.role("verdict")
-            self.privgate_watch.guard().trust.verify(envelope, role, model=claims.name, moments=moments)
+            moments = claims.signed, statement.now()
+            self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
             self._privgate_check_newer(name, str(version), tag.value, claims, session)
             self._privgate_refuse_copies(session, self._privgate_read_row(name, str(version))[0], tag, claims)
             return write()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, PositiveInt, StringConstraints, ValidationError, model_validator
 
-from privgate.documents.strict_yaml import Place
+from privgate.documents.strict_json import Place
 from privgate.policy import rules
 from privgate.policy.problems import PolicyFileError, Problem, Tree, nearest
 from privgate.policy.rules import AnyRule
@@ -92,9 +92,7 @@ class Document(Part):
     version: Text = Field(description="Changed whenever a limit changes; text, so write it in quotes.")
     description: str = ""
     approves: str = Field(default="", description="For which models this policy can approve, and for which never.")
-    extends: Text | None = Field(
-        default=None, description="A shipped policy, or a file beside this one; may only be tightened."
-    )
+    extends: Text | None = Field(default=None, description="Shipped policy, or file beside this one; only tightened.")
     audit: Audit = Audit()
     data: Data = Data()
     valid_days: Annotated[int, Field(ge=1, le=3650)] = Field(default=365, description="How long an approval lasts.")
@@ -103,13 +101,7 @@ class Document(Part):
         description="not downloadable: nobody who may ask the model can get its file, which the policy's owner answers "
         "for. file_records then warns where it would refuse.",
     )
-    rules: Annotated[
-        tuple[AnyRule, ...], Field(min_length=1, description="At least one rule, and one that can refuse.")
-    ]
-    not_applicable: bool = Field(
-        default=False,
-        description='Read and ignored: 0.1.0 was the last version that signed statements "not applicable".',
-    )
+    rules: Annotated[tuple[AnyRule, ...], Field(min_length=1, description="At least one rule that can refuse.")]
     never_waivable: tuple[Name, ...] = Field(default=(), description="Ids of rules that no waiver may touch.")
     waivers: tuple[Waiver, ...] = ()
 
@@ -164,6 +156,7 @@ _WORDS = {
 #: metrics and keys of earlier versions -> what to use instead
 GONE = {
     "applies_to": "rows of a guard's table: they say by which policy a model is released",
+    "not_applicable": "nothing; except such models in the guard's file",
     "collusion": "attack_accuracy and pdtp, which judge the model itself",
     "table": "pdtp, or an expectation in the suite of data",
 }
@@ -191,10 +184,8 @@ def _problem(tree: Tree, error: Any) -> Problem:
     choices: list[str] = []  # where one of several words was expected
     if kind == "extra_forbidden":
         choices, given = list(_fields_beside(place, tree)), str(place[-1])
-        what, expected = (
-            f"unknown key {given!r}",
-            f"no such key; {_OBSERVE}" if given == "observe" else GONE.get(given, ""),
-        )
+        what = f"unknown key {given!r}"
+        expected = f"no such key; {_OBSERVE}" if given == "observe" else GONE.get(given, "")
     elif kind == "missing":
         description = _fields_beside(place, tree)[str(place[-1])].description or "a value"
         what, expected = "missing", _inside(description).rstrip(".")

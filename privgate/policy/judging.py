@@ -184,9 +184,8 @@ def _precondition(condition: Precondition) -> Finding:
     cause = ended or CAUSES.get(condition.name) or ("guarantee" if condition.name.startswith("dp_") else "data")
     said = condition.name in _SAYS_ITS_STEP or (not ended and _NO_ANSWERS in condition.message)
     advice = "" if outcome.releases or said else STEPS[cause]
-    return Finding(
-        f"precondition:{condition.name}", title[:1].upper() + title[1:], outcome, condition.message, advice=advice
-    )
+    name, title = f"precondition:{condition.name}", title[:1].upper() + title[1:]
+    return Finding(name, title, outcome, condition.message, advice=advice)
 
 
 def _enough(audit: Audit, rule: Rule, finding: Finding, measurement: Measurement, evidence: Evidence) -> Finding:

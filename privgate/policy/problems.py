@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from privgate.documents import DocumentError, strict_json, strict_yaml
-from privgate.documents.strict_yaml import Place
+from privgate.documents.strict_json import Place
 from privgate.errors import PolicyError
 
 
@@ -129,8 +129,7 @@ def parse(text: str, file: str) -> Tree:
     try:
         value, spots = strict_yaml.parse(text)
     except DocumentError as exc:
-        problem = Problem(Mark(file, *exc.spot), dotted(exc.place), str(exc), exc.expected)
-        raise PolicyFileError(problem) from exc
+        raise PolicyFileError(Problem(Mark(file, *exc.spot), dotted(exc.place), str(exc), exc.expected)) from exc
     if not isinstance(value, dict):
         what = "is empty" if value is None else "is not a mapping"
         raise PolicyFileError(Problem(Mark(file, 1, 1), "", what, "keys such as 'name' and 'rules'"))

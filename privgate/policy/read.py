@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from privgate.controls import suites
 from privgate.documents import LARGE, DocumentError, strict_json
-from privgate.documents.strict_yaml import Place
+from privgate.documents.strict_json import Place
 from privgate.errors import PolicyError
 from privgate.membership import NAMES
 from privgate.policy import document_shape
@@ -25,7 +25,7 @@ from privgate.policy.rules.rule_base import ISOLATIONS
 _MERGED = ("audit", "data")
 #: what a file says about itself; never inherited. A waiver was
 #: granted against the limits of its own file
-_OWN = ("schema", "name", "version", "description", "approves", "extends", "not_applicable", "waivers")
+_OWN = ("schema", "name", "version", "description", "approves", "extends", "waivers")
 
 
 def lay_over(child: Tree, parent: Tree) -> Tree:
@@ -74,8 +74,7 @@ def list_weakened(child: Document, parent: Document) -> Iterator[tuple[Place, st
         mine, other = getattr(child, part), getattr(parent, part)
         for key in type(mine).model_fields:
             if key != "suite" and _size(getattr(mine, key)) < _size(getattr(other, key)):
-                text = f"{getattr(mine, key)!r} may only be raised: the parent has {getattr(other, key)!r}"
-                yield (part, key), text
+                yield (part, key), f"{getattr(mine, key)!r} may only be raised: the parent has {getattr(other, key)!r}"
     if child.file != parent.file and parent.file == "downloadable":
         yield ("file",), f"{child.file!r} may not be stated here: the parent judges the file itself"
     if child.valid_days > parent.valid_days:

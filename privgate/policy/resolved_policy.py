@@ -1,6 +1,5 @@
 """The policy as it is judged: resolved, frozen, named by digest; and what it means in plain words."""
 
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -14,7 +13,7 @@ from privgate import digest
 from privgate.arrays import Compute, compute_here
 from privgate.controls import suites
 from privgate.controls.suites import Data
-from privgate.errors import PrivgateWarning, UsageError, settled
+from privgate.errors import UsageError, settled
 from privgate.evidence import Evidence, Precondition
 from privgate.evidence.verdict import Finding
 from privgate.policy import problems, read
@@ -30,7 +29,6 @@ Confirm = Callable[[Sequence[Finding]], Sequence[Finding]]
 class Policy(Document):
     """A policy file with everything it extends; ``Policy.load`` is the door: it is never built from anything else."""
 
-    _path: Path = PrivateAttr(default=Path())
     _source: read.Resolved[Self] = PrivateAttr()
 
     @classmethod
@@ -42,23 +40,15 @@ class Policy(Document):
         path = problems.find(name_or_path)
         source = read.resolve(path, str(name_or_path) if path == Path(name_or_path) else path.name, cls)
         policy = source.document
-        policy._path = path  # noqa: SLF001  its own class
-        policy._source = source  # noqa: SLF001  our own class
+        policy._source = source  # noqa: SLF001  its own class
         if why := policy.powerless({}):
             raise PolicyFileError(Problem(policy.mark("rules"), "rules", why, "a limit that a measurement can break"))
-        if policy.not_applicable:
-            file, line, _ = policy.mark("not_applicable")
-            warnings.warn(
-                f"{file}:{line}: not_applicable is ignored; 0.1.0 was the last version that signed such statements",
-                PrivgateWarning,
-                stacklevel=2,
-            )
         return policy
 
     @property
     def path(self) -> Path:
         """The file."""
-        return self._path
+        return self._source.files[0]
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -85,7 +75,7 @@ class Policy(Document):
         # what says nothing changes no digest
         if not self.data.people_declared:
             del said["data"]["people_declared"]
-        for key, nothing in (("approves", ""), ("file", "downloadable"), ("not_applicable", False)):
+        for key, nothing in (("approves", ""), ("file", "downloadable")):
             if said[key] == nothing:
                 del said[key]
         said["rules"] = [

@@ -115,9 +115,9 @@ def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str,
     blocking = [f for f in verdict.findings if f.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)]
     first = max(blocking, key=lambda f: f.outcome.rank, default=None)
     more = f", and {len(blocking) - 1} more" if len(blocking) > 1 else ""
-    moment = _decided_at(verdict)
+    moment, plain = _decided_at(verdict), re.sub(r"[^\w .,:/+-]", "?", policy)[:40]
     return {
-        "privgate": f"{verdict.decision.text}, {_escape(policy)[:40]}, {moment.date().isoformat()}",
+        "privgate": f"{verdict.decision.text}, {plain}, {moment.date().isoformat()}",
         "privgate.outcome": ("observed: " if verdict.observed else "") + verdict.outcome.value,
         "privgate.policy": policy,
         "privgate.policy_digest": str(verdict.policy.get("digest", "")),
@@ -131,10 +131,6 @@ def _tags(verdict: Verdict, policy: str, place: str, out_dir: Path) -> dict[str,
 def _decided_at(verdict: Verdict) -> datetime:
     stated = verdict.detail.get("decided_at")
     return datetime.fromisoformat(str(stated)) if stated else datetime.now(UTC)
-
-
-def _escape(text: str) -> str:
-    return re.sub(r"[^\w .,:/+-]", "?", text)[:200]
 
 
 def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None, forward_only: bool = False) -> str:

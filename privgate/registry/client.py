@@ -1,11 +1,9 @@
 """Talking to MLflow: one client, and errors in our words."""
 
 import os
-import socket
 import sys
 import tempfile
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -19,8 +17,6 @@ from privgate.registry.rest import RestClient, address_for, find_client
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
 ADDRESSES: dict[str, str] = {}
-#: seconds after which a server that does not answer is MLflow's to ask
-_PATIENCE = 5.0
 #: registry -> experiment that runs of ours go to; MLflow would keep it in the environment, which other threads read
 EXPERIMENTS: dict[str, str] = {}
 
@@ -56,9 +52,7 @@ def _sentence(exc: BaseException) -> str:
 def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
     """Return an MLflow client; ``RegistryError``: there is no such registry, and only ``make`` lets MLflow make one."""
     if find_spec("mlflow") is None:  # privgate-verify has none
-        raise RegistryError(
-            f"{tracking_uri or 'the registry'} needs MLflow, which is not installed; name a server (http or https)"
-        )
+        raise RegistryError(f"{tracking_uri or 'this'} needs MLflow, which is not installed; name a server (https)")
     if not make and (address := tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")):
         _check_place(address, "it was named")  # before MLflow's import, which takes seconds
     import mlflow
@@ -67,21 +61,6 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
         _check_place(mlflow.get_tracking_uri(), "no --tracking-uri and no MLFLOW_TRACKING_URI names another")
     with answering("connecting to MLflow"):
         return mlflow.MlflowClient(tracking_uri=tracking_uri)
-
-
-def check_server(tracking_uri: str | None) -> None:
-    """Refuse the address of a server that nobody runs, before MLflow is imported and tries it for a while."""
-    address = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or ""
-    if not address.startswith(("http://", "https://")) or urllib.request.getproxies():
-        return
-    server = urllib.parse.urlsplit(address)
-    host = server.netloc.rpartition("@")[2]  # without a password
-    try:
-        socket.create_connection((server.hostname, server.port or server.scheme), timeout=_PATIENCE).close()
-    except (ConnectionRefusedError, socket.gaierror) as exc:
-        raise RegistryError(f"{server.scheme}://{host} does not answer: {str(exc.strerror).lower()}") from exc
-    except (OSError, ValueError):
-        return  # MLflow says what is wrong with it
 
 
 def _check_place(address: str, how: str) -> None:
@@ -150,12 +129,9 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with answering(f"downloading the files at {location}"):
         # the way by which MLflow loads a version's files, and not through models:/…, which asks for the name again
-        repository = get_artifact_repository(location, tracking_uri=tracking_uri)
-        copy = Path(repository.download_artifacts("", str(folder)))
+        copy = Path(get_artifact_repository(location, tracking_uri=tracking_uri).download_artifacts("", str(folder)))
     if empty := next((p for p in copy.rglob("*") if p.is_dir() and not any(p.iterdir())), None):
-        raise SubjectError(
-            f"the model's folder {empty.name!r} is empty to MLflow, or its file has that name, too; rename it"
-        )
+        raise SubjectError(f"the model's folder {empty.name!r} is empty to MLflow, or a file has its name; rename it")
     return copy
 
 

@@ -50,8 +50,7 @@ def model_files(root: Path) -> dict[str, str]:
 def all_files(root: Path, *, rows: Rows = ()) -> dict[str, str]:
     """Return ``path -> sha256`` of every file of a served folder but MLflow's own note, which may name ``rows``.
 
-    ``DigestMismatchError``: something else lies where that note does. ``SubjectError``: two names are one file on some
-    machines, or files have no digest.
+    ``DigestMismatchError``: something else lies there. ``SubjectError``: two names are one, or files have no digest.
     """
     try:
         digests = digest.of_files(root)
@@ -61,9 +60,7 @@ def all_files(root: Path, *, rows: Rows = ()) -> dict[str, str]:
     for path in digests:  # a file system that ignores case or accents would serve either of two
         twin = seen.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
         if twin != path:
-            raise SubjectError(
-                f"the model's files {twin!r} and {path!r} are one file on some machines; rename one of them"
-            )
+            raise SubjectError(f"the model's files {twin!r} and {path!r} are one file on some machines; rename one")
     there = any(path.partition("/")[0] == MLFLOW_META for path in digests)
     if there and not (digests.pop(MLFLOW_META, "") and _is_note(root / MLFLOW_META, rows)):
         raise DigestMismatchError(
@@ -95,9 +92,7 @@ def compare(recorded: dict[str, str], present: dict[str, str], what: str) -> Non
         if name not in recorded:
             raise DigestMismatchError(f"{what} file {name!r} was added after the recipe was recorded; remove it")
         if recorded[name] != present[name]:
-            raise DigestMismatchError(
-                f"{what} file {name!r} is not the one that was recorded; restore it or log the model again"
-            )
+            raise DigestMismatchError(f"{what} file {name!r} is not the recorded one; restore it or log it again")
 
 
 @dataclass(frozen=True)
@@ -207,8 +202,7 @@ def _is_own(uri: str, tracking_uri: str) -> bool:
 
 
 def _lies_below(prefix: str, uri: str) -> bool:
-    hosts = {urllib.parse.urlsplit(u).netloc.lower() for u in (prefix, uri)}
-    return len(hosts) == 1 and _begins(prefix, uri)
+    return len({urllib.parse.urlsplit(u).netloc.lower() for u in (prefix, uri)}) == 1 and _begins(prefix, uri)
 
 
 def _is_place(uri: str) -> bool:

@@ -13,7 +13,7 @@ from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import native, training_data
-from privgate.registry.client import ADDRESSES, check_server, download, reader
+from privgate.registry.client import ADDRESSES, download, reader
 from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles, all_files, compare
 from privgate.registry.mlmodel import check_requirements, flavor_of
 from privgate.registry.named import Named, named
@@ -94,7 +94,6 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     run id; a copied version, too. ``DigestMismatchError``: a file differs from the recorded one; the message names it.
     ``SubjectError``: the version has no recipe, or an unreadable one.
     """
-    check_server(tracking_uri)
     client = reader(tracking_uri)
     target = named(client, uri)
     ADDRESSES[target.model_id] = str(client.tracking_uri)
@@ -109,6 +108,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
     compare(dict(document["model"]["files"]), files, "model")
     data = training_data.read(client, document["data"], place / "data")
     data = training_data.declare_people(data, document.get("people"))
+    held = {"model": digest.of_manifest(files), "recipe": recipe.digest}
     return Subject(
         recipe,
         data,
@@ -117,12 +117,7 @@ def load_subject(uri: str, *, tracking_uri: str | None = None) -> Subject:
         name=target.name,
         version=target.version,
         uri=uri,
-        digests={
-            "model": digest.of_manifest(files),
-            "recipe": recipe.digest,
-            "data": data.digest,
-            "files": digest.of_manifest(every),
-        },
+        digests={**held, "data": data.digest, "files": digest.of_manifest(every)},
         detail=_describe(target, document, flavor, check_requirements(folder)),
     )
 

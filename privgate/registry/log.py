@@ -145,8 +145,7 @@ def log_recipe(
     if serve is not None:
         if serve not in get_args(Serve):
             raise UsageError(f"serve={serve!r}: it is one of {', '.join(get_args(Serve))}, or left out")
-        about = {"release": release, "tracking_uri": tracking_uri, "store": store}
-        return _serve(info_or_uri, recipe, data, about)
+        return _serve(info_or_uri, recipe, data, {"release": release, "tracking_uri": tracking_uri, "store": store})
     release, packages = _judgeable(recipe, data, release)
     with training_data.kept(data, store=store) as kept:
         training_data.refuse_changes(data, kept.data)
@@ -165,8 +164,7 @@ def _serve(info_or_uri: Any, recipe: Recipe, data: TrainingData, about: dict[str
     uri, storage, name, own_run = _locate(client, info_or_uri)
     with tempfile.TemporaryDirectory() as place, answering(f"opening {uri}"):
         folder = download(storage, Path(place, "model"), tracking_uri=client.tracking_uri)
-        files = tuple(sorted(all_files(folder).items()))
-        held = StoredModel(folder, mlmodel.flavor_of(folder), None, files).load()
+        held = StoredModel(folder, mlmodel.flavor_of(folder), None, tuple(sorted(all_files(folder).items()))).load()
         run_id = None if mlflow.active_run() else own_run
         before = client.get_run(run_id).info if run_id else None
         try:
@@ -324,8 +322,7 @@ def _run(tracking_uri: str | None) -> AbstractContextManager[Any]:
     """Return the run that is active, or one of our own; its experiment is ours, or else MLflow's choice."""
     import mlflow
 
-    active = mlflow.active_run()
-    return nullcontext() if active else mlflow.start_run(experiment_id=EXPERIMENTS.get(tracking_uri or ""))
+    return nullcontext() if mlflow.active_run() else mlflow.start_run(experiment_id=EXPERIMENTS.get(tracking_uri or ""))
 
 
 def adopt(
@@ -342,8 +339,7 @@ def adopt(
 
     ``uri`` is ``models:/name/version`` or ``models:/name@alias``. A logged model of MLflow 3 keeps its version, unless
     ``serve`` makes another, as in ``log_recipe``. The files of any other become a logged model, byte by byte, and that
-    a new version of the same registered model; the old one stays. All else, and the errors, are those of
-    ``log_recipe``.
+    a new version of the same registered model; the old one stays. All else, and the errors: ``log_recipe``.
     """
     import mlflow
 
@@ -367,8 +363,7 @@ def adopt(
         if any(name.startswith(f"{FOLDER}/") for name in files):
             raise SubjectError(f"the files of {uri} hold a folder {FOLDER!r} of their own; log the model again")
         experiment = str(client.get_run(run_id).info.experiment_id) if run_id else "0"
-        place_of = str(client.get_experiment(experiment).artifact_location)
-        refuse_written(place_of, tracking_uri=str(client.tracking_uri))
+        refuse_written(str(client.get_experiment(experiment).artifact_location), tracking_uri=str(client.tracking_uri))
         logged = client.create_logged_model(experiment, name=path_part(str(name)), source_run_id=run_id)
         client.log_model_artifacts(logged.model_id, str(folder))
         client.finalize_logged_model(logged.model_id, "READY")

@@ -161,9 +161,7 @@ _KEYS = frozenset({"name", "prefix", "python", "channels", "dependencies", "buil
 _LOCKS = ("uv.lock", "uv.toml", "pyproject.toml")
 _LOCAL_KEYS = frozenset({"path", "directory", "editable"})
 #: options of a requirements file that name an address, or nothing
-_ADDRESSES = frozenset(
-    {"-i", "--index-url", "--pypi-url", "--extra-index-url", "-f", "--find-links", "-e", "--editable"}
-)
+_PLACES = frozenset({"-i", "--index-url", "--pypi-url", "--extra-index-url", "-f", "--find-links", "-e", "--editable"})
 _HARMLESS = frozenset({"--no-index", "--pre", "--prefer-binary", "--require-hashes"})
 #: those that are looked at in any case
 _BESIDE = [f"{option} {name}" for name in _LISTS for option in ("-r", "-c", "--requirement", "--constraint")]
@@ -254,7 +252,7 @@ def _refuse_line(line: str) -> str:
         if (channel := line.removeprefix("--channel ")) != line:
             return "" if channel in _CHANNELS or _is_listed(channel) else f"channel {channel!r:.200} is not a usual one"
         option, *values = shlex.split(line.replace("=", " ", 1) if line.startswith("--") else line)
-        if option in _ADDRESSES and len(values) == 1:
+        if option in _PLACES and len(values) == 1:
             return "" if _is_listed(values[0]) else f"{values[0]!r:.200} is not the usual index"
         fine = line in _HARMLESS or line in _BESIDE or re.fullmatch(r"--(no|only)-binary[= ][\w:.,-]+", line)
         return "" if fine else f"{line:.100} is not known to be harmless"

@@ -95,9 +95,7 @@ def find_version(client: Any, uri: str) -> tuple[str, str]:
     parsed = urllib.parse.urlparse(uri, allow_fragments=False)
     path = parsed.path.strip("/")
     if parsed.scheme != "models" or parsed.netloc or parsed.query or not path or path.count("/") > 1:
-        raise SubjectError(
-            f"{uri!r} names no model; use models:/name/version, models:/name@alias or runs:/<run_id>/<name>"
-        )
+        raise SubjectError(f"{uri!r} names no model; use models:/name/version, models:/name@alias or runs:/run/name")
     name, slash, suffix = path.partition("/")
     if slash:
         if not (suffix.isascii() and suffix.isdigit()):

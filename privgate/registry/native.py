@@ -6,10 +6,8 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from privgate.subject import release as releases
 from privgate.subject.accepted_questions import Refusing
 from privgate.subject.recipe import Recipe
 from privgate.subject.release import Release
-from privgate.subject.sources import providing, skops_io
+from privgate.subject.sources import find_version, providing, skops_io
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +43,8 @@ def log(
     model: Any, *, name: str, example: Any, questions: Any, requirements: list[str], own_classes: bool, serving: Serving
 ) -> Any:
     """Log ``model`` into the active run and return MLflow's ``ModelInfo``."""
+    import mlflow.sklearn
+
     function = _function(model, serving)
     if not function:
         return _log_generic(model, serving, name=name, requirements=requirements)
@@ -52,7 +52,13 @@ def log(
     alike = not hasattr(example, "columns") or list(example.dtypes) == list(questions.dtypes)
     signature = _signature(example, questions) if alike else None
     options = {"name": name, "signature": signature, "pip_requirements": requirements, "pyfunc_predict_fn": function}
-    return _log_sklearn(model, None if own_classes else _skops_types(model), serving.accepted, options)
+    trusted = None if own_classes or serving.accepted is not None else _skops_types(model)
+    if trusted is not None:
+        options |= {"serialization_format": "skops", "skops_trusted_types": trusted or None}
+        return mlflow.sklearn.log_model(model, **options)
+    with sources.pickling_by_value([accepted_questions]):  # a serving machine needs no privgate
+        held = model if serving.accepted is None else Refusing(model, serving.accepted)
+        return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
 
 
 def _function(model: Any, serving: Serving) -> str:
@@ -65,9 +71,8 @@ def _function(model: Any, serving: Serving) -> str:
     known = getattr(model, "classes_", None)
     if not hasattr(model, "predict_proba") or known is None or not np.array_equal(known, serving.classes):
         return ""
-    if serving.release.form == "label":
-        return "predict"
-    return "predict_proba" if serving.release.exact else ""
+    usual = "predict_proba" if serving.release.exact else ""
+    return "predict" if serving.release.form == "label" else usual
 
 
 def _signature(example: Any, questions: Any) -> Any:
@@ -89,32 +94,6 @@ def _signature(example: Any, questions: Any) -> Any:
         return None
     # uint64, durations and sparse arrays have no type of MLflow's, which would take one column of anything
     return None if any(isinstance(kind, AnyType) for kind in signature.inputs.input_types()) else signature
-
-
-def _log_sklearn(
-    model: Any, trusted: list[str] | None, accepted: dict[str, Any] | None, options: dict[str, Any]
-) -> Any:
-    import mlflow.sklearn
-
-    if trusted is not None and accepted is None:
-        return mlflow.sklearn.log_model(
-            model, serialization_format="skops", skops_trusted_types=trusted or None, **options
-        )
-    with _by_value(accepted_questions):
-        held = model if accepted is None else accepted_questions.Refusing(model, accepted)
-        return mlflow.sklearn.log_model(held, serialization_format="cloudpickle", **options)
-
-
-@contextmanager
-def _by_value(*modules: Any) -> Iterator[None]:
-    """Store classes of ours themselves: a serving machine needs those of the user, and not privgate."""
-    import cloudpickle
-
-    with ExitStack() as after:
-        for module in modules:
-            cloudpickle.register_pickle_by_value(module)
-            after.callback(cloudpickle.unregister_pickle_by_value, module)
-        yield
 
 
 def _skops_types(model: Any) -> list[str] | None:
@@ -174,7 +153,7 @@ def _log_generic(model: Any, serving: Serving, *, name: str, requirements: list[
     classes = None if serving.recipe.task == "regression" else serving.classes
     accepted = None if serving.accepted is None else accepted_questions.AcceptedQuestions(serving.accepted)
     native = Native(model, serving, classes, accepted)
-    with _by_value(releases, accepted_questions):
+    with sources.pickling_by_value([releases, accepted_questions]):
         try:
             return mlflow.pyfunc.log_model(name=name, python_model=native, pip_requirements=requirements)
         except (TypeError, AttributeError) as exc:
@@ -188,14 +167,8 @@ _BASE = ("numpy", "scipy", "scikit-learn", "pandas", "cloudpickle", "skops")
 def record(imported: Iterable[str]) -> dict[str, Any]:
     """Return ``{"python": "3.11.9", "packages": {distribution: version}}`` of what a recipe imports."""
     names = {*providing(imported), *_BASE}
-    versions = {name: version for name in sorted(names) if (version := _installed(name)) is not None}
+    versions = {name: version for name in sorted(names) if (version := find_version(name))}
     return {"python": platform.python_version(), "packages": versions}
-
-
-def _installed(distribution: str) -> str | None:
-    with suppress(metadata.PackageNotFoundError):
-        return metadata.version(distribution)
-    return None
 
 
 def differences(recorded: Mapping[str, Any]) -> list[str]:
@@ -203,7 +176,7 @@ def differences(recorded: Mapping[str, Any]) -> list[str]:
     then, now = recorded.get("python"), platform.python_version()
     changes = [] if then == now else [f"recorded with Python {then}, running Python {now}"]
     for name, version in dict(recorded.get("packages", {})).items():
-        if (present := _installed(name)) is None:
+        if not (present := find_version(name)):
             changes.append(f"{name} {version} is not installed")
         elif present != version:
             changes.append(f"recorded with {name} {version}, running {present}")
@@ -212,7 +185,7 @@ def differences(recorded: Mapping[str, Any]) -> list[str]:
 
 def requirements(recorded: Mapping[str, Any]) -> list[str]:
     """Return the environment as pip requirements, so that MLflow need not infer them by loading the model."""
-    pinned = {"mlflow": _installed("mlflow"), **recorded["packages"]}
+    pinned = {"mlflow": find_version("mlflow"), **recorded["packages"]}
     return [f"{name}=={version}" for name, version in sorted(pinned.items()) if version]
 
 
@@ -276,9 +249,7 @@ class StoredModel:
             with self._importable():
                 model = _served.__wrapped__(self.folder) if again else _served(self.folder)
                 if getattr(model.metadata.signature, "params", None):
-                    raise SubjectError(
-                        "the served model takes parameters, which may choose what is returned; log it without them"
-                    )
+                    raise SubjectError("the served model takes parameters, which may choose answers; log it without")
                 return [model.predict(_as_sent(X, model.metadata.signature)) for X in questions]
         except mlflow.exceptions.MlflowException as exc:
             if not str(exc).startswith("Failed to enforce schema"):

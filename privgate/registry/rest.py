@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from privgate.errors import RegistryError
 
@@ -125,15 +125,20 @@ class RestClient:
     def _ask(self, path: str, read: Callable[[Any], Any], **query: str) -> Any:
         import requests
 
-        answer = self._session.get(
-            f"{self._base}/api/2.0/mlflow/{path}",
-            params=query,
-            timeout=float(os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") or 120),
-            allow_redirects=is_set("MLFLOW_ALLOW_HTTP_REDIRECTS", "true"),
-            # said at each request: a session's own would give way to other variables
-            verify=os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or not is_set("MLFLOW_TRACKING_INSECURE_TLS"),
-            cert=os.environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH") or None,
-        )
+        # said at each request: a session's own would give way to other variables
+        how: dict[str, Any] = {
+            "timeout": float(os.environ.get("MLFLOW_HTTP_REQUEST_TIMEOUT") or 120),
+            "allow_redirects": is_set("MLFLOW_ALLOW_HTTP_REDIRECTS", "true"),
+            "verify": os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH") or not is_set("MLFLOW_TRACKING_INSECURE_TLS"),
+            "cert": os.environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH") or None,
+        }
+        try:
+            answer = self._session.get(f"{self._base}/api/2.0/mlflow/{path}", params=query, **how)
+        except requests.ConnectionError as exc:
+            if type(exc) is not requests.ConnectionError:  # of certificates and proxies, which have a sentence
+                raise
+            server = urlsplit(self._base)
+            raise RegistryError(f"{server.scheme}://{server.netloc.rpartition('@')[2]} does not answer") from exc
         if answer.status_code != 200:
             try:
                 refusal = f"{(body := answer.json())['error_code']}: {body['message']}"

@@ -32,9 +32,7 @@ def read(client: Any, reference: Mapping[str, Any], folder: Path) -> TrainingDat
     kind = reference.get("kind")
     if kind == "loader":
         if (loader := str(reference["reference"])) not in os.environ.get("PRIVGATE_LOADERS", "").split():
-            raise SubjectError(
-                f"the data comes from the loader {loader!r}, which would run here; list it in PRIVGATE_LOADERS"
-            )
+            raise SubjectError(f"the loader of the data {loader!r} would run here; list it in PRIVGATE_LOADERS")
         importlib.invalidate_caches()
         data = TrainingData.from_loader(loader, **dict(reference.get("options", {})))
     elif kind == "file":
@@ -190,9 +188,7 @@ def refuse_changes(given: TrainingData, stored: TrainingData) -> None:
     if why := storing.difference(given.X, stored.X):
         raise SubjectError(f"the data cannot be stored as they are: {why}; train on what save and load give back")
     if (given.order, given.digest) != (stored.order, stored.digest):
-        raise SubjectError(
-            "memory order, labels, ids, groups or candidates are others when read back; pass plain arrays"
-        )
+        raise SubjectError("memory order, labels, ids, groups or candidates change when read back; pass plain arrays")
 
 
 def refuse_new_labels(data: TrainingData) -> None:

@@ -1,11 +1,8 @@
 """The report: one JSON document, and HTML, Markdown and JUnit rendered from it alone.
 
 ``document`` is the only place where a verdict is read; everything shown comes from its JSON, which ``schema`` reads
-once into typed models: what they do not hold is not shown, and a document that another version wrote is refused in
-a sentence. A section appears when its part of the evidence is there.
-
-Names of units are replaced by keyed hashes wherever they stand, and the keys query, queries, position, positions,
-features and rows are left out, because a query may be a person's own features.
+once into typed models. Names of people are keyed hashes wherever they stand; questions and rows are left out, because
+a question may be a person's own features.
 """
 
 from privgate.report.compare import compare

@@ -7,7 +7,6 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from privgate.errors import PrivgateWarning, SubjectError, UsageError
 from privgate.evidence import COLUMNS, encode
 from privgate.evidence.verdict import Verdict
 from privgate.policy.rules import about
+from privgate.report import formats
 from privgate.report.compare import compare
 from privgate.report.page_one import level
 from privgate.report.people import Pseudonyms, summary
@@ -88,12 +88,12 @@ def _subject(subject: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def _without_positions(detail: Any) -> Any:
+def _drop_rows(detail: Any) -> Any:
     """Return a precondition's detail without lists of whole numbers, which are rows of the data."""
     if not isinstance(detail, Mapping):
         return detail
-    rows = {k for k, v in detail.items() if isinstance(v, list) and any(type(i) is int for i in v)}
-    return {k: _without_positions(v) for k, v in detail.items() if k not in rows}
+    told = {k: v for k, v in detail.items() if not (isinstance(v, list) and any(type(i) is int for i in v))}
+    return {k: _drop_rows(v) for k, v in told.items()}
 
 
 def _evidence(values: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
@@ -102,9 +102,7 @@ def _evidence(values: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
         **{part: names.scrub(values[part]) for part in ("run", "influence", "membership", "claims")},
         **{part: values[part] for part in ("attributes", "artifact", "robust") if part in values},
         "subject": _subject(values["subject"]),
-        "preconditions": names.scrub(
-            [{**p, "detail": _without_positions(p["detail"])} for p in values["preconditions"]]
-        ),
+        "preconditions": [names.scrub({**p, "detail": _drop_rows(p["detail"])}) for p in values["preconditions"]],
         "measurements": [names.scrub(m, str(m["where"])) for m in values["measurements"]],
     }
 
@@ -112,12 +110,12 @@ def _evidence(values: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
 # One document, several formats.
 
 #: format -> (what renders it, file that ``write`` puts it in; empty: only where it is asked for)
-FORMATS: Mapping[str, tuple[str, str]] = {
-    "html": ("privgate.report.formats:page", "report.html"),
-    "markdown": ("privgate.report.formats:summary", "summary.md"),
-    "junit": ("privgate.report.formats:junit", "junit.xml"),
-    "text": ("privgate.report.formats:terminal", ""),
-    "json": ("", ""),
+FORMATS: Mapping[str, tuple[Callable[[ReportDocument], str] | None, str]] = {
+    "html": (formats.page, "report.html"),
+    "markdown": (formats.summary, "summary.md"),
+    "junit": (formats.junit, "junit.xml"),
+    "text": (formats.terminal, ""),
+    "json": (None, ""),
 }
 
 
@@ -128,10 +126,9 @@ def render(document: Any, format: str) -> str:  # noqa: A002  the word of the fi
     """
     if format not in FORMATS:
         raise UsageError(f"unknown report format {format!r}; known: {', '.join(FORMATS)}")
-    checked = read(document)
-    if format == "json":  # ASCII, because a terminal obeys what it is shown
+    checked, renderer = read(document), FORMATS[format][0]
+    if renderer is None:  # ASCII, because a terminal obeys what it is shown
         return json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-    renderer: Callable[[ReportDocument], str] = resolve_name(FORMATS[format][0])
     return renderer(checked)
 
 
@@ -153,8 +150,7 @@ def write(
     """Write the report of a verdict in every format and return the files' paths.
 
     ``out_dir`` is made if absent; files of an earlier report are replaced, and untouched where ``OSError`` is raised.
-    The paths are ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, and one file a
-    format.
+    They are ``report.json``, ``records.parquet``, ``cases.npz`` where a limit is a theorem's, and one file a format.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -173,8 +169,7 @@ def write(
         kept = [cases.FILE] if verdict.evidence.cases else []
         if kept:
             cases.write(new / cases.FILE, verdict.evidence.cases)
-        order = [DOCUMENT, RECORDS, *kept, *texts]
-        done = [(new / name).replace(folder / name) for name in order]
+        done = [(new / name).replace(folder / name) for name in [DOCUMENT, RECORDS, *kept, *texts]]
     if not kept:  # of an earlier report, whose limits rest on cases
         (folder / cases.FILE).unlink(missing_ok=True)
     return done

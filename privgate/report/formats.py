@@ -1,6 +1,7 @@
 """The report in every format, from its typed document alone: a page, a terminal's text, Markdown, and JUnit XML."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -50,7 +51,7 @@ def differences(comparison: Mapping[str, Any]) -> Iterator[str]:
     blocks = lay_out(read)
     yield from (f"## {markdown(name_both(read))}", "", f"**{markdown(blocks['summary'])}**", "")
     for t in blocks["tables"]:
-        yield from _table(t.columns, t.rows, "|" + " --- |" * len(t.columns))
+        yield from _table(t.columns, t.rows)
 
 
 def summary(doc: ReportDocument) -> str:
@@ -64,7 +65,7 @@ def summary(doc: ReportDocument) -> str:
         *([f"{item(front['reason'])}", ""] if front["reason"] else []),
         f"**{say('next.one')}:** {markdown(front['next'])}",
         "",
-        *_table([say(f"column.{c}") for c in ("question", "result", "measured", "told")], tiles, "| --- " * 4 + "|"),
+        *_table([say(f"column.{c}") for c in ("question", "result", "measured", "told")], tiles),
         *(f"- **{markdown(name)}:** {markdown(value)}" for name, value in front["facts"]),
         f"- **{say('open')}:** {markdown('; '.join(front['open']))}",
         "- **{}:** {}".format(*map(markdown, front["signing"][-1])),
@@ -80,9 +81,9 @@ def summary(doc: ReportDocument) -> str:
     return "\n".join(lines)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], rule: str) -> list[str]:
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     head, *body = (f"| {' | '.join(map(markdown, row))} |" for row in (columns, *rows))
-    return [head, rule, *body, ""]
+    return [head, "| --- " * len(columns) + "|", *body, ""]
 
 
 # JUnit XML for CI servers.
@@ -101,7 +102,7 @@ def junit(doc: ReportDocument) -> str:
     name = f"privgate {doc.subject.name} {doc.subject.version}".strip()
     suite = ET.Element("testsuite", name=_say(name), timestamp=_say(doc.decided_at))
     ET.SubElement(ET.SubElement(suite, "properties"), "property", name="decision", value=_say(doc.decided.text))
-    tally = dict.fromkeys(("failure", "error", "skipped"), 0)
+    tally = Counter[str]()
     policy = _say(f"privgate.{doc.policy.name}")
     for asserted in cases:
         finding = asserted.finding
@@ -118,9 +119,9 @@ def junit(doc: ReportDocument) -> str:
         tally["error"] = 1
         case = ET.SubElement(suite, "testcase", classname=policy, name="policy", time="0")
         ET.SubElement(case, "error", message="no rule was judged")
-    counts = (max(len(cases), 1), tally["failure"], tally["error"], tally["skipped"])
-    for key, count in zip(("tests", "failures", "errors", "skipped"), counts, strict=True):
-        suite.set(key, str(count))
+    tally["test"] = max(len(cases), 1)
+    for key in ("tests", "failures", "errors", "skipped"):
+        suite.set(key, str(tally[key.removesuffix("s")]))
     ET.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suite, encoding="unicode") + "\n"
 

@@ -436,8 +436,7 @@ def _file(doc: ReportDocument) -> str:
         if stated == _WITHHELD:
             return say("file.withheld", who=say(f"file.{who}"))
     if not any(Need.LOOKED in about(f.metric).needs for f in doc.findings):
-        looked = any(f.rule == "precondition:file" for f in doc.findings)
-        return say("file.looked" if looked else "file.not_judged")
+        return say("file.looked" if any(f.rule == "precondition:file" for f in doc.findings) else "file.not_judged")
     part = doc.evidence.artifact
     if part is None or part.problem:
         return say("file.unread")

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from privgate import evidence, vocabulary
 from privgate.evidence.figures import fold, number, percent, sure
 from privgate.policy.rules import about
@@ -77,11 +79,8 @@ def attacks(doc: ReportDocument) -> Told:
 
 def rank_attacks(attacks: Iterable[evidence.AttackResult]) -> list[Ran]:
     """Return the attacks that ran, strongest first: by the larger of AUC and accuracy."""
-
-    def strength(attack: Ran) -> float:
-        return max(v for v in (attack[1].auc, attack[1].accuracy.value or 0.0, 0.0) if not math.isnan(v))
-
-    return sorted(((a, a.figures) for a in attacks if a.figures), key=strength, reverse=True)
+    ran = [(a, a.figures) for a in attacks if a.figures]
+    return sorted(ran, key=lambda r: np.nanmax([r[1].auc, r[1].accuracy.value or 0.0, 0.0]), reverse=True)
 
 
 def title(attack: evidence.AttackResult) -> str:
@@ -93,29 +92,23 @@ def achieve(ranked: Sequence[Ran]) -> Told:
     """Return what each attack achieved, at the smallest rates that the sample resolves."""
     every = [r for _, f in ranked for r in f.tpr_at_fpr]
     rates, resolved = sorted({r.fpr for r in every})[:3], {r.fpr for r in every if not r.problem}
-    shown_rates, rows = [p for p in rates if p in resolved], []
+    told, rows = [p for p in rates if p in resolved], []
     for a, f in ranked:
-        shares = {r.fpr: _estimate(r) for r in f.tpr_at_fpr}
-        rows.append(
-            (title(a), a.scope, f.auc, _estimate(f.accuracy), *(shares.get(p, "not measured") for p in shown_rates))
-        )
-    coarse = " or ".join(percent(p) for p in rates if p not in shown_rates)
-    return {
-        "achieved": rows,
-        "rates": [f"Found at {percent(p)} false accusations" for p in shown_rates],
-        "coarse": coarse,
-    }
+        at = {r.fpr: r for r in f.tpr_at_fpr}
+        rows.append((title(a), a.scope, f.auc, _estimate(f.accuracy), *(_estimate(at.get(p)) for p in told)))
+    coarse = " or ".join(percent(p) for p in rates if p not in told)
+    return {"achieved": rows, "rates": [f"Found at {percent(p)} false accusations" for p in told], "coarse": coarse}
 
 
-def _estimate(estimate: evidence.Estimate | None, show: Callable[[float], str] = percent) -> str:
-    """Return a figure with its interval, as far as either is known."""
-    estimate = estimate or evidence.Estimate(value=None)
-    ends = "" if estimate.low is None or estimate.high is None else f"{show(estimate.low)} to {show(estimate.high)}"
-    if estimate.problem:
+def _estimate(estimate: evidence.Estimate | None) -> str:
+    """Return a fraction with its interval, as far as either is known."""
+    e = estimate or evidence.Estimate(value=None)
+    ends = "" if e.low is None or e.high is None else f"{percent(e.low)} to {percent(e.high)}"
+    if e.problem:
         return "not resolvable with this sample"
-    if estimate.value is None or math.isnan(estimate.value):
+    if e.value is None or math.isnan(e.value):
         return ends or "not measured"
-    return f"{show(estimate.value)} ({ends})" if ends else f"{show(estimate.value)}, no interval"
+    return f"{percent(e.value)} ({ends})" if ends else f"{percent(e.value)}, no interval"
 
 
 def _tested(test: evidence.SelfTest) -> str:
@@ -133,10 +126,7 @@ def _guesses(rows: Iterable[evidence.AttributeGuesses]) -> list[tuple[str, ...]]
 def dp(doc: ReportDocument) -> Told:
     """Return the claim, and the bounds that follow with their hypotheses."""
     part, claim = doc.evidence.claims or evidence.ClaimsPart(), doc.subject.claim
-    return {
-        "claim": claim.model_dump(exclude_none=True) if claim else None,
-        "bounds": [_bound(b) for b in part.bounds],
-    }
+    return {"claim": claim and claim.model_dump(exclude_none=True), "bounds": list(map(_bound, part.bounds))}
 
 
 def _bound(b: evidence.GuaranteeBound) -> tuple[float | str, ...]:
@@ -169,9 +159,8 @@ def _engines(shares: Sequence[evidence.EngineShare]) -> Told:
     rows = []
     for s in shares:
         part = f" ({percent(s.handed_on / s.asked)})" if s.handed_on and s.asked else ""
-        why, unlimited = ("; ".join(f"{plain(k, 200)} ({shown(v)})" for k, v in reasons.items())
-                          for reasons in (s.why, s.without_limit))  # fmt: skip
-        rows.append((_spaced(s.engine), shown(s.answered), f"{shown(s.handed_on)}{part}", why, unlimited))
+        said = ["; ".join(f"{plain(k, 200)} ({shown(v)})" for k, v in why.items()) for why in (s.why, s.without_limit)]
+        rows.append((_spaced(s.engine), shown(s.answered), f"{shown(s.handed_on)}{part}", *said))
     width = 5 if any(s.without_limit for s in shares) else 4
     return {"engines": [row[:width] for row in rows], "width": width}
 

@@ -65,8 +65,7 @@ def stop(text: str) -> str:
 
 def capital(text: str) -> str:
     """Return a text with its first letter as a capital; a name of code stays as it is written."""
-    named = "_" in text.split(" ", 1)[0] or text.startswith("privgate ")
-    return text if named else text[:1].upper() + text[1:]
+    return text if ("_" in text.split(" ", 1)[0] or text.startswith("privgate ")) else text[:1].upper() + text[1:]
 
 
 def prose(value: Any, limit: int = LONGEST) -> str:

@@ -207,8 +207,8 @@ def train_on_subsets(
         for i, (mask, seed) in enumerate(zip(masks, each, strict=True))
     ]
     log_p, reason = np.full((count, len(questions), subject.width), np.nan), dict[int, str]()
-    for i, read in enumerate(fleet.each(subject, fits, label="training shadow models")):
-        if (answer := read()).problem:
+    for i, answer in enumerate(fleet.fits(subject, fits, label="training shadow models")):
+        if answer.problem:
             reason[i] = answer.problem
         else:
             log_p[i] = answer.log_p

@@ -186,7 +186,8 @@ def content_digest(X: Any) -> str:
     """Return the digest of all values of a container, dtypes, categories and column names included."""
     if is_frame(X):
         named = ((c if isinstance(c, str) else int(c), X[c]) for c in X.columns)
-        return digest.of_list(digest.canonical_json([name, *_column(column)]) for name, column in named)
+        columns = (digest.canonical_json([name, *_column(column)]) for name, column in named)
+        return digest.of_bytes(b"[" + b",".join(columns) + b"]")
     if is_pandas(X):
         return digest.of_json(["series", *_column(X)])
     if is_sparse(X):

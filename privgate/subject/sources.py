@@ -15,7 +15,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -258,6 +258,26 @@ def providing(modules: Iterable[str]) -> list[str]:
         if wanted & set(declared) or (not declared and pattern.search(installed.read_text("RECORD") or "")):
             names.add(installed.metadata["Name"])
     return sorted(names)
+
+
+@contextmanager
+def pickling_by_value(modules: Iterable[Any]) -> Iterator[None]:
+    """Let cloudpickle store what these modules define, for processes in which no import finds them."""
+    import cloudpickle
+
+    with ExitStack() as after:
+        for module in modules:
+            cloudpickle.register_pickle_by_value(module)
+            after.callback(cloudpickle.unregister_pickle_by_value, module)
+        yield
+
+
+def find_version(distribution: str) -> str:
+    """Return the version of a distribution; empty where it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def skops_io() -> Any:

@@ -10,9 +10,8 @@ from typing import Any
 from privgate.arrays import Index
 from privgate.errors import PrivgateWarning, UsageError
 from privgate.training import worker
-from privgate.training.fit import Answer
+from privgate.training.fit import DIED_ON_MODEL, Answer, Chunk
 from privgate.training.payload import Payload
-from privgate.training.pools import Chunk, died_on_model
 from privgate.training.task_limits import TaskLimits
 
 #: what one task costs the scheduler, measured with tasks that do nothing
@@ -51,10 +50,10 @@ class DaskPool:
     def _connect(self) -> None:
         try:
             from distributed import Client
+
+            self._client = Client(self._address, timeout=CONNECT_SECONDS, set_as_default=False)
         except ImportError as exc:
             raise UsageError("a Dask cluster needs the extra: pip install 'privgate[dask]'") from exc
-        try:
-            self._client = Client(self._address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as exc:
             raise UsageError(f"no Dask scheduler answers at {self._address}; start one or drop --cluster") from exc
 
@@ -90,7 +89,7 @@ class DaskPool:
         return self._sent[payload.digest]
 
     def next(self) -> tuple[Chunk, list[Answer] | None]:
-        """Wait for a chunk; see ``Pool.next``."""
+        """Wait for a chunk and return it with its answers, or None where its worker died."""
         from concurrent.futures import CancelledError
 
         from distributed import KilledWorker
@@ -121,7 +120,7 @@ class DaskPool:
 
     def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
         """Return the stored model's answer."""
-        return self._ask(worker.registered, self._send(payload), rows, self._limits, served=served) or died_on_model()
+        return self._ask(worker.registered, self._send(payload), rows, self._limits, served=served) or DIED_ON_MODEL
 
     def examined(self, payload: Payload, by: str, *given: Any) -> Any:
         """Return what is found in the opened model."""

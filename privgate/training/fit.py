@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,53 +79,38 @@ class Answer:
     lasting: bool = True
 
 
-class Rows:
-    """Training sets of one payload, in the original order of the records: what ``np.delete`` would give.
+def failed(problem: str, *, lasting: bool = False, seconds: float = 0.0) -> Answer:
+    """Return an answer without numbers."""
+    return Answer(np.zeros((0, 0)), seconds, problem, lasting)
 
-    A buffer that stays warm saves the page faults of a new copy a call. Leaving out record j after record i < j changes
-    rows i .. j-1 only, so only these are copied where the learner does not write into its input. Everybody else gets a
-    writable buffer, written anew for every call.
 
-    ``X`` and ``y`` are the pool's: ``n`` training records, then candidates. A learner is ``trusted`` that only reads
-    its input: scikit-learn's own, which refuse to write when the flag forbids it.
+#: what is said when the stored model ends the worker that opens it
+DIED_ON_MODEL = failed("the worker process died while it opened the registered model")
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Calls that go to one worker together, and where their answers belong.
+
+    In a ``last_try`` nothing else is in flight, so a death has one possible cause.
     """
 
-    def __init__(self, X: Any, y: NDArray[Any], n: int, classes: NDArray[Any], *, trusted: bool = False) -> None:
-        self.X, self.y, self.n, self.classes, self.trusted = X, y, n, classes, trusted
-        self._plain = isinstance(X, np.ndarray) and X.dtype != object
-        self._hole: int | None = None
-        self._buffers: tuple[NDArray[Any], NDArray[Any]] | None = None
+    positions: Sequence[int]
+    fits: Sequence[Fit]
+    last_try: bool = False
 
-    def select(self, fit: Fit) -> tuple[Any, NDArray[Any]]:
-        """Return (X, y) to train on."""
-        if self._plain and fit.left_out is not None and len(fit.left_out) == 1 and not (fit.relabel or fit.order):
-            return self._without(int(fit.left_out[0]))
-        if fit.members is not None:
-            keep: Index = np.asarray(fit.members, dtype=np.int64)
-        else:
-            kept = np.ones(self.n, dtype=bool)
-            kept[fit.left_out] = False
-            keep = np.flatnonzero(kept)
-        if fit.order:
-            keep = keep[np.argsort(np.random.default_rng(fit.order).random(len(self.y))[keep], kind="stable")]
-        X, y = take(self.X, keep), np.array(self.y[keep])
-        for row, code in fit.relabel:
-            y[keep == row] = self.classes[code]
-        return X, y
 
-    def _without(self, row: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        if not 0 <= row < self.n:
-            raise IndexError(f"row {row} left out of {self.n} training records")
-        if self._buffers is None:
-            self._buffers = (np.empty_like(self.X[1 : self.n]), np.empty_like(self.y[1 : self.n]))
-        for to, source in zip(self._buffers, (self.X, self.y), strict=True):
-            to.flags.writeable = True
-            if self._hole is None or not self.trusted:
-                to[:row], to[row:] = source[:row], source[row + 1 : self.n]
-            elif row > self._hole:
-                to[self._hole : row] = source[self._hole : row]
-            else:
-                to[row : self._hole] = source[row + 1 : self._hole + 1]
-            to.flags.writeable = not self.trusted
-        self._hole = row
-        return self._buffers
+def select(X: Any, y: NDArray[Any], n: int, classes: NDArray[Any], fit: Fit) -> tuple[Any, NDArray[Any]]:
+    """Return (X, y) to train on, of a pool of ``n`` training records and candidates, in the records' own order."""
+    if fit.members is not None:
+        keep: Index = np.asarray(fit.members, dtype=np.int64)
+    else:
+        kept = np.ones(n, dtype=bool)
+        kept[fit.left_out] = False
+        keep = np.flatnonzero(kept)
+    if fit.order:
+        keep = keep[np.argsort(np.random.default_rng(fit.order).random(len(y))[keep], kind="stable")]
+    labels = np.array(y[keep])
+    for row, code in fit.relabel:
+        labels[keep == row] = classes[code]
+    return take(X, keep), labels

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ from privgate.errors import UsageError
 from privgate.subject.subject import Subject
 from privgate.training import isolation, payload
 from privgate.training import ledger as ledgers
+from privgate.training.clusters import DaskPool
 from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
@@ -34,8 +35,6 @@ from privgate.training.worker import WorkerSettings
 
 Progress = Callable[[int, int, float], None]
 
-#: bytes from which on an answer is read from its file where it is needed, and not kept in memory
-LARGE = 2**20
 _SPOOL = "privgate-fleet-"
 
 
@@ -94,8 +93,7 @@ class Fleet:
         #: what is being done, for whoever draws the progress
         self.activity = ""
         #: what the user's code printed, one file a worker; for the engineer, never part of a report
-        stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{id(self):x}"
-        self.logs = ledgers.cache_folder() / "logs" / stamp
+        self.logs = ledgers.cache_folder() / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{id(self):x}"
         #: tells whoever draws the progress
         self.report: Progress = progress or (lambda _done, _total, _seconds: None)
         self._pool: Pool | None = None
@@ -122,10 +120,6 @@ class Fleet:
         if self.cluster is None and self.isolation == isolation.NONE:
             find_plain_server()
 
-    def begin_run(self) -> None:
-        """Count as a fleet does that has just been made, and keep the workers."""
-        self.calls = self.recalled = 0
-
     def names(self, subject: Subject, fits: Sequence[Fit]) -> list[str]:
         """Return the name in the ledger of every fit's answer."""
         own = self.context(subject)
@@ -146,11 +140,17 @@ class Fleet:
     def fits(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Answer]:
         """Return one answer a fit, in order; a failed one carries its problem, nothing is dropped.
 
-        What is remembered is not trained again. What is trained is on disk before the next chunk starts. So an
-        interruption costs at most one chunk a worker.
+        What is remembered is not trained again. An interruption costs at most one chunk a worker.
         """
         self.activity, names = label, self.names(subject, fits)
-        answers = self._answers(subject, dict(zip(names, fits, strict=True)), lambda answer: answer)
+        different = dict(zip(names, fits, strict=True))
+        answers = {name: known for name in different if (known := self._recall(name)) is not None}
+        if calls := [(name, fit) for name, fit in different.items() if name not in answers]:
+            try:
+                answers |= Batch(self.pool, self._ship(subject), calls, self._remember, self.report).run()
+            except BaseException:
+                self._stop()  # Ctrl-C above all: what came back is kept, workers do not outlive the question
+                raise
         return [answers[name] for name in names]
 
     def read_models(
@@ -159,21 +159,6 @@ class Fleet:
         """Return what of ours reads off the models without some rows each, behind one row of answers."""
         first = np.zeros(1, dtype=np.int64)
         return self.fits(subject, [Fit(seed, first, rows, reads=reads) for rows in left_out], label="reading models")
-
-    def each(self, subject: Subject, fits: Sequence[Fit], *, label: str = "retraining") -> list[Callable[[], Answer]]:
-        """Return what reads each answer of ``fits``: large ones stay in the ledger, of which one at a time is held."""
-        self.activity, names = label, self.names(subject, fits)
-
-        def read(name: str, fit: Fit) -> Answer:
-            answer = held[name]
-            return answer if answer.problem or len(answer.log_p) == fit.rows else self.fits(subject, [fit])[0]
-
-        held = self._answers(
-            subject,
-            dict(zip(names, fits, strict=True)),
-            lambda answer: answer if answer.log_p.nbytes < LARGE else replace(answer, log_p=np.zeros((0, 0))),
-        )
-        return [partial(read, name, fit) for name, fit in zip(names, fits, strict=True)]
 
     def alone(self, subject: Subject, fit: Fit) -> Answer | None:
         """Return what a training answers in a process, and with files, of its own; None on a cluster."""
@@ -186,23 +171,6 @@ class Fleet:
         with Fleet(1, "none", None, most.seconds, most.memory, isolate=self.isolate, network=self.network) as fresh:
             fresh._environ["TMPDIR"] = str(fresh._spool)  # what others left in files is elsewhere
             return self._remember(name, fresh.fits(subject, [fit])[0])
-
-    def _answers(
-        self, subject: Subject, different: dict[str, Fit], hold: Callable[[Answer], Answer]
-    ) -> dict[str, Answer]:
-        """Return what is held of each answer, by name: remembered, or trained now."""
-        answers = {name: hold(known) for name in different if (known := self._recall(name)) is not None}
-        if calls := [(name, fit) for name, fit in different.items() if name not in answers]:
-
-            def keep(name: str, answer: Answer) -> Answer:
-                return hold(self._remember(name, answer))
-
-            try:
-                answers |= Batch(self.pool, self._ship(subject), calls, keep, self.report).run()
-            except BaseException:
-                self._stop()  # Ctrl-C above all: what came back is kept, workers do not outlive the question
-                raise
-        return answers
 
     def _recall(self, name: str) -> Answer | None:
         if name in self._held:
@@ -260,8 +228,6 @@ class Fleet:
     def pool(self) -> Pool:
         """The worker processes, started when first needed."""
         if self._pool is None and self.cluster is not None:
-            from privgate.training.clusters import DaskPool
-
             self._pool = DaskPool(self.cluster, self.limits)
         elif self._pool is None:
             settings = None
@@ -328,9 +294,8 @@ def _tidy(spool: Path, logs: Path) -> None:
 def _sweep() -> None:
     """Delete copies of data that killed runs of this user left behind."""
     for path in Path(tempfile.gettempdir()).glob(f"{_SPOOL}*"):
-        owner = path.name.removeprefix(_SPOOL).partition("-")[0]
         try:
-            os.kill(int(owner), 0)
+            os.kill(int(path.name.removeprefix(_SPOOL).partition("-")[0]), 0)
         except ProcessLookupError:
             shutil.rmtree(path, ignore_errors=True)
         except (ValueError, PermissionError):

@@ -35,9 +35,7 @@ def why(wanted: str, *, cluster: bool = False) -> str:
 def choose_isolation(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
     """Return the isolation that a setting gives here: ``bubblewrap`` and its version, or ``none``.
 
-    ``auto`` makes a box where it can. On a ``cluster`` there is none. With ``network``, a box shares the host's.
-
-    ``UsageError``: no such setting, or boxes are demanded and cannot be made.
+    With ``network``, a box shares the host's. ``UsageError``: no such setting, or a demanded box cannot be made.
     """
     if wanted not in WAYS:
         raise UsageError(f"no isolation {wanted!r}; it is {', '.join(WAYS)}")
@@ -58,8 +56,8 @@ def apart(
 ) -> Any:
     """Return the JSON value that ``function(shipped, *arguments)`` gives, or None if its worker died, hung or lied.
 
-    The worker is the call's own and ends with it: the function may change the libraries that it runs under. It trains
-    at most ``runs`` times. Nothing else may lie in the folder around the payload's.
+    The worker is the call's own: the function may change its libraries. It trains at most ``runs`` times. Nothing else
+    may lie in the folder around the payload's.
     """
     from privgate.training.sandbox.workers import Server, find_plain_server
 
@@ -70,8 +68,7 @@ def apart(
     server = Server([place], memory=limits.memory, log=logs / "worker.log") if boxed else find_plain_server()
     seconds = worker.LOADING_SECONDS + runs * (limits.seconds + GRACE)
     try:
-        one = server.start_worker(None if boxed else settings)
-        return one.ask_last(function, shipped, *arguments, seconds=seconds)
+        return server.start_worker(None if boxed else settings).ask_last(function, shipped, *arguments, seconds=seconds)
     finally:
         if boxed:
             server.end()

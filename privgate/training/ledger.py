@@ -1,9 +1,8 @@
 """The ledger: what training answered, one sealed file an answer, so that nothing is trained twice.
 
 A file is named by the digest of everything that changes the answer: recipe, data, libraries, sandbox and the call. Its
-first bytes are a tag that only the operator's key makes, over the name and the answer. So whatever somebody else put
-under a name, another answer or half of one, is not read: it is trained again. Training code in the sandbox reaches
-neither the key nor the files, and what was trained without a sandbox has other names.
+first bytes are a tag that only the operator's key makes, over the name and the answer: whatever somebody else put there
+is not read, and trained again. Training code in the sandbox reaches neither the key nor the files.
 """
 
 import hashlib
@@ -26,7 +25,7 @@ import numpy as np
 from privgate import digest
 from privgate.errors import PrivgateWarning, UsageError
 from privgate.subject import estimators
-from privgate.subject.sources import providing
+from privgate.subject.sources import find_version, providing
 from privgate.subject.subject import Subject
 from privgate.training import payload
 from privgate.training.fit import Answer
@@ -50,7 +49,7 @@ def own_key() -> bytes:
     path = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privgate" / "ledger.key"
     try:
         if not path.is_file():
-            _make_key(path)
+            make_key(path)
         status, secret = path.stat(), path.read_bytes().strip()
     except OSError as exc:
         raise UsageError(f"the ledger's key {path} cannot be read or made: {exc.strerror}; set {VARIABLE}") from exc
@@ -64,13 +63,12 @@ def own_key() -> bytes:
     return secret
 
 
-def _make_key(path: Path) -> None:
+def make_key(path: Path) -> None:
     """Write a new key whole, or leave the one that another process wrote meanwhile."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as f:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
             f.write(secrets.token_hex(32).encode())
         os.link(draft, path)
     except FileExistsError:
@@ -130,18 +128,11 @@ def _libraries(modules: tuple[str, ...]) -> dict[str, str]:
     versions: dict[str, str] = {}
     while todo:
         name = re.sub(r"[-_.]+", "-", todo.pop()).lower()
-        if name not in versions and (version := _version(name)):
+        if name not in versions and (version := find_version(name)):
             versions[name] = version
             required = (r for r in metadata.requires(name) or () if "extra ==" not in r)
             todo += [m.group() for r in required if (m := re.match(r"[\w.-]+", r))]
     return dict(sorted(versions.items()))
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 @cache
@@ -155,7 +146,7 @@ def digest_package() -> bytes:
 
 def other_versions(wanted: Mapping[str, str]) -> list[str]:
     """Return where this process has another version, as ``name 1.2 (not 1.3)``."""
-    here = {name: _version(name) or "absent" for name in wanted}
+    here = {name: find_version(name) or "absent" for name in wanted}
     return [f"{name} {here[name]} (not {version})" for name, version in wanted.items() if here[name] != version]
 
 
@@ -193,8 +184,7 @@ class Ledger:
 
     ``where`` is a folder; ``"none"`` to remember nothing beyond this process; None for ``PRIVGATE_LEDGER``, and then
     the user's cache folder. ``secret`` seals the files; if absent ``PRIVGATE_LEDGER_KEY``, and where nobody else can
-    write this user's own. ``UsageError``: the place is no folder, others can write to it and there is no key, or the
-    key is too short.
+    write this user's own. ``UsageError``: no folder, no key where others can write, or a key that is too short.
     """
 
     def __init__(self, where: str | Path | None = None, *, secret: bytes | None = None) -> None:
@@ -207,10 +197,8 @@ class Ledger:
         key = given_key(secret)
         #: whether an operator gave the key; this user's own is none that the author of the code cannot read
         self.given = key is not None
-        if self.folder is not None:
-            shared = _open_folder(self.folder)
-            if key is None and shared:
-                raise UsageError(f"others can write to the ledger {self.folder}, so it needs a key; set {VARIABLE}")
+        if self.folder is not None and _open_folder(self.folder) and key is None:
+            raise UsageError(f"others can write to the ledger {self.folder}, so it needs a key; set {VARIABLE}")
         self._sealing = hashlib.sha256(b"privgate ledger/2\0" + (key or own_key())).digest()
 
     @property

@@ -7,13 +7,12 @@ import pickle
 import platform
 import shutil
 import sys
-import sysconfig
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Self
 
 import numpy as np
@@ -135,15 +134,12 @@ def pickled(thing: Any) -> bytes:
     """Return a pickle that carries the user's own modules by value where a worker could not import them."""
     import cloudpickle
 
-    with _by_value(thing):
+    with sources.pickling_by_value(_list_own(thing)):
         return bytes(cloudpickle.dumps(thing))
 
 
-@contextmanager
-def _by_value(thing: Any) -> Iterator[None]:
-    """Mark the modules of a recipe's functions that no import in another process would find (tests, notebooks)."""
-    import cloudpickle
-
+def _list_own(thing: Any) -> list[ModuleType]:
+    """Return the modules of a recipe's functions that no import in another process would find (tests, notebooks)."""
     parts, named, helpers = [thing], list[str](), set[str]()
     if isinstance(thing, Recipe):  # functions and classes among an estimator's parameters, too
         parts += [thing.training, thing.predict]
@@ -151,14 +147,7 @@ def _by_value(thing: Any) -> Iterator[None]:
         helpers = {p.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for p in thing.snapshot}
     names = helpers | {n for p in parts for n in (getattr(p, "__module__", None), type(p).__module__) if n}
     names |= {reference.partition(":")[0] for reference in named}
-    marked = [sys.modules[n] for n in sorted(names) if n in sys.modules and _is_own(n)]
-    for module in marked:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in marked:
-            cloudpickle.unregister_pickle_by_value(module)
+    return [sys.modules[n] for n in sorted(names) if n in sys.modules and _is_own(n)]
 
 
 def _is_own(module: str) -> bool:
@@ -166,9 +155,7 @@ def _is_own(module: str) -> bool:
     file = getattr(sys.modules[module], "__file__", None)
     if file is None or module == "__main__" or module.partition(".")[0] == "privgate":
         return False
-    path = Path(file).resolve()
-    installed = {"site-packages", "dist-packages"} & set(path.parts)
-    return not installed and not path.is_relative_to(Path(sysconfig.get_paths()["stdlib"]).resolve())
+    return not sources.is_library(Path(file))
 
 
 class Opened:

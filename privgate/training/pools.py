@@ -3,60 +3,16 @@
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from privgate.arrays import Index
-from privgate.training.fit import Answer, Fit
+from privgate.training.clusters import DaskPool
+from privgate.training.fit import Answer, Chunk, Fit, failed
 from privgate.training.payload import Payload
+from privgate.training.sandbox.workers import SandboxPool
 
-
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """Calls that go to one worker together, and where their answers belong.
-
-    In a ``last_try`` nothing else is in flight, so a death has one possible cause.
-    """
-
-    positions: Sequence[int]
-    fits: Sequence[Fit]
-    last_try: bool = False
-
-
-class Pool(Protocol):
-    """Runs chunks in worker processes; at most ``slots`` of them at once, so that nothing finished waits unwritten."""
-
-    @property
-    def slots(self) -> int:
-        """Number of chunks in flight."""
-
-    @property
-    def chunk_seconds(self) -> float:
-        """Seconds of work that one chunk should hold."""
-
-    def submit(self, payload: Payload, chunk: Chunk) -> None:
-        """Start a chunk; there must be a free slot."""
-
-    def next(self) -> tuple[Chunk, list[Answer] | None]:
-        """Wait for a chunk and return it with its answers, or None where its worker died."""
-
-    def registered(self, payload: Payload, rows: Index, *, served: str = "") -> Answer:
-        """Return the stored model's answer."""
-
-    def examined(self, payload: Payload, by: str, *given: Any) -> Any:
-        """Return what ``worker.examined`` says, or None where its worker died or lied."""
-
-    def close(self) -> None:
-        """End the workers, or what runs on workers of somebody else."""
-
-
-def died_on_model() -> Answer:
-    """Return what is said when the stored model ends the worker that opens it."""
-    problem = "the worker process died while it opened the registered model"
-    return Answer(np.zeros((0, 0)), problem=problem, lasting=False)
-
+Pool = SandboxPool | DaskPool
 
 #: below this, starting a chunk would cost more than 2 % of it
 LEAST_CHUNK_SECONDS = 0.05
@@ -82,7 +38,7 @@ class Batch:
 
     A call that was with a worker when it died is tried twice more: in a chunk of its own, then with nothing else in
     flight. Only the second of these names it as the cause, because clusters blame everything that was on a dead worker.
-    ``remember(name, answer)`` keeps one answer, and returns what is held of it until the batch ends.
+    ``remember(name, answer)`` keeps one answer, and returns it.
     """
 
     def __init__(
@@ -168,5 +124,4 @@ class Batch:
             self._todo, self._suspects, self._accused = deque(), deque(), deque()
 
     def _fail(self, positions: Sequence[int], problem: str) -> None:
-        failed = Answer(np.zeros((0, 0)), problem=problem, lasting=False)
-        self._answers |= {self._calls[i][0]: failed for i in positions}
+        self._answers |= {self._calls[i][0]: failed(problem) for i in positions}

@@ -23,8 +23,7 @@ from privgate.arrays import Float, Index
 from privgate.errors import SubjectError, UsageError
 from privgate.subject.containers import scale_of, take
 from privgate.training import ledger, task_limits
-from privgate.training.fit import Answer, Fit, Rows
-from privgate.training.opened_files import watch_files
+from privgate.training.fit import Answer, Fit, failed, select
 from privgate.training.payload import Opened, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits, limit_memory
 
@@ -38,7 +37,7 @@ _LIBRARIES = re.compile(
     rf"{re.escape(_PRIVGATE)})/"
 )
 
-_OPENED: dict[str, tuple[Opened, Rows]] = {}
+_OPENED: dict[str, Opened] = {}
 #: limits, captured output and the environment belong to the process, so it trains one model at a time
 _ONE_AT_A_TIME = threading.Lock()
 _OWN = False
@@ -64,7 +63,7 @@ def start(settings: WorkerSettings) -> None:
     """Set up a worker process that is ours alone, before anything of the user's is loaded."""
     global _OWN  # noqa: PLW0603  the process is the state
     _OWN = True
-    watch_files()
+    task_limits.watch_files()
     task_limits.scrub(settings.environ)
     tempfile.tempdir = None  # of where this process began
     time.tzset()
@@ -72,8 +71,7 @@ def start(settings: WorkerSettings) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's; it ends its workers
     limit_memory(settings.memory)
     if settings.logs:
-        path = Path(settings.logs, f"worker-{os.getpid()}.log")
-        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(Path(settings.logs, f"worker-{os.getpid()}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for standard in (1, 2):
             os.dup2(log, standard)
     if settings.folder:
@@ -86,13 +84,12 @@ def run_chunk(payload: Payload, fits: Sequence[Fit], limits: TaskLimits) -> list
     """Return one answer a fit, in order; whatever the user's code does, an answer says what."""
     with _guest(payload, limits) as clock:
         try:
-            opened, rows = _open(payload, limits, clock)
+            opened = _open(payload, limits, clock)
         except UsageError:
             raise
         except BaseException as exc:  # noqa: BLE001  the user's modules run here; what they raise becomes a sentence
-            problem = sentence("loading the recipe", exc)
-            return [_failed(problem, lasting=False) for _ in fits]
-        return [_answer(opened, rows, fit, limits, clock) for fit in fits]
+            return [failed(sentence("loading the recipe", exc))] * len(fits)
+        return [_answer(opened, fit, limits, clock) for fit in fits]
 
 
 def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: str = "") -> Answer:
@@ -100,15 +97,15 @@ def registered(payload: Payload, queries: Index, limits: TaskLimits, *, served: 
     with _guest(payload, limits) as clock:
         started = time.perf_counter()
         try:
-            opened, _ = _open(payload, limits, clock)
+            opened = _open(payload, limits, clock)
             with clock.call():
                 log_p = _served(opened, queries, served) if served else _evaluate(opened, opened.model, queries)
         except OutOfTimeError:
-            return _failed(f"the registered model did not answer within {limits.seconds:g} s", lasting=False)
+            return failed(f"the registered model did not answer within {limits.seconds:g} s")
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             what = "the served model" if served else "the registered model"
             # a refusal, as of missing values, leaves the process as it was; nobody knows what anything else leaves
-            return _failed(sentence(what, exc), lasting=isinstance(exc, SubjectError | ValueError | TypeError))
+            return failed(sentence(what, exc), lasting=isinstance(exc, SubjectError | ValueError | TypeError))
         return Answer(log_p, seconds=time.perf_counter() - started)
 
 
@@ -116,12 +113,11 @@ def examined(payload: Payload, limits: TaskLimits, by: str, *given: Any) -> dict
     """Return what ``module:function`` of ours says of the opened model as JSON, or ``{"problem": sentence}``."""
     with _guest(payload, limits) as clock:
         try:
-            opened, _ = _open(payload, limits, clock)
+            opened = _open(payload, limits, clock)
             with clock.call():
-                said: dict[str, Any] = _call_own(by, opened, *given)
+                return dict(_call_own(by, opened, *given))
         except BaseException as exc:  # noqa: BLE001  stored code runs here
             return {"problem": sentence("opening the model", exc)}
-    return said
 
 
 def _call_own(by: str, *given: Any) -> Any:
@@ -154,11 +150,11 @@ def _guest(payload: Payload, limits: TaskLimits) -> Iterator[Clock]:
         yield around.enter_context(Clock(limits.seconds))
 
 
-def _open(payload: Payload, limits: TaskLimits, clock: Clock) -> tuple[Opened, Rows]:
-    """Return an opened payload and its training sets; imports of large libraries are no part of any training."""
+def _open(payload: Payload, limits: TaskLimits, clock: Clock) -> Opened:
+    """Return an opened payload; imports of large libraries are no part of any training."""
     with clock.call(max(limits.seconds, LOADING_SECONDS)):
         if payload.digest not in _OPENED:
-            known = next((vars(o) for o, _ in _OPENED.values() if o.model_name == payload.model), {})
+            known = next((vars(o) for o in _OPENED.values() if o.model_name == payload.model), {})
             _OPENED.clear()  # one subject at a time: data may be large
             gc.collect()
             unpacked = None
@@ -169,16 +165,16 @@ def _open(payload: Payload, limits: TaskLimits, clock: Clock) -> tuple[Opened, R
             opened.folder = unpacked  # deleted with it
             if unpacked is None and payload.model:  # other questions to the same model, which may take long to open
                 vars(opened).update({k: v for k, v in known.items() if k in {"stored", "model"}})
-            trusted = opened.recipe.is_estimator and opened.recipe.library_estimator is not None
-            _OPENED[payload.digest] = (opened, Rows(opened.X, opened.y, opened.n, opened.classes, trusted=trusted))
+            _OPENED[payload.digest] = opened
     return _OPENED[payload.digest]
 
 
-def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clock) -> Answer:
+def _answer(opened: Opened, fit: Fit, limits: TaskLimits, clock: Clock) -> Answer:
     started, what, lasting = time.perf_counter(), "training", False
     try:
         with clock.call():
-            model = _train(opened, rows, fit)
+            chosen = select(opened.X, opened.y, opened.n, opened.classes, fit)
+            model = opened.recipe.train(*chosen, seed=fit.seed)
             what = "prediction"
             log_p = _evaluate(opened, model, fit.queries)
             if fit.reads[1]:
@@ -195,17 +191,7 @@ def _answer(opened: Opened, rows: Rows, fit: Fit, limits: TaskLimits, clock: Clo
     except BaseException as exc:  # noqa: BLE001  the user's code may raise anything; it becomes a sentence, never a lost unit
         # a full disk or a busy device is the machine's trouble, not the unit's
         problem, lasting = sentence(what, exc), not (isinstance(exc, OSError) or "OutOfMemory" in type(exc).__name__)
-    return _failed(problem, lasting=lasting, seconds=time.perf_counter() - started)
-
-
-def _train(opened: Opened, rows: Rows, fit: Fit) -> Any:
-    try:
-        return opened.recipe.train(*rows.select(fit), seed=fit.seed)
-    except ValueError as exc:
-        if not rows.trusted or "read-only" not in str(exc):
-            raise
-    rows.trusted = False  # it writes into its input after all (copy=False)
-    return opened.recipe.train(*rows.select(fit), seed=fit.seed)
+    return failed(problem, lasting=lasting, seconds=time.perf_counter() - started)
 
 
 def _evaluate(opened: Opened, model: Any, queries: Index) -> Float:
@@ -264,7 +250,3 @@ def _describe(exc: BaseException) -> str:
 
 def _list_lines(exc: BaseException) -> list[tuple[str, int]]:
     return [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(exc.__traceback__)]
-
-
-def _failed(problem: str, *, lasting: bool, seconds: float = 0.0) -> Answer:
-    return Answer(np.zeros((0, 0)), seconds, problem, lasting=lasting)

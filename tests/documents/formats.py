@@ -31,10 +31,11 @@ from privgate.training.ledger import Ledger
 from tests.report import real_runs
 
 GUARD = """\
-schema: privgate/guard/v1
+schema: privgate/guard/v2
 registry: test-registry
 trust: trust.json
-policy: {production: dtp-1, "*": pdtp-1}
+releases:
+  - {models: "*", aliases: production, task: classification, policy: dtp-1}
 protected:
   aliases: [production]
   stages: [Production]

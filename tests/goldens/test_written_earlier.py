@@ -33,7 +33,8 @@ def earlier(tmp_path_factory, running_mlflow):
         archive.extractall(folder, filter="data")
     folder /= "kept"
     guard = folder / "guard.yaml"  # which names the policy as it was
-    guard.write_text(guard.read_text().replace("policy: dtp-1\n", "policy: dtp-1@1\n"))
+    row = 'releases: [{models: "*", task: classification, policy: dtp-1@1}]\n'
+    guard.write_text(guard.read_text().replace("policy: dtp-1\n", row).replace("guard/v1", "guard/v2"))
     store = f"sqlite:///{folder / 'mlflow.db'}"
     options = ["--backend-store-uri", store, "--registry-store-uri", f"privgate:{store}"]
     with running_mlflow(folder, *options, env={"PRIVGATE_GUARD": str(folder / "guard.yaml")}) as address:

@@ -42,7 +42,6 @@ RIGHT = {
     "description": ("yes", "text", "'2020-01-01'"), "extends": ("null",), "waivers": ("[]",), "never_waivable": ("[]",),
     "approves": ("yes", "text", "'2020-01-01'"), "audit": (), "data": (),
     "valid_days": (), "file": (), "rules": (),
-    "not_applicable": (),
 }  # fmt: skip
 
 

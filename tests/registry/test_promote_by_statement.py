@@ -15,10 +15,10 @@ from privgate.registry.attachments import move_alias
 
 PROMOTE = ["promote", "models:/credit/1", "--to", "production", "--policy", "dtp-1", "--jobs", "1"]
 GUARD = """\
-schema: privgate/guard/v1
+schema: privgate/guard/v2
 registry: of-a-test
 trust: trust.json
-policy: dtp-1
+releases: [{models: "*", task: classification, policy: dtp-1}]
 accept_unboxed: true
 protected: {aliases: [production]}
 """

@@ -4,6 +4,7 @@ import copy
 import json
 import os
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import mlflow
@@ -13,7 +14,7 @@ from privgate import Subject
 from privgate.errors import DigestMismatchError, StatementError
 from privgate.guard import keys as truststore
 from privgate.guard import signing, statement
-from privgate.guard.config import Guard, policy_named
+from privgate.guard.config import Guard, Row, policy_named
 from privgate.guard.keys import fresh_key
 from privgate.guard.signing import SigningRequest
 from privgate.guard.verification import verify
@@ -21,9 +22,10 @@ from privgate.guard.verification import verify
 
 def guard_for(*signers):
     keys = tuple(fresh_key(s.public_key, days=90, models=("*",)) for s in signers)
-    policies = {"*": policy_named("dtp-1", Path())}
+    given = {"models": "*", "task": "classification", "policy": "dtp-1"}
+    rows = (Row.model_validate(given, context=partial(policy_named, folder=Path())),)
     words = {"aliases": frozenset({"production"}), "accept_advisory": True, "accept_unboxed": True}
-    return Guard("r", truststore.TrustStore(keys), policies, **words)
+    return Guard("r", truststore.TrustStore(keys), rows=rows, **words)
 
 
 def sign(checked, signer, **options):

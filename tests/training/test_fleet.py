@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from privgate.errors import UsageError
-from privgate.training import fleet as fleets
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
 
@@ -95,19 +94,6 @@ def test_what_was_trained_alone_is_remembered_apart_from_the_others(fleet, subje
     with Fleet(jobs=1, ledger=fleet.ledger.folder) as second:
         np.testing.assert_array_equal(second.alone(subject(), out(1)).log_p, fresh.log_p)
         assert (second.calls, second.recalled) == (0, 1)
-
-
-def test_large_answers_are_read_where_they_are_needed(fleet, subject, monkeypatch):
-    monkeypatch.setattr(fleets, "LARGE", 1)
-    asked = subject()
-    readers = fleet.each(asked, [out(1), out(2), out(1)])
-    whole = [a.log_p for a in fleet.fits(asked, [out(1), out(2), out(1)])]
-    np.testing.assert_array_equal([read().log_p for read in readers], whole)
-    for path in fleet.ledger.folder.rglob("*"):  # and trained again where their file is damaged since
-        if path.is_file():
-            path.write_bytes(b"damaged")
-    np.testing.assert_array_equal([read().log_p for read in readers], whole)
-    assert fleet.calls == 4
 
 
 def test_progress_is_told_with_the_time_that_is_left(tmp_path, subject):

@@ -27,10 +27,10 @@ TREE = Path(__file__).resolve().parents[2]
 PACKAGE = TREE / "packages" / "privgate-verify"
 POLICY = "sha256:" + "a" * 64
 GUARD = f"""\
-schema: privgate/guard/v1
+schema: privgate/guard/v2
 registry: test-registry
 trust: trust.json
-policy: {POLICY}
+releases: [{{models: "*", task: classification, policy: "{POLICY}"}}]
 protected: {{aliases: [production], stages: [], models: []}}
 """
 

@@ -161,9 +161,7 @@ class AttackAccuracy(MembershipRule):
         figure="balanced accuracy",
     )
     metric: Literal["attack_accuracy"] = "attack_accuracy"
-    max: Annotated[float, Field(ge=0.5, le=1)] = Field(
-        description="Largest balanced accuracy allowed; 0.5 is guessing."
-    )
+    max: Annotated[float, Field(ge=0.5, le=1)] = Field(description="Largest balanced accuracy; 0.5 is guessing.")
 
     def meaning(self, measurement: Measurement) -> str:
         return (
@@ -175,8 +173,7 @@ class AttackAccuracy(MembershipRule):
 class AttackAdvantage(MembershipRule):
     """No attack may flag members much more often than others.
 
-    Limit ``max`` in [0, 1]. Advantage is 2 x balanced accuracy - 1 (Yeom et al., 2020, definition 4); see
-    ``MembershipRule``.
+    Limit ``max`` in [0, 1] on 2 x balanced accuracy - 1 (Yeom et al., 2020, definition 4); see ``MembershipRule``.
 
         - metric: attack_advantage
           max: 0.2
@@ -282,10 +279,8 @@ class GeneralizationGap(CandidatesRule):
     confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
-        often = self.deciding(measurement, points)
-        return (
-            f"the model is right {often} more often on its own data than on others; a small gap is no proof of safety"
-        )
+        by = self.deciding(measurement, points)
+        return f"the model is right {by} more often on its own data than on others; a small gap is no proof of safety"
 
 
 class AttributeAdvantage(CandidatesRule):
@@ -295,8 +290,7 @@ class AttributeAdvantage(CandidatesRule):
     the target, less the same share of people outside (Yeom et al., 2020, definition 5): what the model tells of its
     members *beyond* what it tells of everybody. Adversaries 4, 6 and 7 of that paper try every feature in
     ``sensitive=``; of a classifier, inversion reads every label's confidence. **Blocks** if the lower confidence limit
-    exceeds the limit, **passes** if the upper limit is within it, else **inconclusive**. What is guessed without the
-    model stands beside it.
+    exceeds the limit, **passes** if the upper limit is within it, else **inconclusive**.
 
         - metric: attribute_advantage
           max: 0.2
@@ -311,9 +305,7 @@ class AttributeAdvantage(CandidatesRule):
         needs=frozenset({Need.CANDIDATES}),
         answers=ANY_ANSWERS,
     )
-    lacking = (
-        "pass sensitive=(column, …) and candidates=(X, y), people from the same population who were not trained on"
-    )
+    lacking = "pass sensitive=(column, …) and candidates=(X, y), people of the same population who were not trained on"
     metric: Literal["attribute_advantage"] = "attribute_advantage"
     max: Fraction = Field(description="Largest difference of the two shares allowed; 0 is none.")
     attribute: str | None = Field(default=None, description="One sensitive column; all of them if absent.")

@@ -31,8 +31,7 @@ HOPELESS_DELTA = 0.5
 def _delta_reach(delta: float | None, facts: Facts) -> str:
     """Return why a delta lets anything happen; empty if it does not, or if the number of people is unknown.
 
-    Publishing one random person's record breaks no (0, 1/n) guarantee, and publishing everything with probability
-    delta no (0, delta) guarantee.
+    Publishing one random record breaks no (0, 1/n) guarantee, and all of them with probability delta no (0, delta) one.
     """
     value, people = delta or 0.0, int(facts.get("n_units") or 0)
     if value >= HOPELESS_DELTA:
@@ -254,8 +253,7 @@ class DeletionCapacity(GuaranteeRule):
     Limit ``min`` in people, each with all records. Two questions:
 
     With ``epsilon`` and ``delta`` (Sekhari et al., 2021; docs/mathematics.md, section 7.3a): after ``min`` deletions
-    the model is still (epsilon, delta)-close to one that was trained without these people. Nothing is assumed about who
-    was drawn.
+    the model is still (epsilon, delta)-close to one trained without these people, whoever was drawn.
 
     With ``rho`` and ``prior`` (Thudi et al., 2022, corollary 2; section 7.3): everybody must still believe with
     probability at least ``rho`` that the erased people were never used. ``prior`` is the largest probability with which
@@ -282,12 +280,8 @@ class DeletionCapacity(GuaranteeRule):
         default=None, description="How close the model is to one trained without the erased people; nats."
     )
     delta: OpenFraction | None = Field(default=None, description="At this delta; well below 1 / number of records.")
-    rho: OpenFraction | None = Field(
-        default=None, description="Least probability that an erased person was never in the data."
-    )
-    prior: OpenFraction | None = Field(
-        default=None, description="Largest inclusion probability among the erased people."
-    )
+    rho: OpenFraction | None = Field(default=None, description="Least chance that the erased were never in the data.")
+    prior: OpenFraction | None = Field(default=None, description="Largest inclusion probability among the erased.")
 
     @model_validator(mode="after")
     def _one_question(self) -> Self:

@@ -245,16 +245,14 @@ class Pdtp(LeaveOneOutRule):
     """The answer about a person may not depend much on that person's own record; direct queries only.
 
     Limit ``max`` in nats. The paper's practice where no certificate exists (Long et al., 2017, section 5): only the
-    questions at the units' own features are judged, so an approval reads "approved for direct queries only" and carries
-    no DTP level.
+    questions at people's own features are judged: an approval is one "for direct queries only" and carries no level.
 
     With ``over: beside`` each person is asked about at the own record and beside it: moved by steps that are small
     against each column's spread. Some models answer at exactly a training record as if it was not there. Where one rule
     of a policy asks so, the others about people are measured on the same questions, which can only tell more.
 
     Where training draws, the figure is about this code at this seed: the registered model's own pair. Above the limit
-    is never met later; five other seeds refuse, or leave it open. A recipe without a recorded seed is judged on the
-    mean over runs.
+    is never met later; five other seeds refuse, or leave it open. Without a recorded seed the mean over runs is judged.
 
         - metric: pdtp
           max: 1.0
@@ -323,9 +321,7 @@ class Sensitivity(LeaveOneOutRule):
     )
     metric: Literal["sensitivity"] = "sensitivity"
     max: NonNegativeFloat = Field(description="Largest value allowed; residual deviations, or a fraction.")
-    threshold: NonNegativeFloat | None = Field(
-        default=None, description="In residual deviations, for aggregate share_above."
-    )
+    threshold: NonNegativeFloat | None = Field(default=None, description="Residual deviations, for share_above.")
     over: Literal["own", "beside", "domain"] = Field(
         default="own",
         description="own: asked at each person's own features. beside: at or beside them. domain: at every declared "

@@ -235,12 +235,10 @@ class Rule(Part, ABC):
     def sentence(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return the assertion: what was measured, how surely and of how many, what is allowed, how it ended."""
         m, more = measurement, self.remark(measurement, outcome)
-        unit_name = self.about.written_as or m.unit
-        value = figures.interval(
-            m.value, m.low, m.high, limit=self.limit, unit_name=unit_name, direction=self.direction
-        )
+        unit = self.about.written_as or m.unit
+        value = figures.interval(m.value, m.low, m.high, limit=self.limit, unit_name=unit, direction=self.direction)
         behind = [figures.sure(m), sampled(m.n, m.population) if self.about.per_unit and m.population else ""]
-        limit = figures.threshold(self.limit, unit_name=unit_name, direction=self.direction)
+        limit = figures.threshold(self.limit, unit_name=unit, direction=self.direction)
         sentence = f"{value} ({'; '.join(filter(None, behind))}); {limit} is allowed: {outcome.word}"
         return f"{sentence}{more and f' ({more})'}{m.where and f' ({m.where})'}"
 
@@ -270,31 +268,19 @@ class Rule(Part, ABC):
         """Return a finding of this rule, its mode applied."""
         if self.mode == "warn" and outcome.rank > Outcome.WARNED.rank:
             outcome = Outcome.WARNED
-        return Finding(
-            rule=self.name,
-            title=self.title,
-            outcome=outcome,
-            message=message,
-            meaning="" if measurement.problem else self.meaning(measurement.shown),
-            # where a precondition stopped the run, its own message says what to do
-            advice="" if outcome is Outcome.PASSED or measurement.stopped_by else self.advice(measurement, outcome),
-            metric=self.metric,
-            value=measurement.value,
-            low=measurement.low,
-            high=measurement.high,
-            limit=self.limit,
-            direction=self.direction,
-            unit=measurement.unit,
-            request=measurement.request.key,
-            mode=self.mode,
-        )
+        # where a precondition stopped the run, its own message says what to do
+        advice = "" if outcome is Outcome.PASSED or measurement.stopped_by else self.advice(measurement, outcome)
+        meaning = "" if measurement.problem else self.meaning(measurement.shown)
+        own = {key: getattr(self, key) for key in ("title", "metric", "limit", "direction", "mode")}
+        measured = {key: getattr(measurement, key) for key in ("value", "low", "high", "unit")}
+        told: dict[str, Any] = own | measured | {"meaning": meaning, "advice": advice}
+        return Finding(rule=self.name, outcome=outcome, message=message, **told, request=measurement.request.key)
 
     def loosened(self, parent: "Rule") -> dict[str, str]:
         """Return ``field -> why it is not a tightening`` for all in which this rule is weaker than ``parent``."""
+        other = "is another question: the parent has {!r}; give a new rule an id of its own"
         if type(self) is not type(parent):
-            return {
-                "metric": f"is another question: the parent has {parent.metric!r}; give a new rule an id of its own"
-            }
+            return {"metric": other.format(parent.metric)}
         weaker: dict[str, str] = {}
         for name in type(parent).model_fields:
             old, new = getattr(parent, name), getattr(self, name)
@@ -308,7 +294,7 @@ class Rule(Part, ABC):
             elif name in _STRICTER and new == _STRICTER[name]:
                 weaker[name] = f"may not be weakened: the parent has {old!r}"
             elif allowed is None:
-                weaker[name] = f"is another question: the parent has {old!r}; give a new rule an id of its own"
+                weaker[name] = other.format(old)
         return weaker
 
     def _direction_of(self, name: str) -> str | None:

@@ -14,7 +14,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from privgate.errors import UsageError
+from privgate.subject.sources import is_library
 from privgate.training.task_limits import ONE_THREAD, limit_memory
 
 #: (x86_64, aarch64): numbers of the system calls that are refused
@@ -52,8 +52,7 @@ _AT_NUMBER, _AT_MACHINE, _AT_FLAGS = 0, 4, 16  # bytes into what a filter reads
 def _filter(*, network: bool) -> bytes:
     """Return the filter's instructions for this machine, 8 bytes each; empty where there is none.
 
-    Where the host's network is shared, sockets of its own kind would reach services by abstract names, which no folder
-    hides; they are refused then.
+    With the host's ``network``, its own sockets are refused: they reach services by names that no folder hides.
     """
     if platform.machine() not in _MACHINES:
         return b""
@@ -129,34 +128,22 @@ def find_bubblewrap() -> Installed:
         return Installed(why=f"bubblewrap does not run here ({type(exc).__name__})")
     if trial.returncode:
         last = (said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
-        return Installed(why=f"bubblewrap makes no box here: {last[:200]}{_forbidding(last)}")
+        hint = _FORBIDDING * bool(re.search(r"permi(ssion|tted)|namespace|no space", last, re.IGNORECASE))
+        return Installed(why=f"bubblewrap makes no box here: {last[:200]}{hint}")
     return Installed(version=version.split()[-1])
 
 
-#: setting of the kernel -> its value that lets no program but root's make a namespace, and what to do about it
-_FORBIDDING = {
-    "kernel.apparmor_restrict_unprivileged_userns": ("1", "give bwrap an AppArmor profile that allows userns"),
-    "kernel.unprivileged_userns_clone": ("0", "set it to 1"),
-    "user.max_user_namespaces": ("0", "set it to 10000"),
-}
-
-
-def _forbidding(said: str, root: Path = Path("/proc/sys")) -> str:
-    """Return which setting of the system forbids namespaces, and the step; empty where it is nothing of the kind."""
-    if not re.search(r"permi(ssion|tted)|namespace|no space", said, re.IGNORECASE):
-        return ""
-    held = {name: root / name.replace(".", "/") for name in _FORBIDDING}
-    values = {name: path.read_text(encoding="ascii").strip() for name, path in held.items() if path.is_file()}
-    named = [f"{n}={v} forbids it: {step}" for n, (v, step) in _FORBIDDING.items() if values.get(n) == v]
-    unknown = f"a profile of AppArmor or of a container may forbid it; else look at {', '.join(_FORBIDDING)}"
-    return f" ({'; '.join(named) or unknown})"
+#: what may let no program but root's make a namespace, and what to do about it
+_FORBIDDING = (
+    " (kernel.apparmor_restrict_unprivileged_userns=1 forbids it: give bwrap an AppArmor profile that allows userns; "
+    "kernel.unprivileged_userns_clone=0: set it to 1; user.max_user_namespaces=0: set it to 10000; or a container does)"
+)
 
 
 def command(program: str, shown: Sequence[Path], *, network: bool = False) -> list[str]:
     """Return the command line before the program inside; ``program`` is bubblewrap's path.
 
-    Code inside may read the folders ``shown``, beside Python, its libraries and privgate. With ``network`` it shares
-    the host's: everything that the host reaches, its own services included.
+    Code inside may read the folders ``shown``, Python, its libraries and privgate; ``network`` shares the host's.
     """
     line = [program, "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     line += [] if network else ["--unshare-net"]
@@ -174,8 +161,7 @@ def command(program: str, shown: Sequence[Path], *, network: bool = False) -> li
         elif path.is_dir():
             line += ["--ro-bind", str(path), str(path)]
     line += ["--ro-bind", str(Path(__file__).with_name("passwd")), "/etc/passwd"]
-    settings = (*_SETTINGS, *(_NAMES if network else ()))
-    bound = [*(Path(p) for p in settings if Path(p).exists()), *_libraries(), *shown]
+    bound = [*(Path(p) for p in (*_SETTINGS, *(_NAMES if network else ())) if Path(p).exists()), *_libraries(), *shown]
     for folder in sorted({folder for path in bound for folder in path.parents if folder != folder.parent}):
         line += ["--perms", "0755", "--dir", str(folder)]  # left to itself, it makes them for the superuser alone
     for path in bound:
@@ -188,9 +174,7 @@ def start(
 ) -> "subprocess.Popen[bytes]":
     """Start a program in a box, with descriptors that it is given; ``shown`` and ``network`` as for ``command``.
 
-    The filter of system calls holds from the beginning, and for bubblewrap's own first process.
-
-    ``UsageError``: bubblewrap is not installed any more.
+    The filter holds for bubblewrap's own first process, too. ``UsageError``: bubblewrap is not installed any more.
     """
     if (program := shutil.which("bwrap")) is None:
         raise UsageError(_MISSING)
@@ -212,8 +196,7 @@ def start(
 
 def python(code: str) -> list[str]:
     """Return the command line of a Python inside that finds modules as this process does, but for the user's own."""
-    path = [str(p) for p in _search_path()]
-    return [sys.executable, "-P", "-B", "-c", f"import sys; sys.path[:] = {path!r}; {code}"]
+    return [sys.executable, "-P", "-B", "-c", f"import sys; sys.path[:] = {[str(p) for p in _search_path()]!r}; {code}"]
 
 
 def environment() -> dict[str, str]:
@@ -227,21 +210,14 @@ def _package() -> Path:
     return Path(__file__).resolve().parents[2]
 
 
-def _is_library(path: Path) -> bool:
-    """Whether an entry of the search path holds what was installed, or Python itself: never a folder of somebody's."""
-    standard = (Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib"))
-    return path.name in {"site-packages", "dist-packages"} or any(path.is_relative_to(s) for s in standard)
-
-
 def _search_path() -> list[Path]:
     """Return this process's search path without the user's own folders, whose modules travel with the recipe."""
-    entries = [Path(p) for p in sys.path if p]
-    return [p for p in entries if _is_library(p) or p.resolve() == _package().parent]
+    return [p for p in [Path(p) for p in sys.path if p] if is_library(p) or p.resolve() == _package().parent]
 
 
 def _libraries() -> list[Path]:
     """Return the folders with Python, installed libraries and privgate, none inside another or the system's."""
-    wanted = [Path(sys.prefix), Path(sys.base_prefix), *(p for p in _search_path() if _is_library(p)), _package()]
+    wanted = [Path(sys.prefix), Path(sys.base_prefix), *(p for p in _search_path() if is_library(p)), _package()]
     chosen: list[Path] = []
     for path in sorted({p for p in wanted if p.is_dir()}, key=lambda p: len(p.parts)):
         if not any(path.is_relative_to(p) for p in (*map(Path, _SYSTEM), *chosen)):

@@ -1,7 +1,6 @@
 """What runs on the other side of a socket: a server that forks workers, and workers that answer in numbers or JSON.
 
-Importing scikit-learn takes longer than most checks train. The server imports it once and never a user's code, so a
-worker forked from it holds nothing of another's.
+The server imports scikit-learn once, and never a user's code: a worker forked from it holds nothing of another's.
 """
 
 import contextlib
@@ -157,5 +156,4 @@ def _answer_calls(channel: socket.socket) -> None:
     with channel.makefile("rb") as calls:
         while head := calls.read(wire.LENGTH.size):
             call: Call = pickle.loads(calls.read(*wire.LENGTH.unpack(head)))  # noqa: S301  from the parent, our maker
-            result = call.function(*call.arguments, **call.named)
-            channel.sendall(wire.frame(wire.encoded(call.nonce, result)))
+            channel.sendall(wire.frame(wire.encoded(call.nonce, call.function(*call.arguments, **call.named))))

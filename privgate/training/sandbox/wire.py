@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from privgate.training import ledger
-from privgate.training.fit import Answer
+from privgate.training.fit import Answer, failed
 
 LENGTH = struct.Struct("<Q")
 NONCE = 16  # bytes
@@ -46,20 +46,17 @@ def encoded(nonce: bytes, result: Any) -> bytes:
 
 def most_bytes(shapes: Sequence[tuple[int, int]]) -> int:
     """Return how long a reply with answers of these shapes may be."""
-    numbers = sum(_ENTRY.size + _AROUND + 8 * rows * columns for rows, columns in shapes)
-    return NONCE + 1 + _COUNT.size + numbers
+    return NONCE + 1 + _COUNT.size + sum(_ENTRY.size + _AROUND + 8 * rows * columns for rows, columns in shapes)
 
 
 def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> list[Answer]:
     """Return the answers in a reply, as received without its length; ``LieError`` where it is anything else.
 
-    A reply that was written before the call came does not know its ``nonce``. An answer without a problem must have its
-    shape, (rows, columns).
+    A reply written before the call does not know its ``nonce``. An answer without a problem has its shape.
     """
-    at = _begun(body, nonce, b"A")
+    _begin(body, nonce, b"A")
     try:
-        (count,) = _COUNT.unpack_from(body, at)
-        at += _COUNT.size
+        (count,), at = _COUNT.unpack_from(body, NONCE + 1), NONCE + 1 + _COUNT.size
         if count != len(shapes):
             raise LieError(f"{count} answers to {len(shapes)} calls")
         read = []
@@ -77,17 +74,16 @@ def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> lis
 
 def json_value(body: bytes, nonce: bytes) -> Any:
     """Return the JSON value in a reply; ``LieError`` where it is none."""
-    at = _begun(body, nonce, b"J")
+    _begin(body, nonce, b"J")
     try:
-        return json.loads(body[at:])
+        return json.loads(body[NONCE + 1 :])
     except (ValueError, RecursionError) as exc:
         raise LieError("a reply that is no JSON") from exc
 
 
-def _begun(body: bytes, nonce: bytes, kind: bytes) -> int:
-    if body[:NONCE] != nonce or body[NONCE : NONCE + 1] != kind:
+def _begin(body: bytes, nonce: bytes, kind: bytes) -> None:
+    if not body.startswith(nonce + kind):
         raise LieError("a reply to another call")
-    return NONCE + 1
 
 
 def _answer(body: bytes, shape: tuple[int, int], *, lasting: bool) -> Answer:
@@ -96,7 +92,7 @@ def _answer(body: bytes, shape: tuple[int, int], *, lasting: bool) -> Answer:
     if not (np.isfinite(answer.seconds) and answer.seconds >= 0):
         raise LieError("a time that is none")
     if problem and answer.log_p.size == 0:
-        return Answer(np.zeros((0, 0)), answer.seconds, problem, lasting)
+        return failed(problem, lasting=lasting, seconds=answer.seconds)
     if problem or answer.log_p.shape != shape:
         raise LieError(f"an answer of shape {answer.log_p.shape} instead of {shape}")
     if not (answer.log_p < np.inf).all():  # NaN as well

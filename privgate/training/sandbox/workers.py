@@ -19,9 +19,8 @@ from typing import Any
 
 from privgate.arrays import Index
 from privgate.training import task_limits, worker
-from privgate.training.fit import Answer
+from privgate.training.fit import DIED_ON_MODEL, Answer, Chunk
 from privgate.training.payload import Payload
-from privgate.training.pools import Chunk, died_on_model
 from privgate.training.sandbox import bubblewrap, inside, wire
 from privgate.training.task_limits import GRACE, TaskLimits
 
@@ -125,10 +124,9 @@ class Worker:
 
 
 class Server:
-    """A process that forks workers: in a sandbox that sees the folders ``shown``, or as the user who checks.
+    """A process that forks workers: in a sandbox, ``shown`` as for ``bubblewrap.command``, or as the user who checks.
 
-    ``shown`` and ``network`` are as for ``bubblewrap.command``; no sandbox if absent. One worker of a sandbox may take
-    ``memory`` bytes; ``log`` keeps what they print.
+    One worker of a sandbox may take ``memory`` bytes; ``log`` keeps what they print.
     """
 
     def __init__(
@@ -256,7 +254,7 @@ class SandboxPool:
 
     A worker is used again for calls about the same code, and never meets another's: a stored model's code may change
     the libraries of its process. ``logs`` is a folder for what the user's code prints, ``settings`` are those of
-    workers without a sandbox. See ``pools.Pool``.
+    workers without a sandbox. At most ``slots`` chunks are in flight, so that nothing finished waits unwritten.
     """
 
     def __init__(
@@ -367,7 +365,7 @@ class SandboxPool:
         call = read, worker.registered, payload, rows, self._limits
         seconds = self._limits.seconds + worker.LOADING_SECONDS + _BEYOND_SECONDS
         answer = self._ask_model(payload, *call, served=served, most=wire.most_bytes(shapes), seconds=seconds)
-        return answer or died_on_model()
+        return answer or DIED_ON_MODEL
 
     def examined(self, payload: Payload, by: str, *given: Any) -> Any:
         """Return what is found in the opened model, as its worker says."""

@@ -33,10 +33,10 @@ from privgate.registry.client import connect, stored_files
 from privgate.registry.named import TAG, Row
 
 CONFIG = """\
-schema: privgate/guard/v1
+schema: privgate/guard/v2
 registry: test-registry
 trust: trust.json
-policy: dtp-1
+releases: [{models: "*", task: classification, policy: dtp-1}]
 accept_unboxed: true
 protected:
   aliases: [production]

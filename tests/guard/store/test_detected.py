@@ -9,7 +9,7 @@ import pytest
 from privgate.errors import PrivgateError
 from privgate.guard import keys as truststore
 from privgate.guard import statement
-from privgate.guard.config import Guard
+from privgate.guard.config import Guard, NamedPolicy
 from privgate.guard.diagnosis import examine
 from privgate.guard.verification import verify
 
@@ -52,7 +52,8 @@ def test_the_doctor_finds_what_expires_soon_and_keys_that_do_not_count(quiet, gu
     quiet.release("credit", quiet.log("credit"), alias="production", expires=soon)
     assert any("expires on" in text for text in answers(guard, quiet, "look"))
 
-    other = replace(guard, policies={"*": ("strict", "sha256:" + "c" * 64)})  # the policy drifted
+    drifted = NamedPolicy("strict", "sha256:" + "c" * 64)
+    other = replace(guard, rows=tuple(row.model_copy(update={"policy": drifted}) for row in guard.rows))
     assert any("in force is" in text for text in answers(other, quiet, "wrong"))
     ended = replace(site.trust.keys[0], not_after=statement.stamp(statement.now() - timedelta(minutes=1)))
     wrong = answers(replace(guard, trust=truststore.TrustStore((ended,))), quiet, "wrong")

@@ -83,9 +83,9 @@ def test_verify_and_doctor_exit_with_0_or_4(registry, site, name, capsys):
     [
         ("registry: test-registry", "registry: ''"),
         ('aliases: [production]\n  stages: [Production]\n  models: ["prod.*"]', "aliases: []"),
-        ("policy: dtp-1", "policy: dtp-1\npolicy: dtp-1"),
+        ("policy: dtp-1", "policy: dtp-1, policy: dtp-1"),
         ("trust: trust.json", "trust: absent.json"),
-        ("guard/v1", "guard/v2"),
+        ("guard/v2", "guard/v1"),
     ],
 )
 def test_a_guard_that_would_guard_nothing_or_means_something_else_is_refused(site, tmp_path, change):

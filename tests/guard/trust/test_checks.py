@@ -19,7 +19,6 @@ from privgate.errors import StatementError, UsageError
 from privgate.guard import signing, verification
 from privgate.guard.config import Guard, NamedPolicy, Row
 from privgate.guard.keys import KEY_VARIABLE, TrustStore, fresh_key, new_key, signer_from
-from privgate.guard.statement import NOT_APPLICABLE
 from privgate.guard.verification import UNBOXED, check_original, counting
 from tests.guard.trust.conftest import digest
 
@@ -95,15 +94,12 @@ def test_a_statement_without_a_box_counts_only_where_the_operator_says_so(world,
     assert not verification.is_sandboxed(isolation)
 
 
-def test_what_was_never_trained_here_needs_no_box_and_a_refusal_counts_without(world):
+def test_what_no_longer_counts_of_before_and_a_refusal_counts_without_a_box(world):
     key = fresh_key(world.signer.public_key, days=90, roles=("not_applicable",), models=("*",))
-    stated, terms = world.envelope(task=NOT_APPLICABLE, isolation="none").text(), world.terms
-    assert world.check(stated, terms=replace(terms, task=NOT_APPLICABLE), store=TrustStore((key,)))
-    with refused("may not sign a not_applicable"):  # a key without the role
-        world.check(stated, terms=replace(terms, task=NOT_APPLICABLE))
-    for task, why in (("classification", "says that it is classification"), ("", "to be judged")):
-        with refused(why):
-            world.check(stated, terms=replace(terms, task=task), store=TrustStore((key,)))
+    stated = world.envelope(task="not applicable", isolation="none").text()
+    for task in ("classification", ""):
+        with refused("may not sign a verdict"):
+            world.check(stated, terms=replace(world.terms, task=task), store=TrustStore((key,)))
     refusal = world.envelope(isolation="none", passed=False, outcome="failed").text()
     assert counting(refusal, world.trust, world.now) is not None
 

@@ -23,7 +23,6 @@ TABLE = """releases:
   - {models: "legacy", aliases: production, task: classification, policy: dtp-1, file: not downloadable}
   - {models: "legacy", aliases: champion, task: classification, policy: strict}
 """
-V1 = HEAD.replace("guard/v2", "guard/v1")
 FIRST = Policy.load("release-1").digest
 BYTES = "sha256:" + "a" * 64
 
@@ -32,9 +31,9 @@ BYTES = "sha256:" + "a" * 64
 def load(world, tmp_path):
     world.trust.save(tmp_path / "trust.json")
 
-    def read(table, head=HEAD):
+    def read(table):
         path = tmp_path / "guard.yaml"
-        path.write_text(head + table, encoding="utf-8")
+        path.write_text(HEAD + table, encoding="utf-8")
         return Guard.load(path)
 
     return read
@@ -104,25 +103,17 @@ def test_rows_that_overlap_and_agree_are_no_mistake(load):
     load(f"releases:\n{row(repr('a*'))}{row(repr('*'))}")
 
 
-def test_the_first_format_is_read_as_before(load):
-    guard = load("policy: {production: dtp-1, '*': pdtp-1}\n", V1)
-    assert guard.terms("production", "whatever").policy == "dtp-1"
-    assert guard.terms("champion", "whatever").policy == "pdtp-1"
-    assert guard.terms("production", "whatever").task == ""
-
-
-@pytest.mark.parametrize("format_", ["v1", "v2"])
-def test_the_guards_file_says_in_one_word_that_it_takes_what_ran_without_a_box(world, load, format_):
-    table, head = (f"policy: {BYTES}\n", V1) if format_ == "v1" else (f"releases:\n{row('credit', BYTES)}", HEAD)
+def test_the_guards_file_says_in_one_word_that_it_takes_what_ran_without_a_box(world, load):
+    table = f"releases:\n{row('credit', BYTES)}"
     text = world.envelope(isolation="none").text()
     for line in ("", "accept_unboxed: false\n", "accept_advisory: true\n"):
         with pytest.raises(StatementError) as caught:
-            world.check(text, terms=load(table + line, head).terms("production", "credit"))
+            world.check(text, terms=load(table + line).terms("production", "credit"))
         assert str(caught.value) == UNBOXED
-    assert world.check(text, terms=load(f"{table}accept_unboxed: true\n", head).terms("production", "credit"))
+    assert world.check(text, terms=load(f"{table}accept_unboxed: true\n").terms("production", "credit"))
     for vague in ("accept_unboxed: yes please\n", "accept_unboxed: 1\n", "accept_unboxed:\n", "accept-unboxed: true\n"):
         with pytest.raises(PolicyError):
-            load(table + vague, head)
+            load(table + vague)
 
 
 def test_configuration_as_kubernetes_mounts_it_counts_at_once(world, tmp_path):
@@ -138,7 +129,7 @@ def test_configuration_as_kubernetes_mounts_it_counts_at_once(world, tmp_path):
         (tmp_path / "..next").symlink_to(data.name)
         (tmp_path / "..next").replace(tmp_path / "..data")
 
-    watch, text = Watch(tmp_path / "guard.yaml"), f"{V1}policy: {BYTES}\n"
+    watch, text = Watch(tmp_path / "guard.yaml"), f"{HEAD}releases:\n{row('credit', BYTES)}"
     revoked = world.trust.revoke(world.signer.public_key.keyid, at=world.now)
     for number, (registry, store) in enumerate((("first", world.trust), ("second", revoked), ("", revoked))):
         exchange(number, store, text.replace("prod-registry", registry) if registry else "schema: [")
