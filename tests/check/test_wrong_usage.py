@@ -27,7 +27,7 @@ WRONG = (
     ("check {one} --policy dpt-1", 2, "did you mean 'dtp-1'"),
     ("check {one} --policy nothere.yaml", 2, "no such file"),
     ("check {one} --policy metric.yaml", 2, "did you mean 'dtp'"),
-    ("check {one} --policy word.yaml", 2, "should be a valid number"),
+    ("check {one} --policy word.yaml", 2, "expected a number, without quotes"),
     ("check {one} --policy dtp-1 --reportdir out", 2, "--report-dir"),
     ("check {one} --policy dtp-1 --report-dir other.json", 2, "is a file"),
     ("check {one} --policy dtp-1 --seeds many", 2, "'many' is not a valid integer"),
