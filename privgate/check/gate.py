@@ -22,16 +22,7 @@ from privgate.check import plan as planning
 from privgate.check.prepare import asked_of, prepare
 from privgate.documents import strict_json
 from privgate.errors import DigestMismatchError, SubjectError
-from privgate.evidence import (
-    Evidence,
-    Measurement,
-    Precondition,
-    Remembered,
-    Request,
-    RunPart,
-    RunTrace,
-    TrainingPlan,
-)
+from privgate.evidence import Evidence, Measurement, Precondition, Remembered, Request, RunPart, RunTrace, TrainingPlan
 from privgate.evidence.verdict import Finding, Verdict
 from privgate.file import measure as file
 from privgate.influence import left_out, published

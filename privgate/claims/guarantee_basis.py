@@ -10,15 +10,7 @@ from privgate.claims.accounting import NEIGHBORS, Guarantee, Mechanism
 from privgate.claims.bounds import INCLUSION, EpsilonDelta, list_bounds
 from privgate.claims.watch import ERRORS
 from privgate.errors import MeasurementError, UsageError
-from privgate.evidence import (
-    BehindClaim,
-    ClaimsPart,
-    GuaranteeBound,
-    Measurement,
-    Observation,
-    Precondition,
-    Request,
-)
+from privgate.evidence import BehindClaim, ClaimsPart, GuaranteeBound, Measurement, Observation, Precondition, Request
 from privgate.run.run import Noted, Run
 from privgate.subject.claim import Claim
 

@@ -11,14 +11,7 @@ import numpy as np
 
 from privgate.arrays import Float, Index
 from privgate.controls import depends
-from privgate.controls.reproduces import (
-    DETERMINISTIC,
-    NOBODY,
-    list_pool,
-    make_generator,
-    measure_gap,
-    plan_training,
-)
+from privgate.controls.reproduces import DETERMINISTIC, NOBODY, list_pool, make_generator, measure_gap, plan_training
 from privgate.evidence import Precondition, SeedControl
 from privgate.statistics import leakage
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, label_changes

@@ -183,12 +183,7 @@ class Verified:
 
 
 def verify(
-    uri: str,
-    guard: Guard,
-    *,
-    target: str | None = None,
-    tracking_uri: str | None = None,
-    to: Path | None = None,
+    uri: str, guard: Guard, *, target: str | None = None, tracking_uri: str | None = None, to: Path | None = None
 ) -> Verified:
     """Verify that the version behind ``uri`` (``models:/name@alias`` or ``models:/name/version``) may serve, now.
 
@@ -311,12 +306,7 @@ def approved_report(
 
 
 def verify_folder(
-    folder: Path,
-    statement_file: Path,
-    guard: Guard,
-    *,
-    target: str,
-    model: str | None = None,
+    folder: Path, statement_file: Path, guard: Guard, *, target: str, model: str | None = None
 ) -> tuple[Claims, int]:
     """Verify that the files in a folder may serve, now, and return what their statement says and how many they are.
 

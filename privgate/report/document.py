@@ -141,11 +141,7 @@ PERSONAL = (RECORDS, cases.FILE)
 
 
 def write(
-    verdict: Verdict,
-    out_dir: str | os.PathLike[str],
-    *,
-    hash_key: bytes,
-    baseline: Mapping[str, Any] | None = None,
+    verdict: Verdict, out_dir: str | os.PathLike[str], *, hash_key: bytes, baseline: Mapping[str, Any] | None = None
 ) -> list[Path]:
     """Write the report of a verdict in every format and return the files' paths.
 

@@ -95,12 +95,7 @@ def reasons(notes: Iterable[str]) -> list[str]:
 
 
 def bound(
-    subject: Subject,
-    units: Index,
-    retrained: Retrained | None,
-    *,
-    limit: float | None = None,
-    fleet: Any = None,
+    subject: Subject, units: Index, retrained: Retrained | None, *, limit: float | None = None, fleet: Any = None
 ) -> tuple[Certified, NDArray[Any], list[str]]:
     """Return the best limits of people, the theorem of each upper limit, and why the others do not apply.
 

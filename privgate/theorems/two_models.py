@@ -106,10 +106,7 @@ class Linear(Theorem):
             return Certified.nothing(units, why=next((why for why in reasons if why), "no model is trained"))
         shape = (3, (_count_numbers(subject) - HEAD) // 3 // subject.width, int(with_[2]))
         body = slice(HEAD, HEAD + int(np.prod(shape)))
-        settings = {
-            "release": RELEASES[int(with_[1])],
-            "features": int(max(with_[3], *without[same, 3])),
-        }
+        settings = {"release": RELEASES[int(with_[1])], "features": int(max(with_[3], *without[same, 3]))}
         case = pose(subject, (with_[body].reshape(shape), without[same, body].reshape(-1, *shape)), settings)
         try:
             kept = Kept.judge_case(case, units[same])

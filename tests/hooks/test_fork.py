@@ -10,6 +10,8 @@ from ruamel.yaml import YAML
 from privgate.cli.config import _SNIPPETS
 
 ROOT = Path(__file__).parents[2]
+#: what ``privgate init`` writes
+INIT = _SNIPPETS["github"][".github/workflows/privacy.yml"].format(policy="release-1")
 GATE = ROOT / ".github" / "workflows" / "privgate-gate.yml"
 #: events that give secrets, or the right to write, to a run that a stranger began
 STRANGERS = {"pull_request_target", "workflow_run", "issue_comment", "issues", "discussion", "fork", "watch"}
@@ -29,7 +31,7 @@ def workflows():
     """Every workflow of the repository, of its documentation, and that ``privgate init`` writes: (name, text)."""
     for path in sorted((ROOT / ".github" / "workflows").iterdir()):
         yield path.name, path.read_text()
-    yield "init", _SNIPPETS["github"][".github/workflows/privacy.yml"].format(policy="release-1")
+    yield "init", INIT
     for path in (p for top in ("docs", "hooks", "packages") for p in sorted((ROOT / top).rglob("*.md"))):
         for number, block in enumerate(
             re.findall(r"^ *```ya?ml\n(.*?)^ *```", path.read_text(), re.DOTALL | re.MULTILINE)
@@ -189,7 +191,7 @@ def test_the_action_decides_about_the_box_too():
     assert action["inputs"]["isolation"]["default"] == "auto"
     assert step["env"]["PRIVGATE_INPUT_ISOLATION"] == "${{ inputs.isolation }}"
     gate = load(GATE.read_text())["jobs"]["audit"]["steps"]
-    ours = load(_SNIPPETS["github"][".github/workflows/privacy.yml"].format(policy="release-1"))["jobs"]["check"]["steps"]
+    ours = load(INIT)["jobs"]["check"]["steps"]
     (told,), (mine,) = ([s for s in steps if s.get("name") == box["name"]] for steps in (gate, ours))
     assert box["run"] == told["run"] == mine["run"]
     assert box["if"] == told["if"]

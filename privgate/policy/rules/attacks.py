@@ -18,11 +18,7 @@ from privgate.statistics.roc import APPROVING, least_nonmembers
 
 Confidence = Annotated[float, Field(gt=0.5, lt=1)]
 
-WHO = {
-    "model": "over all people in the data",
-    "class": "for the worst label",
-    "group": "for the worst group",
-}
+WHO = {"model": "over all people in the data", "class": "for the worst label", "group": "for the worst group"}
 #: a false-positive rate that multiplies the odds of an accusation at most twofold, even if every member is found
 BLIND_RATE = 0.5
 
