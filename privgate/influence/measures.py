@@ -81,7 +81,9 @@ def _measure_people(run: Run, request: Request, names: tuple[str, str, str], *, 
     high, least, others = _limit_others(run, units, low, high, every=every)
     apart = run.registered_apart[int(every)]  # released is the registered model, trained again is the recipe's
     columns = [np.append(c, o) for c, o in ((value, least), (low, least), (high + apart, others + apart))]
-    why = _list_why_none(run) if every else None
+    notes = run.compute(person_table.list_notes) if every else []
+    none = catalogue.reasons(n.because for n in notes) if not any(n.applies for n in notes) else []
+    why = none if every else None
     return _aggregate(run, request, columns, _assume(run, every=every), unit_name="nats", proven=every, why=why)
 
 
@@ -134,11 +136,6 @@ def _limit_others(run: Run, units: Index, low: Float, high: Float, *, every: boo
     if (low > limits.upper[units] + _ROUNDING).any():
         return high, 0 * least, np.full(len(most), np.inf)
     return np.maximum(np.minimum(high, limits.upper[units]), low), least if every else 0 * least, most
-
-
-def _list_why_none(run: Run) -> list[str]:
-    notes = run.compute(person_table.list_notes)
-    return [] if any(n.applies for n in notes) else catalogue.reasons(n.because for n in notes)
 
 
 def add_doubts(sampled: float | None, trained: float | None) -> float | None:

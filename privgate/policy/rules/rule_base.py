@@ -225,7 +225,7 @@ class Rule(Part, ABC):
         if measurement.problem:
             return self.finding(Outcome.INCONCLUSIVE, measurement.problem, measurement)
         low, high = measurement.low, measurement.high
-        good = self.is_within(low if self.direction == "min" else high, self.limit)
+        good = low >= self.limit if self.direction == "min" else high <= self.limit
         outcome = Outcome.INCONCLUSIVE
         if not (np.isnan(low) or np.isnan(high) or measurement.kind == "point"):
             doubt = Outcome.WARNED if self.bound == "lower" else Outcome.INCONCLUSIVE
@@ -245,10 +245,6 @@ class Rule(Part, ABC):
     def remark(self, measurement: Measurement, outcome: Outcome) -> str:
         """Return what belongs to the assertion and is none of its figures; usually nothing."""
         return ""
-
-    def is_within(self, value: float, limit: float) -> bool:
-        """Whether a value keeps a limit, in this rule's direction."""
-        return value >= limit if self.direction == "min" else value <= limit
 
     def broken(self, measurement: Measurement) -> bool:
         """Whether all of the interval lies beyond the limit: then its lower end is what is known."""
