@@ -206,7 +206,6 @@ def _escape(text: str) -> str:
 
 
 def _summary(step: WorkflowStep, report: dict[str, Any] | None, verdict: str, ended: str) -> str:
-    """Return the page of the run."""
     page = step.report_dir / "summary.md"
     if step.arguments[0] == "guard" and report is not None:
         # the page beside the report is under no signature, and may be a link to what the signer alone may read

@@ -110,8 +110,7 @@ class Server:
             called = next((c for c, p in policies.items() if Policy.load(p).digest == wanted), "")
         called = called or next(iter(policies))
         if called not in policies:
-            known = ", ".join(policies)
-            raise UsageError(f"the request names policy {called[:100]!r}; this server checks by {known}")
+            raise UsageError(f"the request names policy {called[:100]!r}; this server checks by {', '.join(policies)}")
         words = [f"models:/{name}/{version}", f"--policy={policies[called]}", "--quiet"]
         words += [f"--tracking-uri={self.client.tracking_uri}", *self.options]
         if not target:

@@ -162,7 +162,7 @@ def canonical(subject: Subject, kept: Kept) -> str:
     if kept.seed != 0:
         return "its theorem has one seed"
     try:
-        inner = subject if theorem.whole else _through_first_steps(subject).subject
+        inner = subject if theorem.needs_retrained else _through_first_steps(subject).subject
         if why := theorem.unfit(inner):  # where its trainings end is asked, too
             return f"{kept.theorem} does not apply, because {why}"
         return _differs(kept, theorem.canonical(inner, units, kept.case))
@@ -173,10 +173,10 @@ def canonical(subject: Subject, kept: Kept) -> str:
 _through_first_steps = lru_cache(maxsize=1)(pipelines.through)
 
 
-def _differs(kept: Kept, remade: Case | None) -> str:
+def _differs(kept: Kept, remade: Case) -> str:
     """Return which array or setting is not the data's, or is none that this family has; empty if all are."""
     case = kept.case
-    if remade is None or (remade.family, remade.scope) != (case.family, case.scope):
+    if (remade.family, remade.scope) != (case.family, case.scope):
         return f"the case of {kept.theorem} is of another kind"
     free = PROPOSED.get(case.family, _QUESTIONS)
     for name in sorted((case.arrays.keys() | remade.arrays.keys()) - free):

@@ -81,7 +81,6 @@ _APART = ("scope", "attack", "aggregate", "q", "threshold", "at_fpr", "prior", "
 
 
 def _figures(f: Finding, m: Measurement | None) -> tuple[str, str]:
-    """Return threshold and value in words."""
     value = interval(f, shown_unit(f), f.direction)
     if _audit(f) and not math.isnan(f.low):  # it shows a leak, and never that there is no more
         value = f"at least {figures.figure(f.low, shown_unit(f), against=f.limit)}"

@@ -77,8 +77,7 @@ class Drawing:
 
 def _list_steps(points: Sequence[Point]) -> list[Point]:
     """Return the corners of stairs, each figure lasting until the next."""
-    corners = ([(x, y), (then, y)] for (x, y), (then, _) in pairwise(points))
-    return [*(corner for pair in corners for corner in pair), points[-1]]
+    return [*(corner for (x, y), (then, _) in pairwise(points) for corner in ((x, y), (then, y))), points[-1]]
 
 
 class Picture(NamedTuple):

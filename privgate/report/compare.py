@@ -164,7 +164,6 @@ def lay_out(comparison: Comparison) -> dict[str, Any]:
 
 
 def _name_sides(old: ComparedReport, new: ComparedReport) -> tuple[str, str]:
-    """Return two different short names for the two sides."""
     before, now = (f"version {plain(s.version, 20)}" if s.version else "" for s in (old, new))
     if old.name != new.name:
         before, now = (f"{plain(s.name, 30)} {v}".strip() for s, v in ((old, before), (new, now)))

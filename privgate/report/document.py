@@ -97,7 +97,6 @@ def _drop_rows(detail: Any) -> Any:
 
 
 def _evidence(values: Mapping[str, Any], names: Pseudonyms) -> dict[str, Any]:
-    """Return the evidence with every unit name replaced."""
     return {
         **{part: names.scrub(values[part]) for part in ("run", "influence", "membership", "claims")},
         **{part: values[part] for part in ("attributes", "artifact", "robust") if part in values},

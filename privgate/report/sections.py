@@ -65,9 +65,10 @@ def attacks(doc: ReportDocument) -> Told:
         **achieve(ranked),
         "how": [(title(a), a.threat_model, _tested(a.self_test), a.source) for a, _ in ranked],
         "failed": [f"{title(a)}: {plain(a.problem, 240)}" for a in part.attacks if not a.figures],
-        "attributes": features and [
-            {"found": f, "guesses": _guesses((*f.adversaries, f.without_model))} for f in features.attributes
-        ],
+        "attributes": features and [{"found": f, "guesses": [
+            (g.title, shown(g.inside, percent), shown(g.outside, percent), _estimate(g.advantage))
+            for g in (*f.adversaries, f.without_model)
+        ]} for f in features.attributes],
         "robust": robust and {"how": robust.how, "rows": [
             (a.title, "" if a.radius is None else a.radius, percent(a.inside), percent(a.outside),
              _estimate(a.advantage)) for a in robust.adversaries
@@ -117,10 +118,6 @@ def _tested(test: evidence.SelfTest) -> str:
     kinds = {"in probabilities": test.planted, "in shares of votes": test.votes, "in labels": test.labels}
     areas = [f"{number(v)} {w}" for w, v in kinds.items() if not math.isnan(v)]
     return f"AUC on a planted leak {', '.join(areas)}; {number(test.blind)} on none"
-
-
-def _guesses(rows: Iterable[evidence.AttributeGuesses]) -> list[tuple[str, ...]]:
-    return [(g.title, shown(g.inside, percent), shown(g.outside, percent), _estimate(g.advantage)) for g in rows]
 
 
 def dp(doc: ReportDocument) -> Told:

@@ -155,8 +155,7 @@ class Recipe:
         return sources.collect(self._references())
 
     def _references(self) -> list[str]:
-        values = [self.payload.get("estimator"), *self.payload["params"].values()]
-        return [*estimators.references(values), *self._named]
+        return [*estimators.references([self.payload.get("estimator"), *self.payload["params"].values()]), *self._named]
 
     @property
     def _named(self) -> list[str]:

@@ -44,8 +44,7 @@ def needed(names: Iterable[str], *, file: Path | None) -> str:
     part = _Part(vars(sys.modules["__main__"]), body)
     for name in names:
         part.reach(name)
-    head = ["from __future__ import annotations", *sorted(part.imports), *part.constants]
-    text = "\n".join([*head, *part.pieces, ""])
+    text = "\n".join(["from __future__ import annotations", *sorted(part.imports), *part.constants, *part.pieces, ""])
     _check_part(text, "the notebook" if file is None else file.name)
     return text
 

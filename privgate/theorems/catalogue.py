@@ -109,14 +109,14 @@ def bound(
         name, open_ = theorem.name, np.isinf(upper)
         if limit is not None:
             open_ |= (lower <= limit) & (limit < upper)
-        if len(by) and not open_.any() and (limit is not None or theorem.whole):
+        if len(by) and not open_.any() and (limit is not None or theorem.needs_retrained):
             notes.append(f"{name} was not asked, because {by[0]} and those before it decide everybody")
             continue
         if theorem.needs_retrained and retrained is None:
             why = "it compares retrained models, and there are none or no rule asks over all questions"
             notes.append(f"{name} was not asked, because {why}")
             continue
-        some = open_ if theorem.whole else np.ones(len(units), dtype=bool)  # it may train people again
+        some = open_ if theorem.needs_retrained else np.ones(len(units), dtype=bool)  # it may train people again
         refits = None if retrained is None else retrained.select(some)
         certified = _certify(theorem, Units(subject, units[some], refits, limit, fleet))
         if certified.why:

@@ -56,14 +56,13 @@ class Units:
 class Theorem(ABC):
     """A theorem, applied to a recipe. Stateless; one instance in the catalogue.
 
-    ``source`` says where it is proved. Where it ``needs_retrained``, it compares models with and without people, else
-    it reads recipe and data alone. Where it is ``whole``, it reads whole pipelines, and may train people again for it.
+    ``source`` says where it is proved. Where it ``needs_retrained``, it compares whole pipelines with and without
+    people, and may train people again for it; else it reads recipe and data alone.
     """
 
     name: str
     source: str
     needs_retrained: bool = False
-    whole: bool = False
 
     @abstractmethod
     def unfit(self, subject: Subject) -> str:
@@ -73,10 +72,9 @@ class Theorem(ABC):
         """Return why the theorem does not apply to a subject, or cannot even look; empty if it does."""
         return look_at(subject, self.unfit)
 
-    def canonical(self, subject: Subject, units: Index, case: Case) -> Case | None:
-        """Return a kept case made again, but for what was proposed or trained; None where only models say it."""
-        del subject, units, case
-        return None
+    @abstractmethod
+    def canonical(self, subject: Subject, units: Index, case: Case) -> Case:
+        """Return a kept case made again, but for what was proposed or trained."""
 
     @abstractmethod
     def certify(self, about: Units) -> Certified:

@@ -69,7 +69,7 @@ class Linear(Theorem):
 
     name = "linear"
     source = "privgate/kernel/linear.py; docs/mathematics.md, section 6.1"
-    needs_retrained = whole = True
+    needs_retrained = True
 
     def unfit(self, subject: Subject) -> str:
         """Return why the theorem does not apply to a subject; empty if it does."""

@@ -48,10 +48,10 @@ def bounds(name: str, subject: Any) -> tuple[Any, Any] | None:
     certificate = catalogue.THEOREMS.get(name) or catalogue.THEOREMS[RETIRED[name]]
     if certificate.refusal(subject):
         return None
-    units, made = np.arange(len(subject.data.units)), None
+    units, made, fleet = np.arange(len(subject.data.units)), None, None
     if certificate.needs_retrained:
-        made = answer(RefitRequest(subject, units, (None,), InProcess()), changes=True).retrained
-    fleet = InProcess() if certificate.whole else None
+        fleet = InProcess()
+        made = answer(RefitRequest(subject, units, (None,), fleet), changes=True).retrained
     found = certificate.certify(Units(subject, units, made, limit=1.0, fleet=fleet))
     return found.lower, found.upper
 

@@ -28,7 +28,7 @@ ODD = [
 def test_nothing_is_said_of_what_cannot_be_looked_at(estimator):
     data = TrainingData(X, np.arange(24) % 2, domain=Domain(box=((0, 1), (0, 1))), one_record_each=True)
     subject = Subject.local(Recipe(estimator), data)
-    assert all(c.whole for c in catalogue.applicable(subject)[0])  # which reads models, and there will be none
+    assert all(c.needs_retrained for c in catalogue.applicable(subject)[0])  # there will be no models
     assert all(isinstance(e.refusal(subject), str) for e in catalogue.CLOSED_FORMS)
 
 

@@ -4,20 +4,13 @@
 is what each side of a record needs, ``cut`` what the paper fixes. How to add one: ``.github/CONTRIBUTING.md``.
 """
 
-from importlib import import_module
+from pkgutil import resolve_name
 
 from privgate.membership import ATTACKS
 from privgate.membership.attacks.attack_base import Attack, Signals
 
-
-def _make(place: str) -> Attack:
-    module, _, kind = place.partition(":")
-    attack: Attack = getattr(import_module(f"{__name__}.{module}"), kind)()
-    return attack
-
-
 #: every attack on classifiers, strongest first
-ALL: tuple[Attack, ...] = tuple(map(_make, ATTACKS.values()))
+ALL: tuple[Attack, ...] = tuple(resolve_name(f"{__name__}.{place}")() for place in ATTACKS.values())
 BY_NAME: dict[str, Attack] = {a.name: a for a in ALL}
 
 __all__ = ["ALL", "BY_NAME", "Attack", "Signals"]
