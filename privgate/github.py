@@ -1,7 +1,7 @@
 """``python -m privgate.github check|sign``: one step of a GitHub workflow around the command of the same name.
 
 Inputs arrive as environment variables only, so that no value is ever part of a script. Written are the step's outputs
-(verdict, exit-code, report-dir, attestation), its summary, one annotation, and JUnit XML in any case.
+(verdict, exit-code, report-dir, attestation), its summary (under 200 KiB), one annotation, and JUnit XML in any case.
 """
 
 import contextlib
@@ -20,6 +20,8 @@ from privgate.documents import LARGE, strict_json
 from privgate.errors import ExitCode, UsageError
 from privgate.training.isolation import missing
 
+#: bytes of one step's summary; GitHub drops a summary above 1 MiB without failing the step
+LARGEST_SUMMARY = 200 * 1024
 KEY_VARIABLE = "PRIVGATE_SIGNING_KEY"
 
 _CODES = {"passed": ExitCode.PASSED, "warned": ExitCode.PASSED, "failed": ExitCode.FAILED}
@@ -206,13 +208,19 @@ def _escape(text: str) -> str:
 
 
 def _summary(step: WorkflowStep, report: dict[str, Any] | None, verdict: str, ended: str) -> str:
+    """Return the page of the run, cut at a line if it is too long."""
     page = step.report_dir / "summary.md"
     if step.arguments[0] == "guard" and report is not None:
         # the page beside the report is under no signature, and may be a link to what the signer alone may read
         return f"## privgate: {verdict}, signed\n\nWhy stands on the page of the audit, which is not signed.\n"
     if report is None or not page.is_file():
         return f"## privgate: no verdict\n\n{ended[:1].upper()}{ended[1:]}. The log of this step says more.\n"
-    return page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    if len(text.encode()) <= LARGEST_SUMMARY:
+        return text
+    note = "\n\n*Cut here; the whole page is in the report.*\n"
+    kept = text.encode()[: LARGEST_SUMMARY - len(note.encode())].decode(errors="ignore")
+    return kept.rpartition("\n")[0] + note
 
 
 def _junit(message: str) -> str:

@@ -239,7 +239,7 @@ def compare_seeds(run: Run, measured: Mapping[Request, Measurement]) -> tuple[Ru
         return run, [not_reached("people", "more shadow models, other seeds")]
     seen, refuses = run.seed_control, "attacks" if run.attack_breaks(measured) else ""
     alone = run.attacked and Need.LEAVE_ONE_OUT not in run.needs  # nobody is left out
-    if seen is None or run.subject.recipe.seed is None or not (run.at_seed or alone):
+    if seen is None or seen.unread or run.subject.recipe.seed is None or not (run.at_seed or alone):
         return run, []
     if not refuses and Need.LEAVE_ONE_OUT in run.needs:
         with suppress(MeasurementError):  # where people are asked for, it says why
@@ -258,7 +258,8 @@ def foresee_seeds(run: Run) -> Run:
     """Return the run as if training drew wherever it may, which is all that a plan knows of seeds."""
     own, noisy = run.subject.recipe.seed, reproduces.draws_noise(run.subject)
     runs = SEEDS_FOR_A_LIMIT if run.limits.seeds is None else run.limits.seeds
-    control = SeedControl(dependent=noisy or own is not None)
+    unread = run.limits.seeds is None and seeds.reads_no_seed(run.subject.recipe)
+    control = SeedControl(dependent=noisy or not (unread or own is None), unread=unread)
     return replace(run, seeds=(None,) * runs if noisy else (own,), seed_control=control)
 
 
@@ -271,7 +272,8 @@ def count_first_look(run: Run) -> int:
 
 def count_trainings(run: Run) -> int:
     """Return how many trainings the controls make at most, seeds among them, as far as is known of these."""
-    fits = [fit for _, *two in seeds.list_pairs(run.subject, run.fleet) for fit in two]
+    unread = run.limits.seeds is None and seeds.reads_no_seed(run.subject.recipe)
+    fits = [] if unread else [fit for _, *two in seeds.list_pairs(run.subject, run.fleet) for fit in two]
     if run.at_seed and run.seed_control is not None:
         fits += seeds.list_compared(run.subject, run.fleet, by=run.seed_control.coins)
     return depends.count_trainings(run.subject, fits)

@@ -67,6 +67,8 @@ def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, 
         for r in policy.rules
         if getattr(r, "sample", None)
     ]
+    if Need.LEAVE_ONE_OUT in needed:
+        said += left_out.list_hints(run)
     total = sum(most for most, _ in needed.values())
     planned = TrainingPlan(
         retrains=total,

@@ -40,7 +40,7 @@ _REFUSAL = "privgate:"
 @click.option("--no-attach", is_flag=True, help="Write the report to --report-dir only, nothing to the registry.")
 @click.option("--plan", is_flag=True, help="Print what the check would cost and what it can conclude, then stop.")
 @click.option("--advise", "advises", is_flag=True, help="Where it blocks, search for a change that is approved.")
-@click.option("--recompute", type=shared.PATH, metavar="FOLDER", help="Train nothing: make its certificates again.")
+@click.option("--recompute", type=shared.PATH, metavar="FOLDER", help="Train nothing: make a report's limits again.")
 def check(*, uri: str, no_attach: bool, plan: bool, advises: bool, recompute: Path | None, **settings: Any) -> int:
     """Judge the model version URI by a policy.
 
@@ -274,7 +274,7 @@ def advise(*, uri: str, as_json: bool, **settings: Any) -> int:
 @click.option("--seed", type=click.IntRange(min=0), default=None, help="Of the recipe, if NAME is a function.")
 @click.option("--store", default=None, metavar="FOLDER|URI|artifacts", help="Where the training data may be kept.")
 @shared.shown("--release", "form", type=click.Choice(get_args(Form)), default="probabilities", help="What is served.")
-@click.option("--serve", type=click.Choice(get_args(Serve)), help="Register it again, so that MLflow serves these.")
+@click.option("--serve", type=click.Choice(get_args(Serve)), help="Open it here, and register it again to serve these.")
 @click.option("--one-record-each", is_flag=True, help="Declare that each record is a person of its own.")
 @click.option("--groups", metavar="COLUMN", help="Declare which column of the data names the person of each record.")
 def adopt(*, uri: str, recipe_name: str | None, data_name: str | None, groups: str | None, **o: Any) -> int:

@@ -19,15 +19,17 @@ _CONFIG = click.option("--config", required=True, type=shared.PATH, help="The gu
 
 @click.command(short_help="Check what asks for it in the registry, have it signed, move the alias.")
 @_CONFIG
-@click.option("--policy", "policies", multiple=True, required=True, metavar="NAME|FILE", help="What requests may name.")
+@click.option(
+    "--policy", "policies", multiple=True, required=True, metavar="NAME|FILE", help="Of requests; repeatable."
+)
 @click.option("--work", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for reports.")
 @shared.sign_command
-@click.option("--without-isolation", is_flag=True, help="For debugging: run training code of others as this user.")
+@click.option("--without-isolation", is_flag=True, help="For debugging: training code reads what you can.")
 @click.option("--webhook-secret-file", type=shared.PATH, help="The secret the webhook was made with.")
 @shared.shown("--host", default="127.0.0.1")
 @shared.shown("--port", default=8765, type=click.IntRange(0, 65535))
 @shared.shown("--every", default=30.0, type=click.FloatRange(0.1), help="Seconds between looks.")
-@shared.shown("--check-seconds", default=86400.0, type=click.FloatRange(0.1), help="Then a check ends, not approved.")
+@shared.shown("--check-seconds", default=86400.0, type=click.FloatRange(0.1), help="Of one check, which then ends.")
 @shared.tracking_uri
 @click.argument("options", nargs=-1)
 def serve(*, options: tuple[str, ...], **o: Any) -> int:
@@ -91,7 +93,7 @@ def _read_secret(path: Path) -> bytes:
 
 @click.command(short_help="Sign a report; meant for another user than check.")
 @click.argument("out_dir", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--policy", "policy_name", required=True, metavar="NAME|FILE", help="The signer's own copy of it.")
+@click.option("--policy", "policy_name", required=True, metavar="NAME|FILE", help="The signer's own copy.")
 @click.option("--config", type=shared.PATH, help="The guard's configuration; gives registry and trust.")
 @click.option("--registry-id", metavar="ID", help="Id of the registry, where no --config gives it.")
 @click.option("--target", "targets", multiple=True, metavar="MODEL@ALIAS", help="Allowed release; may be repeated.")

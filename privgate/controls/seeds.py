@@ -15,6 +15,7 @@ from privgate.controls.reproduces import DETERMINISTIC, NOBODY, list_pool, make_
 from privgate.evidence import Precondition, SeedControl
 from privgate.statistics import leakage
 from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, label_changes
+from privgate.subject.recipe import Recipe
 from privgate.subject.subject import Subject
 from privgate.training.fit import Answer, Fit
 from privgate.training.fleet import Fleet
@@ -61,6 +62,9 @@ def choose_seeds(
     records. ``count`` is the operator's number of runs of a recipe without a seed.
     """
     own = subject.recipe.seed
+    if count is None and reads_no_seed(subject.recipe):
+        text = "no part of the estimator reads a seed; one is used"
+        return (own,), SeedControl(dependent=False, compared=1, unread=True, note=text)
     pairs, moved = list_pairs(subject, fleet), {"seed": 0.0, "order": 0.0}
     answers = fleet.fits(subject, [fit for _, *two in pairs for fit in two], label=_LABEL)
     for (by, *_), plain, other in zip(pairs, answers[::2], answers[1::2], strict=True):
@@ -176,3 +180,34 @@ def compare_released(subject: Subject, fleet: Fleet, *, by: str, count: int | No
 def _list_answers(subject: Subject, fleet: Fleet, fits: list[Fit]) -> list[Float]:
     answers = [a.log_p[: subject.data.n].ravel() for a in fleet.fits(subject, fits, label=_LABEL) if not a.problem]
     return [np.maximum(own, FLOOR) for own in answers] if subject.task == "classification" else answers
+
+
+#: scikit-learn and privgate classes that read no seed, whatever their parameters
+_READS_NONE = frozenset(
+    (
+        "GaussianNB", "CategoricalNB", "BernoulliNB", "MultinomialNB", "ComplementNB", "LinearRegression",
+        "KNeighborsClassifier", "KNeighborsRegressor", "NearestCentroid", "KernelRidge", "LinearDiscriminantAnalysis",
+        "QuadraticDiscriminantAnalysis", "Pipeline", "ColumnTransformer", "FeatureUnion", "FixedScaler", "FixedOneHot",
+        "StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "Normalizer", "OneHotEncoder",
+        "OrdinalEncoder", "SimpleImputer", "Binarizer", "PolynomialFeatures", "CountVectorizer", "TfidfVectorizer",
+        "TfidfTransformer", "HashingVectorizer",
+    )
+)  # fmt: skip
+_SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky", "cholesky", "svd", "lsqr", "sparse_cg", "auto")
+#: class -> (parameter, its values with which the class reads no seed), as scikit-learn documents for 'random_state'
+_READS_NONE_WHERE = {
+    **dict.fromkeys(("LogisticRegression", "Ridge"), ("solver", _SOLVERS)),
+    **dict.fromkeys(("Lasso", "ElasticNet"), ("selection", ("cyclic",))),
+}
+
+
+def reads_no_seed(recipe: Recipe) -> bool:
+    """Return whether every part of the recipe's estimator is of a class that reads no seed with these parameters."""
+    if (estimator := recipe.library_estimator) is None:
+        return False
+    parts = [estimator, *(p for p in estimator.get_params(deep=True).values() if hasattr(p, "get_params"))]
+    for part in (p for p in parts if type(p).__name__ not in _READS_NONE):
+        name, values = _READS_NONE_WHERE.get(type(part).__name__, ("", ()))
+        if getattr(part, name, None) not in values:
+            return False
+    return True

@@ -114,6 +114,13 @@ class Earlier(_Written):
         return digest == self.policy.digest and signed < begin and now <= datetime.combine(self.until, time.max, UTC)
 
 
+#: what stood in files of 0.1, and what stands for it now
+_ROWS = (
+    "; each policy is a row of releases, as {models: '*', task: classification, policy: NAME}; what needs no statement "
+    "is named by protected: {except: [...]}"
+)
+
+
 class _Protected(_Written):
     aliases: list[Text] = []
     stages: list[Text] = []
@@ -196,6 +203,8 @@ class Guard:
             first = exc.errors()[0]
             where = ".".join(map(str, first["loc"]))
             what = f"{where}: {first['msg'].lower()}" if where else "expected keys with values, as schema and registry"
+            if where == "schema" or where.endswith(".task"):
+                what += _ROWS
             raise PolicyError(f"{path}: {what}") from exc
         protected, rows, earlier = raw.protected, raw.releases, raw.still_accepted
         if not (protected.aliases or protected.stages or protected.models):

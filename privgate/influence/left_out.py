@@ -113,6 +113,17 @@ def count_trainings(run: Run, *, look: int = -1) -> int:
     return ranking + people * len(run.seeds)
 
 
+def list_hints(run: Run) -> list[str]:
+    """Return how many people approve, and what comes before them."""
+    looks, said = run.compute(plan_looks_of), list[str]()
+    if looks is not None and not computes_everybody(run) and looks.sizes[0] < run.n_units:
+        first, second = looks.sizes
+        said.append(f"{first} people drawn at random approve if none exceeds; if some do, {second} are left out")
+    if spared(run):
+        said.append("attacks come first: where they break a rule, nobody is trained without, unless --full is given")
+    return said
+
+
 def spared(run: Run) -> bool:
     """Return whether nobody is trained without where attacks break a rule, because that blocks whatever it shows."""
     return bool(run.attacked) and not run.limits.full and not computes_everybody(run)

@@ -157,7 +157,8 @@ def _assume(run: Run, *, every: bool) -> list[str]:
     elif run.at_seed:
         said.append(JUDGED_AT)
     elif run.seed_control is not None:
-        alike = f"{run.seed_control.compared} seeds gave the same models, rarer differences were not sought"
+        compared = f"{run.seed_control.compared} seeds gave the same models, rarer differences were not sought"
+        alike = "no part of the estimator reads one" if run.seed_control.unread else compared
         said.append(f"this very model's seed; {alike}")
     if apart > 0:
         said.append(f"the registered model's answers are up to {apart:.3g} nats from the recipe's, which is added")

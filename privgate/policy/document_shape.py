@@ -156,7 +156,8 @@ _WORDS = {
 #: metrics and keys of earlier versions -> what to use instead
 GONE = {
     "applies_to": "rows of a guard's table: they say by which policy a model is released",
-    "not_applicable": "nothing; except such models in the guard's file",
+    "not_applicable": "no such key: protected: {except: [...]} of the guard's file names such models",
+    "accept_declared_claims": "no such key: a guarantee counts where a rerun by Opacus or diffprivlib shows it",
     "collusion": "attack_accuracy and pdtp, which judge the model itself",
     "table": "pdtp, or an expectation in the suite of data",
 }
@@ -201,7 +202,7 @@ def _problem(tree: Tree, error: Any) -> Problem:
         words = [c.strip("'") for c in str(ctx["expected"]).replace(" or ", ", ").split(", ")]
         what, near = f"{given!r} is not known", nearest(given, words) if len(words) > 1 else ""
         expected = f"one of {', '.join(words)}" if len(words) > 1 else words[0]
-        expected += f"; {_OBSERVE}" if given == "observe" else ""
+        expected = GONE.get(str(place[-1]), expected) + (f"; {_OBSERVE}" if given == "observe" else "")
     elif kind == "privgate":
         place = (*place, ctx["key"]) if (*place, ctx["key"]) in tree.marks else place
         what = ctx["text"]
@@ -210,7 +211,7 @@ def _problem(tree: Tree, error: Any) -> Problem:
         why = "" if expected else f": {_inside(str(error['msg']).removeprefix('Value error, '))}"
         what = f"{shown if len(shown) <= 40 else shown[:37] + '...'} cannot be used{why}"
     if choices:
-        near = nearest(given, choices)
+        near = "" if expected else nearest(given, choices)
         expected = expected or ("" if near else f"one of {', '.join(choices)}")
     return tree.problem(place, what, expected, near)
 

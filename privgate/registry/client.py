@@ -39,14 +39,12 @@ def _problems() -> tuple[type[BaseException], ...]:
     kinds = [("mlflow.exceptions", "MlflowException"), ("sqlalchemy.exc", "SQLAlchemyError")]
     kinds += [("botocore.exceptions", name) for name in ("BotoCoreError", "ClientError")]
     known = (getattr(sys.modules[module], name) for module, name in kinds if module in sys.modules)
-    # requests' errors, too; folders within folders; the driver of a database
-    return OSError, RecursionError, ImportError, *known
+    return OSError, RecursionError, *known  # requests' errors, too; folders within folders
 
 
 def _sentence(exc: BaseException) -> str:
     text = str(getattr(exc, "message", None) or exc).strip().splitlines()
-    more = f"; install {exc.name}" if isinstance(exc, ImportError) and exc.name else ""
-    return text[0][:600] + more if text else type(exc).__name__
+    return text[0][:600] if text else type(exc).__name__
 
 
 def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
@@ -60,7 +58,10 @@ def connect(tracking_uri: str | None = None, *, make: bool = False) -> Any:
     if not make and not tracking_uri:
         _check_place(mlflow.get_tracking_uri(), "no --tracking-uri and no MLFLOW_TRACKING_URI names another")
     with answering("connecting to MLflow"):
-        return mlflow.MlflowClient(tracking_uri=tracking_uri)
+        try:
+            return mlflow.MlflowClient(tracking_uri=tracking_uri)
+        except ModuleNotFoundError as exc:  # the driver of a database
+            raise RegistryError(f"{tracking_uri or 'the registry'} needs {exc.name}; install it") from exc
 
 
 def _check_place(address: str, how: str) -> None:

@@ -137,8 +137,9 @@ class RestClient:
         except requests.ConnectionError as exc:
             if type(exc) is not requests.ConnectionError:  # of certificates and proxies, which have a sentence
                 raise
-            server = urlsplit(self._base)
-            raise RegistryError(f"{server.scheme}://{server.netloc.rpartition('@')[2]} does not answer") from exc
+            server, why = urlsplit(self._base), re.search(r"\[Errno -?\d+\] ([\w ]+)", str(exc))
+            said = f": {why[1].lower()}" if why else ""
+            raise RegistryError(f"{server.scheme}://{server.netloc.rpartition('@')[2]} does not answer{said}") from exc
         if answer.status_code != 200:
             try:
                 refusal = f"{(body := answer.json())['error_code']}: {body['message']}"

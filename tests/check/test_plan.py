@@ -56,8 +56,8 @@ def test_a_plan_trains_once_and_names_what_a_check_makes_that_is_not_refused(rec
         planned = costs(Policy.load(policy), subject, fleet=own, limits=Budget())
         assert own.calls == 1
         assert evaluate(policy, subject, fleet=own).outcome.releases
-        # whether training reads its seed, only trainings show
-        assert planned.trainings / 1.3 - COMPARED <= own.calls <= 1.3 * planned.trainings
+        drawn = 0 if recipe.is_estimator else COMPARED  # whether a function reads its seed, only trainings show
+        assert planned.trainings / 1.3 - drawn <= own.calls <= 1.3 * planned.trainings
         assert own.calls <= planned.most + 2  # each of two in a process of its own, where own code trains
     assert planned.seconds > 0
     said = "\n".join(planned.said)

@@ -152,7 +152,7 @@ def fake_check(arguments, environ):
         two = {"rule": "pdtp", "title": "Direct", "outcome": "passed", "line": 9, "message": "fine"}
         report = {"outcome": outcome, "observed": word == "observed", "findings": [one, two]}
         (folder / "report.json").write_text(json.dumps(report))
-        (folder / "summary.md").write_text("## " + outcome + "\n" + "x\n")
+        (folder / "summary.md").write_text("## " + outcome + "\n" + "x\n" * int(environ.get("FAKE_LINES", "1")))
         (folder / "junit.xml").write_text("<testsuite/>")
     return codes[word]
 

@@ -238,8 +238,12 @@ def test_one_annotation_says_the_verdict(step, word, kind):
     assert annotation == f"::{kind} title=privgate::the verdict is {word}; the summary of this run says why"
 
 
-def test_the_summary_is_the_reports_page(step):
+def test_the_summary_is_the_reports_page_cut_below_200_kib(step):
     assert step("models:/credit/failed").summary == "## failed\nx\n"
+
+    long = step("models:/credit/failed", environ={"FAKE_LINES": "200000"}).summary
+    assert 190 * 1024 < len(long.encode()) <= 200 * 1024
+    assert long.endswith("the whole page is in the report.*\n")
 
 
 # -- the signing step -------------------------------------------------------------------------------------------------

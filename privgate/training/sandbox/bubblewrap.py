@@ -128,16 +128,27 @@ def find_bubblewrap() -> Installed:
         return Installed(why=f"bubblewrap does not run here ({type(exc).__name__})")
     if trial.returncode:
         last = (said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
-        hint = _FORBIDDING * bool(re.search(r"permi(ssion|tted)|namespace|no space", last, re.IGNORECASE))
-        return Installed(why=f"bubblewrap makes no box here: {last[:200]}{hint}")
+        return Installed(why=f"bubblewrap makes no box here: {last[:200]}{_forbidding(last)}")
     return Installed(version=version.split()[-1])
 
 
-#: what may let no program but root's make a namespace, and what to do about it
-_FORBIDDING = (
-    " (kernel.apparmor_restrict_unprivileged_userns=1 forbids it: give bwrap an AppArmor profile that allows userns; "
-    "kernel.unprivileged_userns_clone=0: set it to 1; user.max_user_namespaces=0: set it to 10000; or a container does)"
-)
+#: setting of the kernel -> its value that lets no program but root's make a namespace, and what to do about it
+_FORBIDDING = {
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", "give bwrap an AppArmor profile that allows userns"),
+    "kernel.unprivileged_userns_clone": ("0", "set it to 1"),
+    "user.max_user_namespaces": ("0", "set it to 10000"),
+}
+
+
+def _forbidding(said: str, root: Path = Path("/proc/sys")) -> str:
+    """Return which setting of the system forbids namespaces, and the step; empty where it is nothing of the kind."""
+    if not re.search(r"permi(ssion|tted)|namespace|no space", said, re.IGNORECASE):
+        return ""
+    held = {name: root / name.replace(".", "/") for name in _FORBIDDING}
+    values = {name: path.read_text(encoding="ascii").strip() for name, path in held.items() if path.is_file()}
+    named = [f"{n}={v} forbids it: {step}" for n, (v, step) in _FORBIDDING.items() if values.get(n) == v]
+    unknown = f"a profile of AppArmor or of a container may forbid it; else look at {', '.join(_FORBIDDING)}"
+    return f" ({'; '.join(named) or unknown})"
 
 
 def command(program: str, shown: Sequence[Path], *, network: bool = False) -> list[str]:
