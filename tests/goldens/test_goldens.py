@@ -1,6 +1,6 @@
 """What the product said before the house was rebuilt is still true: names, bounds, engines, verdicts."""
 
-import importlib.util
+import importlib
 import json
 from itertools import zip_longest
 from pathlib import Path
@@ -9,8 +9,6 @@ import adapters
 import documents
 import numpy as np
 import pytest
-
-from privgate.training.fleet import Fleet
 
 DATA = Path(__file__).parent / "data"
 #: relative, and nats: what two ways of adding the same numbers may differ by
@@ -87,27 +85,3 @@ def test_what_leaves_of_a_run_is_what_left(row):
     kept = (documents.FOLDER / f"{row}.txt").read_text(encoding="utf-8").splitlines()
 
     assert [pair for pair in zip_longest(documents.text(row).splitlines(), kept) if pair[0] != pair[1]][:5] == []
-
-
-#: what was left open and is decided now: the truth of this one, .11267, lies above its limit, .1124
-DECIDED_SINCE = {"regression_lbfgs_1e2_median": "failed", "inherited": "failed"}  # a waiver is of its own file
-#: subjects of a second, one of each outcome
-FEW = frozenset(("constant_flags_alpha1e12", "contingency_table", "plain_small_tree"))
-
-
-@pytest.mark.quick(1)
-@pytest.mark.parametrize(
-    "row",
-    [pytest.param(r, marks=[] if r["row"] in FEW else pytest.mark.slow) for r in rows("referee")],
-    ids=[r["row"] for r in rows("referee")],
-)
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("own_registry")
-def test_a_subject_of_the_referee_gets_the_same_verdict(row, tmp_path):
-    one = adapters.module("fifty.subjects", "referee").ALL[row["row"]]
-    if missing := [name for name in one.needs if importlib.util.find_spec(name) is None]:
-        pytest.skip(f"it needs {', '.join(missing)}")
-    with Fleet(jobs=1, ledger="none") as fleet:
-        got = adapters.module("fifty.catalogue", "referee").put(one, tmp_path, fleet)
-
-    assert got.outcome == DECIDED_SINCE.get(row["row"], row["outcome"]), got.why

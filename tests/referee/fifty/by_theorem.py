@@ -50,7 +50,7 @@ def timestamp(folder: Path, *, n: int, offset: float = MOMENT, groups: bool = Fa
         import pandas as pd
 
         records = pd.DataFrame(X, columns=["age", "income", "asked_at"])
-    data = TrainingData(records, y, groups=people, domain=Domain(box=box))
+    data = TrainingData(records, y, groups=people, one_record_each=not groups, domain=Domain(box=box))
     questions: Any = truth.corners(box)
     if frame:
         import pandas as pd
@@ -235,7 +235,7 @@ def naive_bayes(
         X[:, 1] = np.minimum(X[:, 1], 2)
         X[0, 1] = 3
     people = np.arange(n) // groups if groups > 1 else None
-    return trial(made, TrainingData(X, y, groups=people, domain=domain), questions)
+    return trial(made, TrainingData(X, y, groups=people, one_record_each=groups == 1, domain=domain), questions)
 
 
 variants(
