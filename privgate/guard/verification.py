@@ -177,8 +177,6 @@ class Verified:
     uri: str
     #: how many files were compared
     n_files: int
-    #: where the files lie: a consumer of this URI asks for no name that may mean something else a moment later
-    pin: str
 
 
 def verify(
@@ -207,7 +205,7 @@ def verify(
     with stored_files(client, present.storage) as folder:
         compare = _compare if to is None else partial(_hand_over, to=to)
         n_files = compare(claims, evidence.statement["predicate"].get("files", {}), folder, exact)
-    return Verified(claims, exact, n_files, present.storage)
+    return Verified(claims, exact, n_files)
 
 
 def _alias(uri: str) -> str | None:
