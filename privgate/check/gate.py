@@ -31,7 +31,7 @@ from privgate.policy import Policy, judging
 from privgate.policy.document_shape import WITHHELD
 from privgate.policy.rules import METRICS, about
 from privgate.run.needs import Need
-from privgate.run.run import Budget, Noted, Run
+from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.theorems import catalogue
 from privgate.theorems.pipelines import seen
@@ -118,8 +118,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     run, checked, stopped = preconditions.check(run, policy_asked, tell)
     planned = None
     if not stopped and run.seed_control is not None:  # else attacks refuse already
-        if Need.LEAVE_ONE_OUT in run.needs:
-            run.compute(_note_first_steps)
+        if Need.LEAVE_ONE_OUT in run.needs and (first := seen(run.subject)).steps:
+            checked.append(Precondition("first_steps", "passed", first.words, {"steps": list(first.steps)}))
         planned, _, said = planning.make(run, policy_asked)
         for sentence in said:
             tell(sentence)
@@ -156,13 +156,6 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         attributes=sensitive.part(run),
         robust=run.compute(distance.part),
     )
-
-
-def _note_first_steps(run: Run) -> Noted:
-    theorems_model = seen(run.subject)
-    if not theorems_model.steps:
-        return Noted(())
-    return Noted((Precondition("first_steps", "passed", theorems_model.words, {"steps": list(theorems_model.steps)}),))
 
 
 def _warnings(run: Run) -> Iterator[str]:

@@ -97,7 +97,14 @@ class Chunk:
 
     positions: Sequence[int]
     fits: Sequence[Fit]
+    #: of every answer
+    columns: int
     last_try: bool = False
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """The shapes of the answers."""
+        return [(fit.rows, self.columns) for fit in self.fits]
 
 
 def select(X: Any, y: NDArray[Any], n: int, classes: NDArray[Any], fit: Fit) -> tuple[Any, NDArray[Any]]:
