@@ -14,7 +14,7 @@ from urllib.request import url2pathname
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
 from privgate.registry.files import refuse_files
-from privgate.registry.rest import RestClient, address_for
+from privgate.registry.rest import RestClient, address_for, find_client
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
 ADDRESSES: dict[str, str] = {}
@@ -89,8 +89,10 @@ def list_pages(search: Callable[..., Any], *query: str) -> Iterator[Any]:
 
 
 def reader(tracking_uri: str | None = None) -> Any:
-    """Return a client that reads versions and files only: MLflow's, or a quick one of plain HTTP."""
-    return RestClient(address) if (address := address_for(tracking_uri)) else connect(tracking_uri)
+    """Return a client that reads versions and files only: MLflow's, or a quick one of plain HTTP or a known file."""
+    if address := address_for(tracking_uri):
+        return RestClient(address)
+    return find_client(tracking_uri, connect) or connect(tracking_uri)
 
 
 @contextmanager

@@ -1,7 +1,11 @@
 """Loading from the registry alone: complete, verified, and without running anything."""
 
+import contextlib
 import json
+import os
 import runpy
+import sqlite3
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -19,7 +23,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from privgate import Recipe, Release, Subject, TrainingData, digest, log_model, log_recipe
 from privgate.controls.reproduces import check_reproduces
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
-from privgate.registry import load
+from privgate.registry import load, rest
 from privgate.subject import recipe as recipes
 
 
@@ -100,6 +104,47 @@ def test_every_way_of_naming_a_model_gives_the_same_subject(logged, recipe, data
         assert (subject.name, subject.version) == (name, "1" if name else "")
         np.testing.assert_array_equal(subject.data.candidates[0], data.candidates[0])
     assert len(files) == 1
+
+
+LOADS = """
+import json, sys
+from privgate import Subject
+digests = [dict(Subject.load(uri).digests) for uri in sys.argv[1:]]
+print(json.dumps([digests, "mlflow" in sys.modules]))
+"""
+
+
+def test_a_registry_in_a_file_is_read_without_mlflow_and_gives_the_same(registry, logged, recipe, monkeypatch):
+    info, client = logged(recipe), mlflow.MlflowClient()
+    client.set_registered_model_alias("credit", "candidate", "1")
+    client.copy_model_version("models:/credit/1", "prod.credit")
+    uris = [f"models:/{name}" for name in ("credit/1", "credit@candidate", "prod.credit/1", info.model_id)]
+    wanted = [dict(Subject.load(uri).digests) for uri in uris]
+    environment = os.environ | {"MLFLOW_TRACKING_URI": mlflow.get_tracking_uri()}
+    place = Path(mlflow.get_tracking_uri().removeprefix("sqlite:///"))
+
+    command = [sys.executable, "-c", LOADS, *uris]
+    told = json.loads(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+    assert told == [wanted, False]
+    own = rest.SqliteClient(mlflow.get_tracking_uri(), place, mlflow.MlflowClient)
+    client.set_model_version_tag("credit", "1", "of", "a version")
+    client.set_logged_model_tags(info.model_id, {"of": "a model"})
+    for ask, *names in (("get_model_version", "credit", "1"), ("get_logged_model", info.model_id)):
+        row, wanted_row = (getattr(each, ask)(*names) for each in (own, client))
+        assert vars(row) == {name: getattr(wanted_row, name) for name in vars(row)}
+        assert row.tags
+    run_id = client.get_logged_model(info.model_id).source_run_id
+    assert own.get_run(run_id).info.artifact_uri == client.get_run(run_id).info.artifact_uri
+    assert str(own.get_model_version_by_alias("credit", "latest").version) == "1"
+    client.delete_model_version("prod.credit", "1")
+    for ask in (own.get_model_version, own.get_model_version_download_uri):
+        with pytest.raises(mlflow.MlflowException, match="not found"):
+            ask("prod.credit", "1")
+    monkeypatch.delitem(sys.modules, "mlflow")
+    assert rest.find_client(f"sqlite:///{place}", None) is not None
+    with contextlib.closing(sqlite3.connect(place)) as store, store:
+        store.execute("update alembic_version set version_num = 'another'")
+    assert rest.find_client(f"sqlite:///{place}", None) is None
 
 
 SCRIPT = """
