@@ -35,11 +35,21 @@ def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str |
     """Return a statement's claims, or raise ``StatementError``: ``row`` may not be released as a target (None: any)."""
     if not text:
         raise StatementError("there is no statement")
+    claims = read_signed(text, trust, now)
+    _refuse((*_about(claims, row, terms, target), *_still(claims, terms, now)))
+    return claims
+
+
+def read_signed(text: str, trust: TrustStore, now: datetime, *, outlives: bool = False) -> Claims:
+    """Return what a verdict says that a key which counts has signed; ``StatementError``: it is none.
+
+    Where a refusal ``outlives`` the window of its key, no approval by a younger key outlives the refusal.
+    """
     envelope = Envelope.parse(text)
     claims = Claims.read(envelope.statement)
     # the signature is checked before anything it covers is believed, or repeated in a message
-    trust.verify(envelope, "verdict", model=claims.name, moments=(claims.signed, now))
-    _refuse((*_about(claims, row, terms, target), *_still(claims, terms, now)))
+    moments = (claims.signed, now) if claims.passed or not outlives else (claims.signed,)
+    trust.verify(envelope, "verdict", model=claims.name, moments=moments)
     return claims
 
 
@@ -117,12 +127,7 @@ def is_sandboxed(isolation: str) -> bool:
 def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:
     """Return what a verdict says that a key which counts has signed; None for anything else."""
     with suppress(StatementError):
-        envelope = Envelope.parse(text)
-        claims = Claims.read(envelope.statement)
-        # a refusal outlives the window of its key: an approval by a younger key must not outlive the refusal
-        moments = (claims.signed, now) if claims.passed else (claims.signed,)
-        trust.verify(envelope, "verdict", model=claims.name, moments=moments)
-        return claims
+        return read_signed(text, trust, now, outlives=True)
     return None
 
 
