@@ -29,7 +29,7 @@ from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
 from privgate.training.pools import Batch, Pool
-from privgate.training.sandbox.workers import SandboxPool, compute_apart, find_plain_server
+from privgate.training.sandbox.workers import SandboxPool, find_plain_server
 from privgate.training.task_limits import TaskLimits
 from privgate.training.worker import WorkerSettings
 
@@ -212,11 +212,11 @@ class Fleet:
 
     def compute(self, subject: Subject, function: Callable[..., Any], *given: Any) -> Any:
         """Return the JSON value that a function of ours makes, if one can, in a worker that has met nobody's code."""
-        if isinstance(self.pool, SandboxPool):
-            said = self.pool.compute(self._ship(subject), function, *given)
-        else:  # beside a cluster's gate
-            settings = WorkerSettings(memory=self.limits.memory)
-            said = compute_apart(find_plain_server(), settings, self.limits.seconds, function, *given)
+        if self.cluster is not None:  # whose workers have met it
+            most = self.limits
+            with Fleet(1, "none", None, most.seconds, most.memory, isolate=isolation.NONE) as here:
+                return here.compute(subject, function, *given)
+        said = cast("SandboxPool", self.pool).compute(self._ship(subject), function, *given)
         return function(*given) if said is None else said
 
     def train_apart(self, subject: Subject, function: Callable[..., Any], *, runs: int) -> Any:

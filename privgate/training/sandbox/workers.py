@@ -212,14 +212,6 @@ def find_plain_server() -> Server:
         return _plain[0]
 
 
-def compute_apart(
-    server: Server, settings: worker.WorkerSettings | None, seconds: float, function: Callable[..., Any], *given: Any
-) -> Any:
-    """Return the JSON value that a function of ours makes in a new worker of a server; None where it could not."""
-    libraries = function.__module__, "sklearn.ensemble"
-    return server.start_worker(settings, libraries, guest=False).ask_last(function, *given, seconds=seconds)
-
-
 def _keep(said: Any, log: Path) -> None:
     """Write the beginning of what a worker prints to a file, and let the rest go; it must never wait for a reader."""
     out, room = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), _MOST_LOGGED
@@ -372,8 +364,9 @@ class SandboxPool:
 
     def compute(self, payload: Payload, function: Callable[..., Any], *given: Any) -> Any:
         """Return the JSON value that a function of ours makes, in a worker that has met nobody's code, nor will."""
-        server = self._find_server(payload, opens=False)
-        return compute_apart(server, self._settings, self._limits.seconds, function, *given)
+        server, libraries = self._find_server(payload, opens=False), (function.__module__, "sklearn.ensemble")
+        own = server.start_worker(self._settings, libraries, guest=False)
+        return own.ask_last(function, *given, seconds=self._limits.seconds)
 
     def train_apart(self, payload: Payload, function: Callable[..., Any], *, runs: int) -> Any:
         """Return the JSON value that a function of ours makes, which trains so often; None where it could not.
