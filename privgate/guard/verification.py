@@ -155,23 +155,6 @@ def is_copy(claims: Claims, row: Row) -> bool:
 EVIDENCE_FILE = "evidence.dsse.json"
 
 
-def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
-    """Return the stored report and the evidence envelope of this digest; ``StatementError``: there is none."""
-    gone = f"evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
-    try:
-        place = locate_reports(client, model_id)
-    except SubjectError as exc:
-        raise StatementError(gone) from exc
-    unread = strict_json.reading(f"stored {EVIDENCE_FILE} or its report cannot be read, so sign again", SubjectError)
-    with stored_files(client, place) as folder, unread:
-        for path in (p for p in sorted(folder.glob(f"*/signed/*/{EVIDENCE_FILE}")) if p.is_file()):
-            report = path.with_name("report.json")
-            envelope = Envelope.parse(strict_json.content(path, LARGE).decode(errors="replace"))
-            if statement.payload_digest(envelope.payload) == wanted and report.is_file():
-                return strict_json.content(report, LARGE), envelope
-    raise StatementError(gone)
-
-
 @dataclass(frozen=True)
 class Verified:
     """What was verified."""
@@ -219,11 +202,26 @@ def _alias(uri: str) -> str | None:
 
 def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple[bytes, Envelope]:
     """Return the stored report and evidence that a verified statement names by digest."""
-    report, evidence = stored_evidence(client, claims.model_id, claims.evidence)
-    if statement.payload_digest(report) != claims.report:
+    short = f"{claims.evidence[:19]}…"
+    gone = f"evidence behind the statement ({short}) is not stored with the model's run; check and sign again"
+    try:
+        place = locate_reports(client, claims.model_id)
+    except SubjectError as exc:
+        raise StatementError(gone) from exc
+    unread = strict_json.reading(f"stored {EVIDENCE_FILE} or its report cannot be read, so sign again", SubjectError)
+    with stored_files(client, place) as folder, unread:
+        for path in (p for p in sorted(folder.glob(f"*/signed/*/{EVIDENCE_FILE}")) if p.is_file()):
+            evidence = Envelope.parse(strict_json.content(path, LARGE).decode(errors="replace"))
+            report = path.with_name("report.json")
+            if statement.payload_digest(evidence.payload) == claims.evidence and report.is_file():
+                content = strict_json.content(report, LARGE)
+                break
+        else:
+            raise StatementError(gone)
+    if statement.payload_digest(content) != claims.report:
         raise StatementError(f"the report stored with {uri} is not the one that was signed")
     guard.trust.verify(evidence, "evidence", model=claims.name, moments=(claims.signed, statement.now()))
-    return report, evidence
+    return content, evidence
 
 
 def _check_row(client: Any, row: Named, guard: Guard, target: str | None) -> Claims:

@@ -254,8 +254,8 @@ class Fleet:
 
     def isolation_of(self, subject: Subject) -> str:
         """Return what stands between a subject's code and this host: ``isolation``, and whether it has the network."""
-        around = {"cluster": self.cluster is not None, "network": self._networked(subject)}
-        return isolation.choose_isolation(self.isolate, **around)
+        networked = self.isolation != isolation.NONE and self._networked(subject)
+        return f"{self.isolation} {isolation.NETWORKED}" if networked else self.isolation
 
     def _networked(self, subject: Subject) -> bool:
         """Whether training may use the network; code of scikit-learn and ours alone has no need of it."""

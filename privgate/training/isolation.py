@@ -24,10 +24,10 @@ def why(wanted: str, *, cluster: bool = False) -> str:
     return "as asked for" if wanted == NONE else bubblewrap.find_bubblewrap().why or "bubblewrap is there"
 
 
-def choose_isolation(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
+def choose_isolation(wanted: str, *, cluster: bool = False) -> str:
     """Return the isolation that a setting gives here: ``bubblewrap`` and its version, or ``none``.
 
-    With ``network``, a box shares the host's. ``UsageError``: no such setting, or a demanded box cannot be made.
+    ``UsageError``: no such setting, or a demanded box cannot be made.
     """
     if wanted not in WAYS:
         raise UsageError(f"no isolation {wanted!r}; it is {', '.join(WAYS)}")
@@ -37,7 +37,7 @@ def choose_isolation(wanted: str, *, cluster: bool = False, network: bool = Fals
         return NONE
     program = bubblewrap.find_bubblewrap()
     if program.version:
-        return f"bubblewrap {program.version}{f' {NETWORKED}' if network else ''}"
+        return f"bubblewrap {program.version}"
     if wanted == "bubblewrap":
         raise UsageError(f"{program.why}; mend that, or say isolation none")
     return NONE
