@@ -30,10 +30,11 @@ from privgate.evidence.telling import (
 class TrainingPlan(EvidenceModel):
     """What was to be trained, counted before it started."""
 
-    earlier = frozenset({"ranking", "seconds"})
+    earlier = frozenset({"ranking"})
     retrains: int = Field(description="Trainings planned, all together.")
     leave_one_out: int = Field(default=0, description="Of these, without one person.")
     shadows: int = Field(default=0, description="Of these, on random halves of the trials.")
+    seconds: Number = Field(default=0.0, description="Expected wall-clock seconds; 0 where only closed forms answer.")
 
 
 class SeedControl(EvidenceModel):
