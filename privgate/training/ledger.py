@@ -36,14 +36,6 @@ VARIABLE = "PRIVGATE_LEDGER_KEY"
 LEAST = 16
 
 
-def given_key(secret: bytes | None) -> bytes | None:
-    """Return the key that an argument or the environment gives, or None; ``UsageError`` where it is too short."""
-    chosen = secret if secret is not None else os.environ.get(VARIABLE, "").encode() or None
-    if chosen is not None and len(chosen) < LEAST:
-        raise UsageError(f"the ledger's key has {len(chosen)} bytes; use {LEAST} or more, such as openssl rand -hex 32")
-    return chosen
-
-
 def own_key() -> bytes:
     """Return the user's key, made when first needed; ``UsageError`` where it cannot be, or others can read it."""
     path = config_folder() / "ledger.key"
@@ -207,7 +199,11 @@ class Ledger:
         #: None where nothing is remembered beyond this process
         self.folder = None if text == "none" else Path(text).expanduser()
         self._held: dict[str, bytes] = {}
-        key = given_key(secret)
+        key = secret if secret is not None else os.environ.get(VARIABLE, "").encode() or None
+        if key is not None and len(key) < LEAST:
+            raise UsageError(
+                f"the ledger's key has {len(key)} bytes; use {LEAST} or more, such as openssl rand -hex 32"
+            )
         #: whether an operator gave the key; this user's own is none that the author of the code cannot read
         self.given = key is not None
         if self.folder is not None and _open_folder(self.folder) and key is None:
