@@ -159,7 +159,9 @@ def find_floor(subject: Subject) -> Floor | None:
 
 def find_changes(payload: Mapping[str, Any]) -> Iterator[list[Change]]:
     """Yield for each knob of a recipe its changes, from weak to strong; nothing that the recipe names is imported."""
-    learners = list(_learners(payload))
+    learners = list(_list_learners(payload.get("estimator"), ("estimator",)))
+    if payload["kind"] == "function":
+        learners = [(("params",), str(payload["fit"]).rpartition(":")[2], payload["params"])]
     texts = any(name.endswith("Vectorizer") for _, name, _ in learners)
     for place, learner, params in learners:
         by_name = [BY_NAME[name] for name in params if name in BY_NAME]
@@ -178,23 +180,16 @@ def find_changes(payload: Mapping[str, Any]) -> Iterator[list[Change]]:
                 yield [Change(place, learner, {k: params.get(k) for k in a}, a) for a in after]
 
 
-def _learners(payload: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
+def _list_learners(spec: Any, place: Place) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
     """Yield (place of its parameters, name, parameters) of every learner of a recipe, outermost first."""
-    if payload["kind"] == "function":
-        yield ("params",), str(payload["fit"]).rpartition(":")[2], payload["params"]
-    else:
-        yield from _inside(payload["estimator"], ("estimator",))
-
-
-def _inside(spec: Any, place: Place) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
     if isinstance(spec, list):
         for i, value in enumerate(spec):
-            yield from _inside(value, (*place, i))
+            yield from _list_learners(value, (*place, i))
     if not isinstance(spec, Mapping):
         return
     if spec.get("!") != "estimator":
-        yield from _inside(spec.get("value"), (*place, "value"))
+        yield from _list_learners(spec.get("value"), (*place, "value"))
         return
     yield (*place, "params"), str(spec["class"]).rpartition(":")[2].rpartition(".")[2], spec["params"]
     for key, value in spec["params"].items():
-        yield from _inside(value, (*place, "params", key))
+        yield from _list_learners(value, (*place, "params", key))

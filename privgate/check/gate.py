@@ -5,7 +5,7 @@ import datetime as dt
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import metadata
@@ -23,7 +23,7 @@ from privgate.check.prepare import asked_of, prepare
 from privgate.documents import strict_json
 from privgate.errors import DigestMismatchError, SubjectError
 from privgate.evidence import Evidence, Measurement, Precondition, Remembered, Request, RunPart, RunTrace, TrainingPlan
-from privgate.evidence.verdict import Finding, Verdict
+from privgate.evidence.verdict import Verdict
 from privgate.file import measure as file
 from privgate.influence import left_out, published
 from privgate.membership import attack_measures, distance, sensitive
@@ -31,7 +31,7 @@ from privgate.policy import Policy, judging
 from privgate.policy.document_shape import WITHHELD
 from privgate.policy.rules import METRICS, about
 from privgate.run.needs import Need
-from privgate.run.run import Budget, Noted, Run
+from privgate.run.run import Budget, Run
 from privgate.subject.subject import Subject
 from privgate.theorems import catalogue
 from privgate.theorems.pipelines import seen
@@ -118,8 +118,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     run, checked, stopped = preconditions.check(run, policy_asked, tell)
     planned = None
     if not stopped and run.seed_control is not None:  # else attacks refuse already
-        if Need.LEAVE_ONE_OUT in run.needs:
-            run.compute(_note_first_steps)
+        if Need.LEAVE_ONE_OUT in run.needs and (first := seen(run.subject)).steps:
+            checked.append(Precondition("first_steps", "passed", first.words, {"steps": list(first.steps)}))
         planned, _, said = planning.make(run, policy_asked)
         for sentence in said:
             tell(sentence)
@@ -158,13 +158,6 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     )
 
 
-def _note_first_steps(run: Run) -> Noted:
-    theorems_model = seen(run.subject)
-    if not theorems_model.steps:
-        return Noted(())
-    return Noted((Precondition("first_steps", "passed", theorems_model.words, {"steps": list(theorems_model.steps)}),))
-
-
 def _warnings(run: Run) -> Iterator[str]:
     """Yield what a user should know before the work starts: how isolated it is, what it can never conclude."""
     if run.fleet.isolation == isolation.NONE:
@@ -184,28 +177,17 @@ def _warnings(run: Run) -> Iterator[str]:
 
 
 def judged(
-    policy: Policy,
-    evidence: Evidence,
-    *,
-    observe: bool,
-    subject: Subject | None,
-    order: Callable[[], Index] | None = None,
+    policy: Policy, evidence: Evidence, *, observe: bool, subject: Subject, order: Callable[[], Index] | None = None
 ) -> Verdict:
     """Return the verdict on evidence, decided now: nothing is measured, and an approval says until when it holds.
 
-    Without the subject, as where evidence is judged once more, no yes by theorem is confirmed. ``order`` is that in
-    which people are drawn.
+    What passes by theorem is confirmed by the subject; ``order`` is that in which people are drawn.
     """
     now = dt.datetime.now(dt.UTC)
-
-    def looked(findings: Sequence[Finding]) -> Sequence[Finding]:
-        if subject is None:
-            return findings
-        return confirm.confirm_findings(findings, policy.resolved, subject, evidence, order)
-
+    known = policy.resolved, subject, evidence, order
     named = {n: getattr(policy, n) for n in ("name", "version", "digest")}
     named |= {"path": policy.path.name, "source": policy.resolved}
-    judged = policy.judge(evidence, today=now.date(), confirm=looked)
+    judged = policy.judge(evidence, today=now.date(), confirm=lambda f: confirm.confirm_findings(f, *known))
     verdict = Verdict(policy=named, findings=judged.findings, evidence=evidence, observed=observe)
     detail: dict[str, Any] = {
         "decided_at": now.isoformat(timespec="seconds"),

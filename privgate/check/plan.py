@@ -51,10 +51,10 @@ TRAINED: Mapping[Need, tuple[str, Callable[[Run], int], Callable[[Run], int]]] =
 }
 
 
-def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, int, list[str]]:
+def make(run: Run, policy: Policy) -> tuple[TrainingPlan, int, list[str]]:
     """Return what all rules train at most, beside the controls; to the first approval; and sentences.
 
-    What two rules ask for is trained once. ``each`` are the seconds of one training; 0 where none was timed.
+    What two rules ask for is trained once.
     """
     wanted = {need: [r.name for r in policy.rules if need in r.about.needs] for need in TRAINED}
     needed = {need: (TRAINED[need][1](run), TRAINED[need][2](run)) for need, names in wanted.items() if names}
@@ -74,7 +74,6 @@ def make(run: Run, policy: Policy, *, each: float = 0.0) -> tuple[TrainingPlan, 
         retrains=total,
         leave_one_out=needed.get(Need.LEAVE_ONE_OUT, (0,))[0],
         shadows=needed.get(Need.SHADOWS, (0,))[0],
-        seconds=total * each / run.fleet.workers,
     )
     return planned, sum(min(pair) for pair in needed.values()), said
 
@@ -119,7 +118,7 @@ def costs(policy: Policy, subject: Subject, *, fleet: Fleet, limits: Budget) -> 
         on_attacks = tuple(r for r in policy_asked.rules if r.request() in run.attacked)
         policy_asked = policy_asked.model_copy(update={"rules": on_attacks})
     run = beforehand.foresee_seeds(run)
-    planned, first, rules = make(run, policy_asked, each=each)
+    planned, first, rules = make(run, policy_asked)
     controls, early = beforehand.count_trainings(run), beforehand.count_first_look(run)
     likely, most = controls + first, controls + planned.retrains
     said += [*describe_candidates(run, policy_asked), *rules]

@@ -5,7 +5,6 @@ import json
 import math
 import random
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from privgate.claims.watch import ERRORS, Watch
 from privgate.evidence import Observation
 from privgate.subject.containers import take
 from privgate.subject.subject import Subject
-from privgate.training import ledger, payload, worker
+from privgate.training import ledger, worker
 from privgate.training.fleet import Fleet
-from privgate.training.isolation import apart
 from privgate.training.payload import Opened, Payload
 from privgate.training.task_limits import Clock, OutOfTimeError, TaskLimits
 
@@ -28,14 +26,9 @@ RERUNS = 2
 _RECORD_GRADIENTS = ("grad_sample", "summed_grad", "_norm_sample")
 
 
-def observe(subject: Subject, limits: TaskLimits, *, isolate: str) -> Observation:
-    """Return what the recipe did without a seed, on its own training data, in a process of its own.
-
-    ``limits`` are those of one training; ``isolate`` names a way of ``training.isolation``.
-    """
-    with tempfile.TemporaryDirectory(prefix="privgate-observe-") as folder:
-        shipped = payload.write(subject, Path(folder, "shown") / "subject")
-        seen = apart(watch_trainings, shipped, limits, limits=limits, runs=RERUNS, way=isolate, logs=Path(folder))
+def observe(subject: Subject, fleet: Fleet) -> Observation:
+    """Return what the recipe did without a seed, on its own training data, in a process of its own."""
+    seen = fleet.train_apart(subject, watch_trainings, runs=RERUNS)
     if isinstance(seen, dict) and "fault" in seen:
         # the gate's own code failed, which says nothing of the training
         raise RuntimeError(f"watching the training failed: {seen['fault']}")
@@ -54,7 +47,7 @@ def read_or_observe(subject: Subject, fleet: Fleet) -> Observation:
     if (stored := fleet.ledger.read(name)) is not None:
         fleet.recalled += 1
         return Observation.model_validate_json(stored)
-    seen = observe(subject, fleet.limits, isolate=fleet.isolate)
+    seen = observe(subject, fleet)
     fleet.calls += seen.runs
     if not seen.problem:
         fleet.ledger.write(name, json.dumps(seen.payload()).encode())
@@ -63,7 +56,7 @@ def read_or_observe(subject: Subject, fleet: Fleet) -> Observation:
 
 def is_known(subject: Subject, fleet: Fleet) -> bool:
     """Return whether ``read_or_observe`` needs no training."""
-    return fleet.ledger.holds(_name_observation(subject, fleet))
+    return fleet.ledger.read(_name_observation(subject, fleet)) is not None
 
 
 def _name_observation(subject: Subject, fleet: Fleet) -> str:

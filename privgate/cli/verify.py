@@ -35,7 +35,8 @@ def verify(*, what: str, **o: Any) -> int:
 
         checked = verified(what, guard, target=target, tracking_uri=o["tracking_uri"], to=to)
         place, claims, n_files = checked.uri, checked.claims, checked.n_files
-        pin = f"handed over: {to}" if to is not None else f"pin: {checked.pin}"
+        # where the files lie: no name that may mean something else a moment later
+        pin = f"handed over: {to}" if to is not None else f"pin: {claims.storage}"
     else:
         if o["statement"] is None or target is None or to is not None:
             raise UsageError(f"{what!r} is no models:/ URI; a folder takes --statement and --target, and no --to")

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from privgate import report as reports
-from privgate.errors import MeasurementError, UsageError
+from privgate.errors import MeasurementError
 from privgate.evidence.verdict import Outcome, Verdict
 from privgate.report import assertions, charts, schema
 from privgate.report.schema import is_condition
-from privgate.training.ledger import make_key
+from privgate.training.ledger import config_folder, read_key
 
 #: what an operator may state; also the keys of ``privgate.yaml`` and, in capitals after PRIVGATE_, of the environment
 STATED = ("purpose", "owner", "data_name", "data_source")
@@ -28,18 +28,8 @@ def load_hash_key(file: str | os.PathLike[str] | None = None) -> bytes:
     ``file`` is ``privgate/hash.key`` in the user's configuration folder if absent, and is written on first use.
     ``UsageError``: it can neither be read nor made, or is too short.
     """
-    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    path = Path(file) if file is not None else home / "privgate" / "hash.key"
-    try:
-        if not path.exists():
-            make_key(path)
-        key = path.read_bytes().strip()
-    except OSError as exc:
-        why = "Not a directory" if isinstance(exc, FileExistsError) else exc.strerror
-        raise UsageError(f"the hash key {path} cannot be read or made: {why}; name --hash-key-file") from exc
-    if len(key) < 32:
-        raise UsageError(f"the hash key in {path} is shorter than 32 characters; delete the file to have one made")
-    return key
+    path = Path(file) if file is not None else config_folder() / "hash.key"
+    return read_key(path, "the hash key", "name --hash-key-file", 32)
 
 
 def with_context(verdict: Verdict, stated: Mapping[str, Any]) -> Verdict:

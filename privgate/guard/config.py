@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from fnmatch import fnmatchcase
 from functools import cache, partial
@@ -257,8 +257,8 @@ class Guard:
             raise PolicyError(f"rows of the guard's table demand different things of {model!r}; tell them apart")
         earlier = tuple(e for e in self.earlier if _matches(fold(model), _lower(e.models)))
         digest, task, withheld = rows[0].demands
-        terms = Terms(self.registry, digest, rows[0].policy.name, self.accept_advisory, task, withheld, earlier)
-        return replace(terms, accept_unboxed=self.accept_unboxed)
+        about = self.registry, digest, rows[0].policy.name, self.accept_advisory, task, withheld, earlier
+        return Terms(*about, self.accept_unboxed)
 
     def demands(self, target: str, model: str, digest: str) -> None:
         """Raise ``UsageError``, before anything is trained, where another policy releases a target of a model."""

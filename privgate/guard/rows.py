@@ -142,6 +142,10 @@ def _lock(session: Any, model: str) -> None:
     session.query(SqlRegisteredModel).filter(SqlRegisteredModel.name == model).with_for_update().all()
 
 
+#: MLflow keeps the rows of deleted versions
+DELETED = "Deleted_Internal"
+
+
 class GuardedRows:
     """How a guarded store looks at its own rows; mixed in before MLflow's store."""
 
@@ -240,38 +244,8 @@ class GuardedRows:
             return None
         return row, tags.get(TAG, "")
 
-
-def _signed(text: str) -> datetime:
-    """Return when a statement was signed; year 1 for an unreadable statement."""
-    try:
-        return statement.Claims.read(statement.Envelope.parse(text).statement).signed
-    except StatementError:
-        return datetime.min.replace(tzinfo=UTC)
-
-
-def _compare_files(row: Row, claims: statement.Claims) -> None:
-    """Raise ``StatementError`` if the stored files, all read here, differ from the signed digest."""
-    location, destination = row.storage, os.environ.get("_MLFLOW_SERVER_ARTIFACT_DESTINATION")
-    if location.startswith("mlflow-artifacts:") and destination:  # which clients reach through this server
-        path = urllib.parse.unquote(urllib.parse.urlparse(location).path)
-        location = f"{destination.removeprefix('privgate:').rstrip('/')}/{path.lstrip('/')}"
-    with tempfile.TemporaryDirectory() as place:
-        folder = download(location, Path(place), tracking_uri=None)
-        if digest.of_manifest(all_files(folder, rows=claims.rows)) != claims.files:
-            raise StatementError("the stored files are not those that were checked and signed")
-
-
-# Copies: an approval and a refusal hold for every row that serves the same files.
-#
-# A released copy rests on the version that was signed. A refusal of one row is written to all rows with these files.
-# The signed version cannot be deleted while a released copy rests on it: the refusal would vanish with its row.
-
-#: MLflow keeps the rows of deleted versions
-DELETED = "Deleted_Internal"
-
-
-class Copies(GuardedRows):
-    """Checks of rows that serve the same files."""
+    # An approval and a refusal hold for every row that serves the same files. A released copy rests on the version that
+    # was signed, which cannot be deleted then: the refusal would vanish with its row.
 
     def delete_model_version(self, name: str, version: str) -> Any:
         """Delete a version, unless a released copy rests on its statement."""
@@ -318,3 +292,23 @@ class Copies(GuardedRows):
         places = {str(kept.storage_location or kept.source) for kept in mine}
         for kept in set(session.query(SqlModelVersion).filter(present, storage.in_(places))) - mine if places else ():
             yield self._privgate_read_row(kept.name, str(kept.version))
+
+
+def _signed(text: str) -> datetime:
+    """Return when a statement was signed; year 1 for an unreadable statement."""
+    try:
+        return statement.Claims.read(statement.Envelope.parse(text).statement).signed
+    except StatementError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def _compare_files(row: Row, claims: statement.Claims) -> None:
+    """Raise ``StatementError`` if the stored files, all read here, differ from the signed digest."""
+    location, destination = row.storage, os.environ.get("_MLFLOW_SERVER_ARTIFACT_DESTINATION")
+    if location.startswith("mlflow-artifacts:") and destination:  # which clients reach through this server
+        path = urllib.parse.unquote(urllib.parse.urlparse(location).path)
+        location = f"{destination.removeprefix('privgate:').rstrip('/')}/{path.lstrip('/')}"
+    with tempfile.TemporaryDirectory() as place:
+        folder = download(location, Path(place), tracking_uri=None)
+        if digest.of_manifest(all_files(folder, rows=claims.rows)) != claims.files:
+            raise StatementError("the stored files are not those that were checked and signed")

@@ -29,6 +29,7 @@ from privgate.guard.verification import EVIDENCE_FILE, check_terms
 from privgate.policy import Judged, Policy
 from privgate.registry.attachments import copy_to_run
 from privgate.registry.client import answering, connect, list_pages, stored_files
+from privgate.registry.files import all_files
 from privgate.registry.load import recompute_digests
 from privgate.registry.named import TAG, join_folder, named
 from privgate.version import __version__
@@ -216,12 +217,12 @@ def sign(
 def _look_at_files(client: Any, uri: str, stated: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, str]]:
     """Return what the registry says of a version, as claims, and each file's digest; refuse others than checked."""
     row = named(client, uri)
-    with stored_files(client, row.storage) as stored:
-        table = stored.digests(((row.name, row.version),))
+    with stored_files(client, row.storage) as folder:
+        table = all_files(folder, rows=((row.name, row.version),))
         files = digest.of_manifest(table)
         if files != stated.get("files"):
             raise DigestMismatchError(f"the files of {uri} are not those that were checked; check again")
-        own = recompute_digests(client, uri, stored, table)
+        own = recompute_digests(client, uri, folder, table)
     compare(stated, own, uri)
     with answering(f"counting the versions of {row.name}"):
         versions = sum(1 for _ in list_pages(client.search_model_versions, f"name='{row.name}'"))

@@ -1,7 +1,7 @@
 """Whether a statement lets a row be released now: pure; and verifying that, and every served byte, at deployment."""
 
 import os
-import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -19,7 +19,7 @@ from privgate.guard.config import VARIABLE, Guard, Terms
 from privgate.guard.keys import TrustStore
 from privgate.guard.statement import Claims, Envelope
 from privgate.registry.client import reader, stored_files
-from privgate.registry.files import MLFLOW_META, FolderFiles
+from privgate.registry.files import MLFLOW_META, all_files
 from privgate.registry.named import Named, Row, locate_reports, named, oddity
 
 #: how far a signer's clock may run ahead of ours
@@ -35,11 +35,21 @@ def check(text: str, trust: TrustStore, row: Row, terms: Terms, *, target: str |
     """Return a statement's claims, or raise ``StatementError``: ``row`` may not be released as a target (None: any)."""
     if not text:
         raise StatementError("there is no statement")
+    claims = read_signed(text, trust, now)
+    _refuse((*_about(claims, row, terms, target), *_still(claims, terms, now)))
+    return claims
+
+
+def read_signed(text: str, trust: TrustStore, now: datetime, *, outlives: bool = False) -> Claims:
+    """Return what a verdict says that a key which counts has signed; ``StatementError``: it is none.
+
+    Where a refusal ``outlives`` the window of its key, no approval by a younger key outlives the refusal.
+    """
     envelope = Envelope.parse(text)
     claims = Claims.read(envelope.statement)
     # the signature is checked before anything it covers is believed, or repeated in a message
-    trust.verify(envelope, "verdict", model=claims.name, moments=(claims.signed, now))
-    _refuse((*_about(claims, row, terms, target), *_still(claims, terms, now)))
+    moments = (claims.signed, now) if claims.passed or not outlives else (claims.signed,)
+    trust.verify(envelope, "verdict", model=claims.name, moments=moments)
     return claims
 
 
@@ -117,12 +127,7 @@ def is_sandboxed(isolation: str) -> bool:
 def counting(text: str, trust: TrustStore, now: datetime) -> Claims | None:
     """Return what a verdict says that a key which counts has signed; None for anything else."""
     with suppress(StatementError):
-        envelope = Envelope.parse(text)
-        claims = Claims.read(envelope.statement)
-        # a refusal outlives the window of its key: an approval by a younger key must not outlive the refusal
-        moments = (claims.signed, now) if claims.passed else (claims.signed,)
-        trust.verify(envelope, "verdict", model=claims.name, moments=moments)
-        return claims
+        return read_signed(text, trust, now, outlives=True)
     return None
 
 
@@ -148,24 +153,6 @@ def is_copy(claims: Claims, row: Row) -> bool:
 
 
 EVIDENCE_FILE = "evidence.dsse.json"
-_EVIDENCE = re.compile(f"[^/]+/signed/[^/]+/{re.escape(EVIDENCE_FILE)}")
-
-
-def stored_evidence(client: Any, model_id: str, wanted: str) -> tuple[bytes, Envelope]:
-    """Return the stored report and the evidence envelope of this digest; ``StatementError``: there is none."""
-    gone = f"evidence behind the statement ({wanted[:19]}…) is not stored with the model's run; check and sign again"
-    try:
-        place = locate_reports(client, model_id)
-    except SubjectError as exc:
-        raise StatementError(gone) from exc
-    with stored_files(client, place) as files:
-        stored = files.names()
-        for path in (p for p in stored if _EVIDENCE.fullmatch(p)):
-            report = path.removesuffix(EVIDENCE_FILE) + "report.json"
-            envelope = Envelope.parse(files.read(path).decode(errors="replace"))
-            if statement.payload_digest(envelope.payload) == wanted and report in stored:
-                return files.read(report), envelope
-    raise StatementError(gone)
 
 
 @dataclass(frozen=True)
@@ -178,8 +165,6 @@ class Verified:
     uri: str
     #: how many files were compared
     n_files: int
-    #: where the files lie: a consumer of this URI asks for no name that may mean something else a moment later
-    pin: str
 
 
 def verify(
@@ -205,10 +190,10 @@ def verify(
     if claims.model_id != present.model_id:
         raise StatementError(f"{exact} may not serve: its statement is about another logged model; sign again")
     _, evidence = _signed_report(client, claims, guard, exact)
-    with stored_files(client, present.storage) as stored:
+    with stored_files(client, present.storage) as folder:
         compare = _compare if to is None else partial(_hand_over, to=to)
-        n_files = compare(claims, evidence.statement["predicate"].get("files", {}), stored, exact)
-    return Verified(claims, exact, n_files, present.storage)
+        n_files = compare(claims, evidence.statement["predicate"].get("files", {}), folder, exact)
+    return Verified(claims, exact, n_files)
 
 
 def _alias(uri: str) -> str | None:
@@ -217,11 +202,26 @@ def _alias(uri: str) -> str | None:
 
 def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple[bytes, Envelope]:
     """Return the stored report and evidence that a verified statement names by digest."""
-    report, evidence = stored_evidence(client, claims.model_id, claims.evidence)
-    if statement.payload_digest(report) != claims.report:
+    short = f"{claims.evidence[:19]}…"
+    gone = f"evidence behind the statement ({short}) is not stored with the model's run; check and sign again"
+    try:
+        place = locate_reports(client, claims.model_id)
+    except SubjectError as exc:
+        raise StatementError(gone) from exc
+    unread = strict_json.reading(f"stored {EVIDENCE_FILE} or its report cannot be read, so sign again", SubjectError)
+    with stored_files(client, place) as folder, unread:
+        for path in (p for p in sorted(folder.glob(f"*/signed/*/{EVIDENCE_FILE}")) if p.is_file()):
+            evidence = Envelope.parse(strict_json.content(path, LARGE).decode(errors="replace"))
+            report = path.with_name("report.json")
+            if statement.payload_digest(evidence.payload) == claims.evidence and report.is_file():
+                content = strict_json.content(report, LARGE)
+                break
+        else:
+            raise StatementError(gone)
+    if statement.payload_digest(content) != claims.report:
         raise StatementError(f"the report stored with {uri} is not the one that was signed")
     guard.trust.verify(evidence, "evidence", model=claims.name, moments=(claims.signed, statement.now()))
-    return report, evidence
+    return content, evidence
 
 
 def _check_row(client: Any, row: Named, guard: Guard, target: str | None) -> Claims:
@@ -240,7 +240,7 @@ def _check_row(client: Any, row: Named, guard: Guard, target: str | None) -> Cla
     return claims
 
 
-def _hand_over(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, uri: str, to: Path) -> int:
+def _hand_over(claims: Claims, signed: Mapping[str, str], folder: Path, uri: str, to: Path) -> int:
     """Copy the files to a folder that appears only if they are those that were signed."""
     if to.exists() or to.is_symlink():
         raise UsageError(f"{to} exists; verify hands over to a folder of its own, so name another or remove that")
@@ -248,9 +248,8 @@ def _hand_over(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, u
         to.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}-") as place:
             copy = Path(place, "model")
-            copy.mkdir()
-            stored.copy_to(copy)
-            count = _compare(claims, signed, FolderFiles(copy), uri)
+            shutil.copytree(folder, copy, symlinks=True)
+            count = _compare(claims, signed, copy, uri)
             (copy / MLFLOW_META).unlink(missing_ok=True)  # MLflow's note, which is no part of the model
             copy.rename(to)
     except OSError as exc:
@@ -258,8 +257,8 @@ def _hand_over(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, u
     return count
 
 
-def _compare(claims: Claims, signed: Mapping[str, str], stored: FolderFiles, uri: str) -> int:
-    files = stored.digests(claims.rows)
+def _compare(claims: Claims, signed: Mapping[str, str], folder: Path, uri: str) -> int:
+    files = all_files(folder, rows=claims.rows)
     if (present := digest.of_manifest(files)) != claims.files:
         differ = sorted(p for p in files.keys() | signed.keys() if signed and files.get(p) != signed.get(p))
         which = f"{differ[0]!r}{f' and {len(differ) - 1} more' if len(differ) > 1 else ''}" if differ else "a file"
@@ -327,4 +326,4 @@ def verify_folder(
         raise StatementError(f"{folder} may not serve as {row.name}@{target}: {exc}") from exc
     if not folder.is_dir():
         raise StatementError(f"{folder} is no folder")
-    return claims, _compare(claims, {}, FolderFiles(folder), f"models:/{claims.name}/{claims.version} in {folder}")
+    return claims, _compare(claims, {}, folder, f"models:/{claims.name}/{claims.version} in {folder}")

@@ -13,7 +13,8 @@ from typing import Any
 from privgate.errors import PrivgateError, StatementError
 from privgate.guard import statement
 from privgate.guard.config import Watch, fold, refuse_name
-from privgate.guard.rows import BEFORE_COMMIT, Copies, permission_denied, refusing, transaction
+from privgate.guard.rows import BEFORE_COMMIT, GuardedRows, permission_denied, refusing, transaction
+from privgate.guard.verification import read_signed
 from privgate.registry.named import TAG
 
 #: registered model name that does not exist; a guarded registry answers its alias write with "gate active"
@@ -22,7 +23,7 @@ PROBE = "privgate-probe"
 _LONGEST = 2_000
 
 
-class GuardedWrites(Copies):
+class GuardedWrites(GuardedRows):
     """Mixin before MLflow's store: the writes that can promote, each refused without a valid statement."""
 
     def set_registered_model_alias(self, name: str, alias: str, version: str) -> Any:
@@ -105,10 +106,7 @@ class GuardedWrites(Copies):
         if tag.key != TAG:
             return write()
         with refusing(f"the statement of {name!r} version {version}"), transaction(self, name) as session:
-            envelope = statement.Envelope.parse(tag.value)
-            claims = statement.Claims.read(envelope.statement)
-            moments = claims.signed, statement.now()
-            self.privgate_watch.guard().trust.verify(envelope, "verdict", model=claims.name, moments=moments)
+            claims = read_signed(tag.value, self.privgate_watch.guard().trust, statement.now())
             self._privgate_check_newer(name, str(version), tag.value, claims, session)
             self._privgate_refuse_copies(session, self._privgate_read_row(name, str(version))[0], tag, claims)
             return write()

@@ -15,7 +15,7 @@ from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, Outcome, RegistryError, SubjectError
 from privgate.evidence.verdict import SCOPES, Verdict
 from privgate.registry.client import ADDRESSES, answering, connect, stored_files
-from privgate.registry.files import path_part, refuse_files, refuse_written
+from privgate.registry.files import all_files, path_part, refuse_files, refuse_written
 from privgate.registry.named import RUN_TAG, find_run, join_folder, locate_reports, named
 from privgate.subject.subject import Subject
 
@@ -139,8 +139,8 @@ def promote(subject: Subject, alias: str, *, tracking_uri: str | None = None, fo
         raise RegistryError(f"{subject.uri or subject.name} is no registered version; only versions have aliases")
     client = _connect(subject, tracking_uri)
     uri = f"models:/{subject.name}/{subject.version}"
-    with stored_files(client, named(client, uri).storage) as stored:
-        if digest.of_manifest(stored.digests()) != subject.digests["files"]:
+    with stored_files(client, named(client, uri).storage) as folder:
+        if digest.of_manifest(all_files(folder)) != subject.digests["files"]:
             raise DigestMismatchError(f"the files of {uri} changed while it was being checked; check it again")
     return move_alias(client, subject.name, subject.version, alias, forward_only=forward_only)
 
@@ -167,10 +167,11 @@ def attached(uri: str, *, tracking_uri: str | None = None) -> dict[str, Any]:
         if not client.list_artifacts(run_id, join_folder(model_id)):  # which sends credentials, too
             raise none
     # other tools may have written artifacts: only a signed statement is evidence
-    with stored_files(client, location) as stored:
-        for path in (p for p in stored.names() if p.count("/") == 1 and p.endswith("/report.json")):
-            with strict_json.reading(f"{path} attached to {uri} cannot be read", SubjectError):
-                documents.append(dict(strict_json.loads(stored.read(path), LARGE)))
+    with stored_files(client, location) as folder:
+        for path in (p for p in sorted(folder.glob("*/report.json")) if p.is_file()):
+            what = f"{path.relative_to(folder)} attached to {uri} cannot be read, so attach the report again"
+            with strict_json.reading(what, SubjectError):
+                documents.append(dict(strict_json.read(path, LARGE)))
     if not documents:
         raise none
     return max(documents, key=lambda d: str(d.get("decided_at", "")))

@@ -1,6 +1,7 @@
 """Talking to MLflow: one client, and errors in our words."""
 
 import os
+import shutil
 import sys
 import tempfile
 import urllib.parse
@@ -12,7 +13,7 @@ from typing import Any
 from urllib.request import url2pathname
 
 from privgate.errors import PrivgateError, RegistryError, SubjectError
-from privgate.registry.files import FolderFiles, refuse_files
+from privgate.registry.files import refuse_files
 from privgate.registry.rest import RestClient, address_for, find_client
 
 #: logged model -> where it was found; kept here and not in the subject, because addresses may hold passwords
@@ -118,7 +119,7 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
     refuse_files(location, tracking_uri=tracking_uri)
     if (local := _local(location)) is not None and _is_plain(local):
         with answering(f"copying the files at {location}"):
-            FolderFiles(local).copy_to(folder)
+            shutil.copytree(local, folder, symlinks=True, dirs_exist_ok=True)  # no digest accepts a link
         return folder
     try:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
@@ -137,14 +138,14 @@ def download(location: str, folder: Path, *, tracking_uri: str | None) -> Path:
 
 
 @contextmanager
-def stored_files(client: Any, location: str) -> Iterator[FolderFiles]:
-    """Give the files at a location, of the client of the registry that named it, or raise a ``RegistryError``."""
+def stored_files(client: Any, location: str) -> Iterator[Path]:
+    """Give a folder with the files at a location, which the client's registry named; ``RegistryError``: none."""
     refuse_files(location, tracking_uri=client.tracking_uri)
     if (local := _local(location)) is not None:
-        yield FolderFiles(local)
+        yield local
         return
     with tempfile.TemporaryDirectory() as place:
-        yield FolderFiles(download(location, Path(place), tracking_uri=client.tracking_uri))
+        yield download(location, Path(place), tracking_uri=client.tracking_uri)
 
 
 def _local(location: str) -> Path | None:

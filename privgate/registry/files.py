@@ -3,15 +3,12 @@
 import contextlib
 import os
 import re
-import shutil
 import unicodedata
 import urllib.parse
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 from privgate import digest
-from privgate.documents import LARGE, strict_json
 from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 
 # In the served folder lie ``privgate/recipe.json`` and the source snapshot ``privgate/src/<digest>/…``; with the *run*
@@ -93,31 +90,6 @@ def compare(recorded: dict[str, str], present: dict[str, str], what: str) -> Non
             raise DigestMismatchError(f"{what} file {name!r} was added after the recipe was recorded; remove it")
         if recorded[name] != present[name]:
             raise DigestMismatchError(f"{what} file {name!r} is not the recorded one; restore it or log it again")
-
-
-@dataclass(frozen=True)
-class FolderFiles:
-    """Files in a folder of this machine."""
-
-    folder: Path
-
-    def digests(self, rows: Rows = ()) -> dict[str, str]:
-        """Return ``path -> sha256`` of every file."""
-        return all_files(self.folder, rows=rows)
-
-    def names(self) -> list[str]:
-        """Return the paths of all files, sorted."""
-        with strict_json.reading("the model's files cannot be listed", SubjectError):
-            return sorted(p.relative_to(self.folder).as_posix() for p in digest.below(self.folder) if p.is_file())
-
-    def read(self, path: str) -> bytes:
-        """Return a file's bytes."""
-        with strict_json.reading(f"{path} cannot be read, so attach the report again", SubjectError):
-            return strict_json.content(self.folder / path, LARGE)
-
-    def copy_to(self, folder: Path) -> None:
-        """Write every file below ``folder``, which is empty; links stay links, which no digest accepts."""
-        shutil.copytree(self.folder, folder, symlinks=True, dirs_exist_ok=True)
 
 
 # The author of a model names the addresses of its data and files; checker, signer and verifier read them with their own

@@ -14,7 +14,7 @@ from privgate.errors import DigestMismatchError, RegistryError, SubjectError
 from privgate.evidence import Precondition
 from privgate.registry import native, training_data
 from privgate.registry.client import ADDRESSES, download, reader
-from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, FolderFiles, all_files, compare
+from privgate.registry.files import FOLDER, RECIPE, SCHEMA, SOURCES, all_files, compare
 from privgate.registry.mlmodel import check_requirements, flavor_of
 from privgate.registry.named import Named, named
 from privgate.registry.native import StoredModel
@@ -182,11 +182,11 @@ def verify_sources(folder: Path, document: dict[str, Any]) -> Path | None:
     return root
 
 
-def recompute_digests(client: Any, uri: str, files: FolderFiles, table: Mapping[str, str]) -> dict[str, str]:
+def recompute_digests(client: Any, uri: str, folder: Path, table: Mapping[str, str]) -> dict[str, str]:
     """Return the digests of model, recipe and readable data, computed from the files; no code of theirs runs."""
     digests = {"model": digest.of_manifest({p: d for p, d in table.items() if not p.startswith(f"{FOLDER}/")})}
-    document = read_recipe(files.folder, uri)
-    digests["recipe"] = _read_sources(files.folder, document)[0].digest
+    document = read_recipe(folder, uri)
+    digests["recipe"] = _read_sources(folder, document)[0].digest
     if document["data"]["kind"] in {"run", "uri", "file"}:  # a loader would run the recipe author's code
         with tempfile.TemporaryDirectory(prefix="privgate-") as place:
             try:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -100,7 +100,12 @@ def log_model(
         if why := recipe.answerless(model):
             raise SubjectError(why)
         _try_prediction(recipe, model, data, subject.classes)
-        with tracking_at(tracking_uri), answering(f"logging {name!r}"), _run(tracking_uri):
+        ours = EXPERIMENTS.get(tracking_uri or "")  # else MLflow's choice
+        with (
+            tracking_at(tracking_uri),
+            answering(f"logging {name!r}"),
+            nullcontext() if mlflow.active_run() else mlflow.start_run(experiment_id=ours),
+        ):
             info = native.log(
                 model,
                 name=name,
@@ -316,13 +321,6 @@ def declare_people(uri: str, declared: str, *, tracking_uri: str | None = None) 
             data = training_data.read(client, document["data"], Path(place, "data"))
             training_data.declare_people(data, {"declared": declared, "by": ""})
         _upload_recipe(client, present.model_id, _state_people(document, declared), Path(place, "written"))
-
-
-def _run(tracking_uri: str | None) -> AbstractContextManager[Any]:
-    """Return the run that is active, or one of our own; its experiment is ours, or else MLflow's choice."""
-    import mlflow
-
-    return nullcontext() if mlflow.active_run() else mlflow.start_run(experiment_id=EXPERIMENTS.get(tracking_uri or ""))
 
 
 def adopt(

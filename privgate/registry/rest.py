@@ -8,7 +8,7 @@ import sqlite3
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from functools import cached_property
+from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
@@ -191,11 +191,7 @@ class SqliteClient:
 
     def __init__(self, tracking_uri: str, place: Path, connect: Callable[[str], Any]) -> None:
         self.tracking_uri = tracking_uri
-        self._place, self._connect = f"{place.resolve().as_uri()}?mode=ro", connect
-
-    @cached_property
-    def _mlflow(self) -> Any:
-        return self._connect(self.tracking_uri)
+        self._place, self._make = f"{place.resolve().as_uri()}?mode=ro", cache(partial(connect, tracking_uri))
 
     def select(self, columns: str, rest: str, *values: str) -> list[Any]:
         """Return the rows that a query finds; none where nothing can be read."""
@@ -209,7 +205,7 @@ class SqliteClient:
         """Return a version's row."""
         rows = self.select("name, version, source, run_id, creation_time", _VERSION, name, version)
         if not rows:
-            return self._mlflow.get_model_version(name, version)
+            return self._make().get_model_version(name, version)
         where = "model_version_tags where workspace='default' and name=? and version=?"
         tags = dict(self.select("key, value", where, name, version))
         named = dict(zip(("name", "version", "source", "run_id", "creation_timestamp"), rows[0], strict=True))
@@ -220,24 +216,24 @@ class SqliteClient:
         where = "registered_model_aliases where workspace='default' and name=? and alias=?"
         rows = [] if alias.lower() == "latest" else self.select("version", where, name, alias)
         if not rows:
-            return self._mlflow.get_model_version_by_alias(name, alias)
+            return self._make().get_model_version_by_alias(name, alias)
         return self.get_model_version(name, str(rows[0][0]))
 
     def get_model_version_download_uri(self, name: str, version: str) -> str:
         """Return where a version's files lie."""
         rows = self.select("coalesce(nullif(storage_location, ''), source)", _VERSION, name, version)
-        return str(rows[0][0] if rows else self._mlflow.get_model_version_download_uri(name, version))
+        return str(rows[0][0] if rows else self._make().get_model_version_download_uri(name, version))
 
     def get_logged_model(self, model_id: str) -> Any:
         """Return a logged model."""
         where = "logged_models where model_id=? and lifecycle_stage='active'"
         rows = self.select("artifact_location, source_run_id", where, model_id)
         if not rows:
-            return self._mlflow.get_logged_model(model_id)
+            return self._make().get_logged_model(model_id)
         tags = dict(self.select("tag_key, tag_value", "logged_model_tags where model_id=?", model_id))
         return SimpleNamespace(artifact_location=rows[0][0], source_run_id=rows[0][1], tags=tags)
 
     def get_run(self, run_id: str) -> Any:
         """Return a run, which says where it keeps its artifacts."""
         rows = self.select("artifact_uri", "runs where run_uuid=? and lifecycle_stage='active'", run_id)
-        return SimpleNamespace(info=SimpleNamespace(artifact_uri=rows[0][0])) if rows else self._mlflow.get_run(run_id)
+        return SimpleNamespace(info=SimpleNamespace(artifact_uri=rows[0][0])) if rows else self._make().get_run(run_id)

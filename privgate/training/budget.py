@@ -9,7 +9,6 @@ from privgate import digest
 from privgate.arrays import Index
 from privgate.errors import MeasurementError, UsageError
 from privgate.subject.subject import Subject
-from privgate.training import ledger
 from privgate.training.fit import Fit
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import digest_code
@@ -18,28 +17,15 @@ from privgate.training.ledger import digest_code
 TIMED = 3
 
 
-def remembered_seconds(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> float:
-    """Return the lower median of the seconds that the remembered ones of these calls took; 0 where none is remembered.
+def time_training(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> float:
+    """Return the usual seconds of one of these calls in a worker; ``MeasurementError``: none succeeded.
 
     A worker's first training imports its libraries, ten seconds for torch: of two times the smaller one is the usual.
     """
-    bodies = (fleet.ledger.read(name) for name in fleet.names(subject, fits))
-    times = [ledger.decode(body).seconds for body in bodies if body is not None]
-    return statistics.median_low(times) if times else 0.0
-
-
-def time_training(subject: Subject, fits: Sequence[Fit], fleet: Fleet) -> float:
-    """Return the usual seconds of one of these calls in a worker; a few are trained where none is remembered.
-
-    ``MeasurementError``: none of these succeeded.
-    """
-    if seconds := remembered_seconds(subject, fits, fleet):
-        return seconds
-    sample = [fits[i] for i in subject.generator("timed").permutation(len(fits))[:TIMED]]
-    answers = fleet.fits(subject, sample, label="timing a few retrains")
+    answers = fleet.fits(subject, fits, label="timing a few retrains")
     if all(a.problem for a in answers):
-        raise MeasurementError(f"none of {len(sample)} timed retrains succeeded: {answers[0].problem}")
-    return remembered_seconds(subject, sample, fleet)
+        raise MeasurementError(f"none of {len(fits)} timed retrains succeeded: {answers[0].problem}")
+    return statistics.median_low([a.seconds for a in answers if not a.problem])
 
 
 def order(subject: Subject, fleet: Fleet) -> Index:

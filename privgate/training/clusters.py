@@ -12,12 +12,19 @@ from privgate.errors import PrivgateWarning, UsageError
 from privgate.training import worker
 from privgate.training.fit import DIED_ON_MODEL, Answer, Chunk
 from privgate.training.payload import Payload
+from privgate.training.sandbox import wire
 from privgate.training.task_limits import TaskLimits
 
 #: what one task costs the scheduler, measured with tasks that do nothing
 SCHEDULING_SECONDS = 1.5e-3
 _LOST = "the Dask scheduler went away; start it and run the command again, which trains nothing twice"
+_NONCE = bytes(wire.NONCE)  # a reply is its own future's
 CONNECT_SECONDS = 20.0  # seconds for a scheduler's answer
+
+
+def _reply(*call: Any) -> bytes:
+    """Return what a worker answers to a chunk in the form of this machine's workers: its parent reads both alike."""
+    return wire.encoded(_NONCE, worker.run_chunk(*call))
 
 
 class DaskPool:
@@ -75,7 +82,7 @@ class DaskPool:
     def submit(self, payload: Payload, chunk: Chunk) -> None:
         """Send a chunk; the payload travels once and is then passed on between workers."""
         name, call = f"privgate-{uuid.uuid4().hex}", (self._send(payload), list(chunk.fits), self._limits)
-        future = self._client.submit(worker.run_chunk, *call, key=name, pure=False)
+        future = self._client.submit(_reply, *call, key=name, pure=False)
         self._flying[name] = (chunk, future)
         future.add_done_callback(lambda _: self._done.put(name))
 
@@ -98,13 +105,14 @@ class DaskPool:
             try:
                 name = self._done.get(timeout=1.0)
                 chunk, future = self._flying.pop(name)
-                return chunk, future.result()
+                body = future.result()
+                return chunk, wire.answers(body if isinstance(body, bytes) else b"", _NONCE, chunk.shapes)
             except queue.Empty:
                 # futures that a scheduler forgot never call back
                 lost = any(future.status in {"lost", "cancelled"} for _, future in self._flying.values())
                 if lost or self._client.status != "running":
                     raise UsageError(_LOST) from None
-            except KilledWorker:
+            except (KilledWorker, wire.GoneError):
                 return chunk, None
             except (CancelledError, OSError, TimeoutError) as exc:
                 raise UsageError(_LOST) from exc

@@ -39,10 +39,6 @@ class Fit:
     #: what of ours reads the fitted model, and how many rows that adds to the answer; nothing where empty
     reads: tuple[str, int] = ("", 0)
 
-    def __post_init__(self) -> None:
-        if (self.left_out is None) == (self.members is None):
-            raise ValueError("a Fit names either the rows left out or the members")
-
     @property
     def rows(self) -> int:
         """Rows of the answer."""
@@ -97,7 +93,14 @@ class Chunk:
 
     positions: Sequence[int]
     fits: Sequence[Fit]
+    #: of every answer
+    columns: int
     last_try: bool = False
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """The shapes of the answers."""
+        return [(fit.rows, self.columns) for fit in self.fits]
 
 
 def select(X: Any, y: NDArray[Any], n: int, classes: NDArray[Any], fit: Fit) -> tuple[Any, NDArray[Any]]:

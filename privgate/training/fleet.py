@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.random import Generator
@@ -29,7 +29,7 @@ from privgate.training.fit import Answer, Fit
 from privgate.training.ledger import Ledger
 from privgate.training.payload import Payload
 from privgate.training.pools import Batch, Pool
-from privgate.training.sandbox.workers import SandboxPool, compute_apart, find_plain_server
+from privgate.training.sandbox.workers import SandboxPool, find_plain_server
 from privgate.training.task_limits import TaskLimits
 from privgate.training.worker import WorkerSettings
 
@@ -212,12 +212,21 @@ class Fleet:
 
     def compute(self, subject: Subject, function: Callable[..., Any], *given: Any) -> Any:
         """Return the JSON value that a function of ours makes, if one can, in a worker that has met nobody's code."""
-        if isinstance(self.pool, SandboxPool):
-            said = self.pool.compute(self._ship(subject), function, *given)
-        else:  # beside a cluster's gate
-            settings = WorkerSettings(memory=self.limits.memory)
-            said = compute_apart(find_plain_server(), settings, self.limits.seconds, function, *given)
+        if self.cluster is not None:  # whose workers have met it
+            most = self.limits
+            with Fleet(1, "none", None, most.seconds, most.memory, isolate=isolation.NONE) as here:
+                return here.compute(subject, function, *given)
+        said = cast("SandboxPool", self.pool).compute(self._ship(subject), function, *given)
         return function(*given) if said is None else said
+
+    def train_apart(self, subject: Subject, function: Callable[..., Any], *, runs: int) -> Any:
+        """Return the JSON value that a function of ours makes of a subject, in a process of its own on this machine.
+
+        It trains so often, and without the network. None where the process died, hung or lied.
+        """
+        most = self.limits
+        with Fleet(1, "none", None, most.seconds, most.memory, isolate=self.isolate, network=False) as fresh:
+            return cast("SandboxPool", fresh.pool).train_apart(fresh._ship(subject), function, runs=runs)
 
     def close_model(self) -> None:
         """Free the memory of the stored model, which is opened anew where it is asked again."""
@@ -245,8 +254,8 @@ class Fleet:
 
     def isolation_of(self, subject: Subject) -> str:
         """Return what stands between a subject's code and this host: ``isolation``, and whether it has the network."""
-        around = {"cluster": self.cluster is not None, "network": self._networked(subject)}
-        return isolation.choose_isolation(self.isolate, **around)
+        networked = self.isolation != isolation.NONE and self._networked(subject)
+        return f"{self.isolation} {isolation.NETWORKED}" if networked else self.isolation
 
     def _networked(self, subject: Subject) -> bool:
         """Whether training may use the network; code of scikit-learn and ours alone has no need of it."""

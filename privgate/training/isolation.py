@@ -1,15 +1,7 @@
-"""What stands between training code and the host, a box or nothing; and one call in a process of its own."""
-
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+"""What stands between training code and the host, a box or nothing."""
 
 from privgate.errors import UsageError
-from privgate.training import worker
-from privgate.training.payload import Payload, readable
 from privgate.training.sandbox import bubblewrap
-from privgate.training.task_limits import GRACE, TaskLimits
 
 #: training code runs as the user who checks
 NONE = "none"
@@ -32,10 +24,10 @@ def why(wanted: str, *, cluster: bool = False) -> str:
     return "as asked for" if wanted == NONE else bubblewrap.find_bubblewrap().why or "bubblewrap is there"
 
 
-def choose_isolation(wanted: str, *, cluster: bool = False, network: bool = False) -> str:
+def choose_isolation(wanted: str, *, cluster: bool = False) -> str:
     """Return the isolation that a setting gives here: ``bubblewrap`` and its version, or ``none``.
 
-    With ``network``, a box shares the host's. ``UsageError``: no such setting, or a demanded box cannot be made.
+    ``UsageError``: no such setting, or a demanded box cannot be made.
     """
     if wanted not in WAYS:
         raise UsageError(f"no isolation {wanted!r}; it is {', '.join(WAYS)}")
@@ -45,30 +37,7 @@ def choose_isolation(wanted: str, *, cluster: bool = False, network: bool = Fals
         return NONE
     program = bubblewrap.find_bubblewrap()
     if program.version:
-        return f"bubblewrap {program.version}{f' {NETWORKED}' if network else ''}"
+        return f"bubblewrap {program.version}"
     if wanted == "bubblewrap":
         raise UsageError(f"{program.why}; mend that, or say isolation none")
     return NONE
-
-
-def apart(
-    function: Callable[..., Any], shipped: Payload, *arguments: Any, limits: TaskLimits, runs: int, way: str, logs: Path
-) -> Any:
-    """Return the JSON value that ``function(shipped, *arguments)`` gives, or None if its worker died, hung or lied.
-
-    The worker is the call's own: the function may change its libraries. It trains at most ``runs`` times. Nothing else
-    may lie in the folder around the payload's.
-    """
-    from privgate.training.sandbox.workers import Server, find_plain_server
-
-    place = Path(shipped.folder).parent
-    readable(place)
-    boxed = choose_isolation(way) != NONE
-    settings = worker.WorkerSettings(str(logs), limits.memory, folder=str(logs), path=tuple(sys.path))
-    server = Server([place], memory=limits.memory, log=logs / "worker.log") if boxed else find_plain_server()
-    seconds = worker.LOADING_SECONDS + runs * (limits.seconds + GRACE)
-    try:
-        return server.start_worker(None if boxed else settings).ask_last(function, shipped, *arguments, seconds=seconds)
-    finally:
-        if boxed:
-            server.end()

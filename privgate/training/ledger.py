@@ -36,31 +36,31 @@ VARIABLE = "PRIVGATE_LEDGER_KEY"
 LEAST = 16
 
 
-def given_key(secret: bytes | None) -> bytes | None:
-    """Return the key that an argument or the environment gives, or None; ``UsageError`` where it is too short."""
-    chosen = secret if secret is not None else os.environ.get(VARIABLE, "").encode() or None
-    if chosen is not None and len(chosen) < LEAST:
-        raise UsageError(f"the ledger's key has {len(chosen)} bytes; use {LEAST} or more, such as openssl rand -hex 32")
-    return chosen
-
-
 def own_key() -> bytes:
     """Return the user's key, made when first needed; ``UsageError`` where it cannot be, or others can read it."""
-    path = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privgate" / "ledger.key"
-    try:
-        if not path.is_file():
-            make_key(path)
-        status, secret = path.stat(), path.read_bytes().strip()
-    except OSError as exc:
-        raise UsageError(f"the ledger's key {path} cannot be read or made: {exc.strerror}; set {VARIABLE}") from exc
+    path = config_folder() / "ledger.key"
+    secret = read_key(path, "the ledger's key", f"set {VARIABLE}", LEAST)
+    status = path.stat()
     if status.st_mode & 0o077 or status.st_uid != os.getuid():
         raise UsageError(
             f"the ledger's key {path} can be read by others or is another user's; set {VARIABLE}, or delete it to have "
             "one made"
         )
-    if len(secret) < LEAST:
-        raise UsageError(f"the ledger's key {path} is shorter than {LEAST} bytes; delete it to have one made")
     return secret
+
+
+def read_key(path: Path, what: str, step: str, least: int) -> bytes:
+    """Return the key in a file, made when first needed; ``UsageError`` where it cannot be, or is too short."""
+    try:
+        if not path.exists():
+            make_key(path)
+        key = path.read_bytes().strip()
+    except OSError as exc:
+        why = "Not a directory" if isinstance(exc, FileExistsError) else exc.strerror
+        raise UsageError(f"{what} {path} cannot be read or made: {why}; {step}") from exc
+    if len(key) < least:
+        raise UsageError(f"{what} {path} is shorter than {least} bytes; delete it to have one made")
+    return key
 
 
 def make_key(path: Path) -> None:
@@ -179,6 +179,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "privgate"
 
 
+def config_folder() -> Path:
+    """Return privgate's folder among the user's settings."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "privgate"
+
+
 class Ledger:
     """Bytes by name, each a file of its own, which any number of processes may add to.
 
@@ -194,7 +199,11 @@ class Ledger:
         #: None where nothing is remembered beyond this process
         self.folder = None if text == "none" else Path(text).expanduser()
         self._held: dict[str, bytes] = {}
-        key = given_key(secret)
+        key = secret if secret is not None else os.environ.get(VARIABLE, "").encode() or None
+        if key is not None and len(key) < LEAST:
+            raise UsageError(
+                f"the ledger's key has {len(key)} bytes; use {LEAST} or more, such as openssl rand -hex 32"
+            )
         #: whether an operator gave the key; this user's own is none that the author of the code cannot read
         self.given = key is not None
         if self.folder is not None and _open_folder(self.folder) and key is None:
@@ -217,10 +226,6 @@ class Ledger:
         if self.folder is None:
             return sum(name.startswith(folder) for name in self._held)
         return sum(not file.name.startswith(".") for file in (self.folder / folder).iterdir())
-
-    def holds(self, name: str) -> bool:
-        """Whether there is a file of this name; it is not read."""
-        return name in self._held if self.folder is None else (self.folder / name).is_file()
 
     def read(self, name: str) -> bytes | None:
         """Return what was written under a name; None where nothing was, or where its seal does not fit."""

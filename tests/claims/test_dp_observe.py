@@ -42,7 +42,7 @@ def other(X, y, *, seed):
 def test_what_was_seen_is_remembered_and_what_could_not_be_seen_is_tried_again(tmp_path, monkeypatch):
     asked, answers = [], [Observation(problem="the worker died"), Observation(library="opacus", runs=1, steps=9)]
 
-    def look(subject, limits, *, isolate):
+    def look(subject, fleet):
         asked.append(subject.name)
         return answers[min(len(asked), 2) - 1]
 

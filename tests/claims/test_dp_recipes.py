@@ -16,6 +16,7 @@ from privgate.claims.observe import has_leftovers, observe, watch_trainings
 from privgate.errors import MeasurementError
 from privgate.evidence import Observation
 from privgate.training import payload, worker
+from privgate.training.fleet import Fleet
 from privgate.training.task_limits import TaskLimits
 from tests.claims import dp_recipes as recipes
 
@@ -138,9 +139,9 @@ def test_an_error_of_the_training_is_a_problem_and_one_of_ours_is_not(process, t
     with watch.Watch() as broken:
         broken._record(lambda: 1 / 0)
     assert broken.faults == ["ZeroDivisionError: division by zero"]
-    monkeypatch.setattr("privgate.claims.observe.apart", lambda *_, **__: {"fault": broken.faults[0]})
+    monkeypatch.setattr(Fleet, "train_apart", lambda *_, **__: {"fault": broken.faults[0]})
     with pytest.raises(RuntimeError, match="watching the training failed: ZeroDivisionError"):
-        observe(Subject.local(Recipe(raises, dp=CLAIM), people()), TaskLimits(10.0, 0), isolate="auto")
+        observe(Subject.local(Recipe(raises, dp=CLAIM), people()), Fleet(1, "none"))
 
 
 class Absent:

@@ -141,10 +141,10 @@ def test_a_registry_in_a_file_is_read_without_mlflow_and_gives_the_same(registry
         with pytest.raises(mlflow.MlflowException, match="not found"):
             ask("prod.credit", "1")
     monkeypatch.delitem(sys.modules, "mlflow")
-    assert rest.find_client(f"sqlite:///{place}", None) is not None
+    assert rest.find_client(f"sqlite:///{place}", str) is not None
     with contextlib.closing(sqlite3.connect(place)) as store, store:
         store.execute("update alembic_version set version_num = 'another'")
-    assert rest.find_client(f"sqlite:///{place}", None) is None
+    assert rest.find_client(f"sqlite:///{place}", str) is None
 
 
 SCRIPT = """

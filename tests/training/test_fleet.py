@@ -80,7 +80,7 @@ def test_a_failed_training_is_held_in_its_run_and_never_remembered(fleet, subjec
     first, again = fleet.fits(trouble, [out(7)])[0], fleet.fits(trouble, [out(7)])[0]
     assert first.problem == again.problem != ""
     assert fleet.calls == 1
-    assert not any(map(fleet.ledger.holds, fleet.names(trouble, [out(7)])))
+    assert not any(map(fleet.ledger.read, fleet.names(trouble, [out(7)])))
 
     with Fleet(jobs=1, ledger=fleet.ledger.folder) as second:
         second.fits(trouble, [out(7)])

@@ -113,4 +113,4 @@ def test_a_silent_run_of_one_thread_leaves_no_log_and_no_copy_of_the_data(tmp_pa
 def test_answers_that_depend_on_the_machine_are_not_remembered(tmp_path):
     with Fleet(jobs=1, ledger=tmp_path, time_limit=0.3) as fleet:
         assert fleet.fits(subject(stuck, how="swallows"), out(7))[0].problem
-        assert not any(map(fleet.ledger.holds, fleet.names(subject(stuck, how="swallows"), out(7))))
+        assert not any(map(fleet.ledger.read, fleet.names(subject(stuck, how="swallows"), out(7))))

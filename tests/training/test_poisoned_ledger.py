@@ -1,17 +1,19 @@
 """Ways to have a run believe what nobody trained, by what lies in the ledger's folder or comes back from a worker."""
 
 import os
+from queue import SimpleQueue
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from privgate.errors import UsageError
-from privgate.training import fleet as fleets
 from privgate.training import ledger as ledgers
-from privgate.training.fit import Answer
+from privgate.training.clusters import DaskPool
+from privgate.training.fit import Answer, Chunk
 from privgate.training.fleet import Fleet
 from privgate.training.ledger import Ledger
-from privgate.training.sandbox.workers import SandboxPool
+from privgate.training.sandbox import wire
 from tests.training.conftest import out
 
 pytestmark = pytest.mark.usefixtures("own_key")
@@ -77,34 +79,14 @@ def test_a_folder_that_others_write_to_is_read_with_a_key_alone(tmp_path, monkey
     assert Ledger(place, secret=SECRET).read("a/b") is None
 
 
-#: what a worker answers
-WRONG = {
-    "no number": lambda a: np.full_like(a, np.nan),
-    "unlimited": lambda a: np.full_like(a, np.inf),
-    "a row more": lambda a: np.vstack([a, a[:1]]),
-    "one column": lambda a: a[:, :1],
-    "text": lambda a: np.full(a.shape, "0.0"),
-    "no array": None,
-    "a list": lambda a: a.tolist(),
-}
+NONCE = bytes(wire.NONCE)
+#: what a worker of a cluster may answer
+WRONG = [b"", None, [], wire.encoded(NONCE, {"a": 1}), wire.encoded(NONCE, [Answer(np.full((2, 2), np.nan))])]
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_a_worker_that_answers_anything_else_gives_a_problem_and_no_number(monkeypatch, subject, what):
-    """As a worker of a cluster may: no crash, nothing is dropped, and nothing is remembered."""
-
-    class Lying(SandboxPool):
-        def next(self):
-            chunk, answers = super().next()
-            if answers is None:
-                return chunk, answers
-            wrong = [7 in f.left_out for f in chunk.fits]
-            lie = [7 if WRONG[what] is None else Answer(WRONG[what](a.log_p)) for a in answers]
-            return chunk, [one if w else a for w, one, a in zip(wrong, lie, answers, strict=True)]
-
-    monkeypatch.setattr(fleets, "SandboxPool", Lying)
-    with plain("none") as fleet:
-        answers = fleet.fits(subject(), out(6, 7))
-        assert [*map(fleet.ledger.holds, fleet.names(subject(), out(6, 7)))] == [True, False]
-    assert [bool(a.problem) for a in answers] == [False, True]
-    assert answers[1].log_p.size == 0
+@pytest.mark.parametrize("what", [*WRONG, wire.encoded(NONCE, [Answer(np.zeros((2, 1)))])])
+def test_a_clusters_worker_that_answers_anything_else_counts_as_dead(what):
+    pool, chunk = object.__new__(DaskPool), Chunk([0], out(7), 2)
+    pool._done, pool._flying = SimpleQueue(), {"one": (chunk, SimpleNamespace(result=lambda: what))}
+    pool._done.put("one")
+    assert pool.next() == (chunk, None)

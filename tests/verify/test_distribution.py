@@ -21,7 +21,7 @@ from privgate.guard import keys as truststore
 from privgate.guard import statement
 from privgate.guard.keys import TrustStore, fresh_key, seal
 from privgate.guard.statement import Claims
-from privgate.registry.files import FolderFiles
+from privgate.registry.files import all_files
 
 TREE = Path(__file__).resolve().parents[2]
 PACKAGE = TREE / "packages" / "privgate-verify"
@@ -95,14 +95,12 @@ class Release:
         self.claims = Claims(
             registry="test-registry", name="credit", version="3", source="models:/m-1", storage=self.files.as_uri(),
             model_id="m-1", run_id="run-1", versions=3,
-            created=1700, files=digest.of_manifest(FolderFiles(self.files).digests()), digests={}, policy="dtp-1",
+            created=1700, files=digest.of_manifest(all_files(self.files)), digests={}, policy="dtp-1",
             policy_digest=POLICY, report=statement.payload_digest(report), evidence="sha256:" + "e" * 64,
             outcome="passed", passed=True, decided=now, signed=now, expires=now + timedelta(days=3),
             targets=(("credit", "production"),), advisory=False, isolation="bubblewrap 0.8.0",
         )  # fmt: skip
-        evidence = seal(
-            self.claims.evidence_statement({"findings": []}, FolderFiles(self.files).digests()), self.signer
-        )
+        evidence = seal(self.claims.evidence_statement({"findings": []}, all_files(self.files)), self.signer)
         self.reports = folder / "run" / "privgate_reports" / "m-1"
         (self.reports / "dtp-1" / "signed" / "1").mkdir(parents=True)
         (self.reports / "dtp-1" / "signed" / "1" / "report.json").write_bytes(report)
@@ -253,7 +251,7 @@ def test_a_registry_is_asked_over_http(run, release):
         uri = ("models:/credit@production", "--config", release.config, "--tracking-uri")
         code, said = run(*uri, address, "--to", release.folder / "handed")
         assert (code, "verified: models:/credit/3, 2 files" in said) == (0, True), said
-        assert FolderFiles(release.folder / "handed").digests() == FolderFiles(release.files).digests()
+        assert all_files(release.folder / "handed") == all_files(release.files)
         shutil.rmtree(release.reports)
         code, said = run(*uri, address)
         assert (code, "Traceback" in said, "which is not installed" in said) == (4, False, True), said

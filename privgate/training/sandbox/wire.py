@@ -25,8 +25,8 @@ _AROUND = 4096
 _LONGEST_PROBLEM = 500  # letters
 
 
-class LieError(Exception):
-    """Bytes that no worker of ours would have written."""
+class GoneError(Exception):
+    """The worker ended, hung, or answered what no worker of ours would."""
 
 
 def frame(body: bytes) -> bytes:
@@ -50,7 +50,7 @@ def most_bytes(shapes: Sequence[tuple[int, int]]) -> int:
 
 
 def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> list[Answer]:
-    """Return the answers in a reply, as received without its length; ``LieError`` where it is anything else.
+    """Return the answers in a reply, as received without its length; ``GoneError`` where it is anything else.
 
     A reply written before the call does not know its ``nonce``. An answer without a problem has its shape.
     """
@@ -58,7 +58,7 @@ def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> lis
     try:
         (count,), at = _COUNT.unpack_from(body, NONCE + 1), NONCE + 1 + _COUNT.size
         if count != len(shapes):
-            raise LieError(f"{count} answers to {len(shapes)} calls")
+            raise GoneError(f"{count} answers to {len(shapes)} calls")
         read = []
         for shape in shapes:
             size, lasting = _ENTRY.unpack_from(body, at)
@@ -66,35 +66,35 @@ def answers(body: bytes, nonce: bytes, shapes: Sequence[tuple[int, int]]) -> lis
             read.append(_answer(body[at : at + size], shape, lasting=bool(lasting)))
             at += size
     except (struct.error, ValueError, OverflowError) as exc:
-        raise LieError("a reply that is none") from exc
+        raise GoneError("a reply that is none") from exc
     if at != len(body):
-        raise LieError("more than a reply")
+        raise GoneError("more than a reply")
     return read
 
 
 def json_value(body: bytes, nonce: bytes) -> Any:
-    """Return the JSON value in a reply; ``LieError`` where it is none."""
+    """Return the JSON value in a reply; ``GoneError`` where it is none."""
     _begin(body, nonce, b"J")
     try:
         return json.loads(body[NONCE + 1 :])
     except (ValueError, RecursionError) as exc:
-        raise LieError("a reply that is no JSON") from exc
+        raise GoneError("a reply that is no JSON") from exc
 
 
 def _begin(body: bytes, nonce: bytes, kind: bytes) -> None:
     if not body.startswith(nonce + kind):
-        raise LieError("a reply to another call")
+        raise GoneError("a reply to another call")
 
 
 def _answer(body: bytes, shape: tuple[int, int], *, lasting: bool) -> Answer:
     answer = ledger.decode(body)
     problem = "".join(c for c in answer.problem if c.isprintable())[:_LONGEST_PROBLEM]
     if not (np.isfinite(answer.seconds) and answer.seconds >= 0):
-        raise LieError("a time that is none")
+        raise GoneError("a time that is none")
     if problem and answer.log_p.size == 0:
         return failed(problem, lasting=lasting, seconds=answer.seconds)
     if problem or answer.log_p.shape != shape:
-        raise LieError(f"an answer of shape {answer.log_p.shape} instead of {shape}")
+        raise GoneError(f"an answer of shape {answer.log_p.shape} instead of {shape}")
     if not (answer.log_p < np.inf).all():  # NaN as well
-        raise LieError("numbers that are no logarithms of probabilities")
+        raise GoneError("numbers that are no logarithms of probabilities")
     return answer

@@ -22,6 +22,7 @@ from privgate.training import task_limits, worker
 from privgate.training.fit import DIED_ON_MODEL, Answer, Chunk
 from privgate.training.payload import Payload
 from privgate.training.sandbox import bubblewrap, inside, wire
+from privgate.training.sandbox.wire import GoneError
 from privgate.training.task_limits import GRACE, TaskLimits
 
 #: bytes that are kept of what the user's code printed
@@ -37,10 +38,6 @@ _BEYOND_SECONDS = 30.0
 
 #: what says whether a process runs, and what ends it
 Handle = tuple[Callable[[], bool], Callable[[], None]]
-
-
-class GoneError(Exception):
-    """The worker ended, hung, or answered what no worker of ours would."""
 
 
 class Worker:
@@ -112,7 +109,7 @@ class Worker:
         """Return the JSON value that one call gives, or None where the worker died, hung or lied; it ends."""
         try:
             return wire.json_value(self.ask(function, *arguments, most=wire.MOST_JSON, seconds=seconds), self.nonce)
-        except (GoneError, wire.LieError):
+        except GoneError:
             return None
         finally:
             self.end()
@@ -215,14 +212,6 @@ def find_plain_server() -> Server:
         return _plain[0]
 
 
-def compute_apart(
-    server: Server, settings: worker.WorkerSettings | None, seconds: float, function: Callable[..., Any], *given: Any
-) -> Any:
-    """Return the JSON value that a function of ours makes in a new worker of a server; None where it could not."""
-    libraries = function.__module__, "sklearn.ensemble"
-    return server.start_worker(settings, libraries, guest=False).ask_last(function, *given, seconds=seconds)
-
-
 def _keep(said: Any, log: Path) -> None:
     """Write the beginning of what a worker prints to a file, and let the rest go; it must never wait for a reader."""
     out, room = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), _MOST_LOGGED
@@ -238,15 +227,6 @@ class _Lane:
     worker: Worker
     code: str
     opens: bool
-
-
-@dataclass(frozen=True, eq=False)
-class _Flight:
-    """A chunk that a worker trains, and the shapes of its answers."""
-
-    lane: _Lane
-    chunk: Chunk
-    shapes: list[tuple[int, int]]
 
 
 class SandboxPool:
@@ -270,7 +250,7 @@ class SandboxPool:
         self._waiting = selectors.DefaultSelector()
 
     @property
-    def _flights(self) -> list[_Flight]:
+    def _flights(self) -> list[tuple[_Lane, Chunk]]:
         return [key.data for key in self._waiting.get_map().values()]
 
     def _find_lane(self, code: str, payload: Payload, *, opens: bool) -> _Lane:
@@ -304,40 +284,39 @@ class SandboxPool:
     def submit(self, payload: Payload, chunk: Chunk) -> None:
         """Start a chunk in a worker that knows its code, or in a new one."""
         lane = self._find_lane(f"train:{payload.code}", payload, opens=False)
-        shapes = [(fit.rows, payload.classes) for fit in chunk.fits]
         each = self._limits.seconds + GRACE + 1.0
         seconds = max(self._limits.seconds, worker.LOADING_SECONDS) + each * len(chunk.fits) + _BEYOND_SECONDS
         call = worker.run_chunk, payload, list(chunk.fits), self._limits
         try:
-            lane.worker.send(*call, most=wire.most_bytes(shapes), seconds=seconds)
+            lane.worker.send(*call, most=wire.most_bytes(chunk.shapes), seconds=seconds)
         except GoneError:
             lane.worker.end()
             self._lost.append(chunk)
         else:
-            self._waiting.register(lane.worker, selectors.EVENT_READ, _Flight(lane, chunk, shapes))
+            self._waiting.register(lane.worker, selectors.EVENT_READ, (lane, chunk))
 
     def next(self) -> tuple[Chunk, list[Answer] | None]:
         """Wait for a chunk; a worker that is gone, hangs or lies is replaced when it is needed."""
         while not self._lost:
             ready = self._waiting.select(_LOOK_SECONDS)
-            if not ready and (late := next((f for f in self._flights if f.lane.worker.late), None)) is not None:
-                return self._land(late, None)
+            if not ready and (late := next((f for f in self._flights if f[0].worker.late), None)) is not None:
+                return self._land(*late, None)
             for key, _ in ready:
-                flight: _Flight = key.data
+                lane, chunk = key.data
                 try:
-                    if (body := flight.lane.worker.receive()) is not None:
-                        return self._land(flight, wire.answers(body, flight.lane.worker.nonce, flight.shapes))
-                except (GoneError, wire.LieError):
-                    return self._land(flight, None)
+                    if (body := lane.worker.receive()) is not None:
+                        return self._land(lane, chunk, wire.answers(body, lane.worker.nonce, chunk.shapes))
+                except GoneError:
+                    return self._land(lane, chunk, None)
         return self._lost.pop(), None
 
-    def _land(self, flight: _Flight, answers: list[Answer] | None) -> tuple[Chunk, list[Answer] | None]:
-        self._waiting.unregister(flight.lane.worker)
+    def _land(self, lane: _Lane, chunk: Chunk, answers: list[Answer] | None) -> tuple[Chunk, list[Answer] | None]:
+        self._waiting.unregister(lane.worker)
         if answers is None:
-            flight.lane.worker.end()
+            lane.worker.end()
         else:
-            self._free.append(flight.lane)
-        return flight.chunk, answers
+            self._free.append(lane)
+        return chunk, answers
 
     def _ask_model(
         self, payload: Payload, read: Callable[[bytes, bytes], tuple[Any, bool]], *call: Any, **bounds: Any
@@ -346,7 +325,7 @@ class SandboxPool:
         lane = self._find_lane(f"model:{Path(payload.folder).parent}:{payload.model}", payload, opens=True)
         try:
             reply, good = read(lane.worker.ask(*call, **bounds), lane.worker.nonce)
-        except (GoneError, wire.LieError):
+        except GoneError:
             reply, good = None, False
         if good:
             self._free.append(lane)
@@ -385,12 +364,22 @@ class SandboxPool:
 
     def compute(self, payload: Payload, function: Callable[..., Any], *given: Any) -> Any:
         """Return the JSON value that a function of ours makes, in a worker that has met nobody's code, nor will."""
-        server = self._find_server(payload, opens=False)
-        return compute_apart(server, self._settings, self._limits.seconds, function, *given)
+        server, libraries = self._find_server(payload, opens=False), (function.__module__, "sklearn.ensemble")
+        own = server.start_worker(self._settings, libraries, guest=False)
+        return own.ask_last(function, *given, seconds=self._limits.seconds)
+
+    def train_apart(self, payload: Payload, function: Callable[..., Any], *, runs: int) -> Any:
+        """Return the JSON value that a function of ours makes, which trains so often; None where it could not.
+
+        The worker is the call's own: the function may change its libraries.
+        """
+        seconds = worker.LOADING_SECONDS + runs * (self._limits.seconds + GRACE)
+        own = self._find_server(payload, opens=False).start_worker(self._settings)
+        return own.ask_last(function, payload, self._limits, seconds=seconds)
 
     def close(self) -> None:
         """End all workers."""
-        for lane in [*self._free, *(flight.lane for flight in self._flights)]:
+        for lane in [*self._free, *(lane for lane, _ in self._flights)]:
             lane.worker.end()
         for server in self._sandboxes.values():
             server.end()

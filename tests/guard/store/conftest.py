@@ -30,6 +30,7 @@ from privgate.guard.signing import Signed, attach_statement
 from privgate.guard.statement import Claims
 from privgate.policy import Policy
 from privgate.registry.client import connect, stored_files
+from privgate.registry.files import all_files
 from privgate.registry.named import TAG, Row
 
 CONFIG = """\
@@ -135,8 +136,8 @@ class Registry:
 
     def files(self, location):
         """Return the digests of the files at a location, read as a consumer reads them."""
-        with stored_files(connect(self.address), location) as stored:
-            return stored.digests()
+        with stored_files(connect(self.address), location) as folder:
+            return all_files(folder)
 
     def place(self, name, version):
         """Return where the files of a version lie below the server's destination."""

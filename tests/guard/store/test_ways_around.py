@@ -25,7 +25,7 @@ from privgate.guard.config import Guard
 from privgate.guard.diagnosis import examine
 from privgate.guard.keys import fresh_key
 from privgate.guard.verification import _hand_over, verify
-from privgate.registry.files import FolderFiles
+from privgate.registry.files import all_files
 from privgate.registry.named import TAG
 from tests.guard.store.conftest import HIDING, PASSWORD, Registry, send_as, want_passwords
 
@@ -531,14 +531,14 @@ def test_files_that_change_while_they_are_handed_over_are_not_handed_over(attack
             weights.write_text(after or weights.read_text())
             return copy
 
-        monkeypatch.setattr("privgate.registry.files.shutil.copytree", swap)
-        return _hand_over(claims, FolderFiles(place).digests(), FolderFiles(place), "models:/credit/1", to)
+        monkeypatch.setattr("privgate.guard.verification.shutil.copytree", swap)
+        return _hand_over(claims, all_files(place), place, "models:/credit/1", to)
 
     with pytest.raises(PrivgateError, match="not those that were checked"):
         hand_over(before="stolen")
     assert not to.exists()
     weights.write_bytes(kept)
-    assert hand_over(after="stolen") == len(FolderFiles(to).digests())
+    assert hand_over(after="stolen") == len(all_files(to))
     (tmp_path / "second-name").write_text("stolen by its second name")
     assert (to / "weights.json").read_bytes() == kept
     with pytest.raises(PrivgateError):
