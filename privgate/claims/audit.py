@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.claims.bounds import check_delta, check_epsilon, sigmoid
-from privgate.claims.guarantee_basis import claimed_epsilon, list_noted_bounds
+from privgate.claims.guarantee_basis import claimed_epsilon, note_claim
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import AuditRuns, BehindClaim, ManyRuns, Measurement, OneRun, Request
 from privgate.kernel.sample import upper_limit
@@ -150,7 +150,7 @@ def measure_lower_bound(run: Run, request: Request) -> Measurement:
         raise MeasurementError("the recipe states no differential-privacy claim to audit")
     delta, confidence = request.option("delta"), float(request.option("confidence"))
     audit = audit_claim(run, claim, delta=float(claim.delta or 0.0 if delta is None else delta), confidence=confidence)
-    run.compute(list_noted_bounds)  # the report has a part about the claim
+    note_claim(run)  # the report has a part about the claim
     assumptions = (
         "trainings are independent of each other, and the test was fixed before those that count",
         "an audit gives a lower bound only; a small one does not show that the guarantee holds",
