@@ -33,8 +33,6 @@ def choose_test(with_record: Float, without: Float) -> Callable[[Float], NDArray
 
     ``bound_many_runs`` must count others: a test chosen on its samples inflates the bound (0.72 for 0.44, simulated).
     """
-    if not (len(with_record) and len(without)):
-        raise UsageError("choosing a test needs runs of both kinds")
     values = np.unique(np.concatenate([with_record, without]))
     thresholds = np.concatenate([values[:1] - 1, (values[1:] + values[:-1]) / 2])
     advantages = np.array([(with_record > t).mean() - (without > t).mean() for t in thresholds])
@@ -52,16 +50,10 @@ def bound_many_runs(
     Where test and runs are fixed before, it exceeds the true ε with probability 1 - ``confidence`` at most.
     """
     check_delta(delta)
-    fnr = _limit_error_rate(misses, runs_with, (1 - confidence) / 2)
-    fpr = _limit_error_rate(false_alarms, runs_without, (1 - confidence) / 2)
+    errors, runs = (misses, false_alarms), (runs_with, runs_without)
+    fnr, fpr = upper_limit(errors, runs, alpha=(1 - confidence) / 2).tolist()
     # (ε, δ)-DP demands e^ε ≥ (1 - δ - fpr) / fnr, and the same with the two rates exchanged
     return max(0.0, *(math.log((1 - delta - a) / b) if 1 - delta > a else 0.0 for a, b in ((fpr, fnr), (fnr, fpr))))
-
-
-def _limit_error_rate(errors: int, runs: int, level: float) -> float:
-    if not (runs >= 1 and 0 <= errors <= runs and 0 < level < 0.5):
-        raise UsageError(f"{errors} errors in {runs} runs cannot be audited; pass 0 <= errors <= runs, runs >= 1")
-    return float(upper_limit(errors, runs, alpha=level))
 
 
 def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, delta: float) -> float:
@@ -73,8 +65,6 @@ def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, 
     """
     from scipy.stats import binom
 
-    if not 0 <= right <= guesses <= canaries or guesses < 1:
-        raise UsageError(f"{right} right of {guesses} guesses on {canaries} canaries is impossible")
     q = sigmoid(check_epsilon(epsilon))
     below = binom.cdf(np.arange(-1, right), guesses, q)  # P[Bin(r, q) < j] for j = 0 .. v
     p_value = float(binom.sf(right - 1, guesses, q))
@@ -86,8 +76,6 @@ def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, 
 
 def bound_one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
     """Return a lower bound on ε from one training with canaries: below it the result rejects every ε; 0 if none."""
-    if not 0.5 < confidence < 1:
-        raise UsageError(f"confidence must lie strictly between 0.5 and 1, not {confidence}")
     p_value = partial(one_run_p_value, canaries=canaries, guesses=guesses, right=right, delta=delta)
 
     def rejects(epsilon: float) -> bool:

@@ -196,14 +196,6 @@ def positive_accuracy(epsilon: float, prior: float) -> float:
     return sigmoid(logit(check_prior(prior)) + check_epsilon(epsilon))
 
 
-def generalization_gap(epsilon: float) -> float:
-    """Return the largest |generalization gap| of an ε-DP learner with loss in [0, 1], tanh(ε/2); Thudi, Corollary 3.
-
-    Add/remove: between the pool's records in and out of training; replace-one: between those in and fresh draws.
-    """
-    return math.tanh(check_epsilon(epsilon) / 2)
-
-
 def convert_to_inclusion(epsilon: float, delta: float, *, adjacency: str, inclusion: str) -> tuple[float, float]:
     """Return the (ε, δ) to put into the bounds when records enter training by ``inclusion``, a key of ``INCLUSION``.
 
@@ -284,7 +276,7 @@ def list_bounds(
             add(f"negative accuracy at miss rate {f:g}{suffix}", bound, missing, fpr=f)
     if not delta:
         losses = "loss within [0, 1]; between records of the pool in and out of the training set"
-        add("generalization gap (Thudi, Corollary 3)", generalization_gap(epsilon), losses, p=None)
+        add("generalization gap (Thudi, Corollary 3)", math.tanh(epsilon / 2), losses, p=None)
     return rows
 
 
