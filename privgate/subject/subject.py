@@ -45,7 +45,7 @@ class Subject:
     """
 
     #: wired by the package root: the registry is a floor above this one
-    loader: ClassVar[Callable[..., "Subject"] | None] = None
+    loader: ClassVar[Callable[..., "Subject"]]
 
     recipe: Recipe
     data: TrainingData
@@ -72,8 +72,6 @@ class Subject:
     @classmethod
     def load(cls, uri: str, *, tracking_uri: str | None = None) -> "Subject":
         """Return the subject that a registry names; nothing of it is executed here."""
-        if cls.loader is None:  # pragma: no cover  the package root always wires it
-            raise RuntimeError("import privgate, not privgate.subject alone")
         return cls.loader(uri, tracking_uri=tracking_uri)
 
     @classmethod
