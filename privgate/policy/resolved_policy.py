@@ -19,7 +19,7 @@ from privgate.evidence.verdict import Finding
 from privgate.policy import problems, read
 from privgate.policy.document_shape import Document
 from privgate.policy.judging import Judged, judge
-from privgate.policy.problems import Mark, PolicyFileError, Problem, nearest
+from privgate.policy.problems import Mark, PolicyFileError, nearest
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import Rule
 
@@ -42,7 +42,7 @@ class Policy(Document):
         policy = source.document
         policy._source = source  # noqa: SLF001  its own class
         if why := policy.powerless({}):
-            raise PolicyFileError(Problem(policy.mark("rules"), "rules", why, "a limit that a measurement can break"))
+            raise PolicyFileError(source.tree.problem(("rules",), why, "a limit that a measurement can break"))
         return policy
 
     @property
@@ -59,10 +59,6 @@ class Policy(Document):
     def suites(self) -> Mapping[str, str]:
         """``file@sha256:<digest> -> JSON text`` of every Great Expectations suite that the policy names."""
         return self._source.suites
-
-    def mark(self, *place: str | int) -> Mark:
-        """Return the place of a key, or of the nearest key around it."""
-        return self._source.tree.mark(place)
 
     def mark_of(self, *place: str | int) -> Mark | None:
         """Return the place that a value comes from; None where it is a default."""

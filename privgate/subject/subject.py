@@ -139,9 +139,7 @@ class Subject:
         """Return the same recipe on other data, without a stored model."""
         return replace(self, data=data, model=None, digests={"recipe": self.recipe.digest, "data": data.digest})
 
-    @property
+    @cached_property
     def label_codes(self) -> NDArray[np.int64]:
         """Position of each record's label in ``classes``, shape (n,)."""
-        if self.declared_classes is None:
-            return self.data.label_codes
         return np.asarray(np.searchsorted(self.classes, self.data.y), dtype=np.int64)
