@@ -13,13 +13,13 @@ from privgate import digest
 from privgate.arrays import Compute, compute_here
 from privgate.controls import suites
 from privgate.controls.suites import Data
-from privgate.errors import UsageError, settled
+from privgate.errors import settled
 from privgate.evidence import Evidence, Precondition
 from privgate.evidence.verdict import Finding
 from privgate.policy import problems, read
 from privgate.policy.document_shape import Document
 from privgate.policy.judging import Judged, judge
-from privgate.policy.problems import Mark, PolicyFileError, nearest
+from privgate.policy.problems import Mark, PolicyFileError
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import Rule
 
@@ -120,21 +120,8 @@ class Policy(Document):
 _QUIET, _USUAL = ("metric", "id", "reason", "source"), ("mode", "bound", "required")
 
 
-def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
-    """Yield lines of text about one rule, or about all; ``UsageError``: no rule has this id."""
-    rules = {r.name: r for r in policy.rules}
-    if rule is None:
-        yield from _policy(policy)
-    elif rule not in rules:
-        near = nearest(rule, rules)
-        hint = f"; did you mean {near!r}?" if near else ""
-        raise UsageError(f"policy {policy.name!r} has no rule {rule!r}{hint}; it has {', '.join(rules)}")
-    for name in rules if rule is None else [rule]:
-        yield ""
-        yield from _rule(policy, rules[name])
-
-
-def _policy(policy: Policy) -> Iterator[str]:
+def explain(policy: Policy) -> Iterator[str]:
+    """Yield lines of text about a policy, then about each of its rules."""
     yield f"{policy.name} version {policy.version}"
     yield from (f"  {' '.join(text.split())}" for text in (policy.description, policy.approves) if text)
     yield from (f"  extends {base}" for base in policy.resolved["extends"])
@@ -152,6 +139,9 @@ def _policy(policy: Policy) -> Iterator[str]:
             f"  waiver {waiver.key}: up to {waiver.ceiling:g} until {waiver.expires}, {waiver.reason} "
             f"(asked by {waiver.requester}, approved by {waiver.approver})"
         )
+    for rule in policy.rules:
+        yield ""
+        yield from _rule(policy, rule)
 
 
 def _where(policy: Policy, *place: str | int) -> str:
