@@ -53,22 +53,6 @@ class Decisions:
         return self.fp / (self.fp + self.tn) if self.fp + self.tn else float("nan")
 
     @property
-    def precision(self) -> float:
-        """Share of members among those called member; NaN where nobody is."""
-        return self.tp / (self.tp + self.fp) if self.tp + self.fp else float("nan")
-
-    @property
-    def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 where no member is found."""
-        return 2 * self.tp / (2 * self.tp + self.fp + self.fn) if self.tp else 0.0
-
-    @property
-    def accuracy(self) -> float:
-        """Share of right decisions over all records."""
-        n = self.tp + self.fn + self.fp + self.tn
-        return (self.tp + self.tn) / n if n else float("nan")
-
-    @property
     def advantage(self) -> float:
         """TPR - FPR, in [-1, 1]; Yeom et al. (2020), Definition 4."""
         return self.recall - self.false_positive_rate
