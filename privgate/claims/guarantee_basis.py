@@ -233,10 +233,7 @@ def find_basis(run: Run) -> GuaranteeBasis:
     """
     claim = run.subject.recipe.dp
     if claim is None:
-        raise MeasurementError(
-            "the recipe states no differential-privacy claim; train with differential privacy and pass "
-            "Recipe(..., dp=Claim(...))"
-        )
+        raise MeasurementError("the recipe states no differential-privacy claim")
     seen = run.compute(observe_rerun)
     run.compute(note_contradictions)
     if seen.problem:

@@ -116,7 +116,6 @@ def test_an_attack_that_fails_its_self_test_leaves_no_upper_limit(monkeypatch):
     ("options", "why"),
     [
         ({"attack": "magic"}, "no attack on this kind of model is called 'magic'"),
-        ({"scope": "city"}, "unknown scope 'city'"),
         ({"scope": "group"}, "sensitive"),
         ({"metric": "attack_tpr", "at_fpr": 0.01}, "give at least 368 candidates"),
     ],
