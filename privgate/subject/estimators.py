@@ -174,23 +174,26 @@ _DECODERS: dict[str, Callable[[Any, Resolve], Any]] = {
 }
 
 
-def _list_nodes(value: Any) -> list[Mapping[str, Any]]:
-    """Return every mapping in what ``encode`` returned, itself too."""
-    todo: list[Any] = [value]
-    for part in todo:
-        todo += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
-    return [part for part in todo if isinstance(part, Mapping)]
-
-
 def references(value: Any) -> list[str]:
-    """Return every ``module:qualname`` that ``decode`` would resolve; a tag without one raises."""
-    named = {"import": "value", "estimator": "class"}
-    return [node[named[node["!"]]] for node in _list_nodes(value) if str(node.get("!")) in named]
+    """Return every ``module:qualname`` that ``decode`` would resolve; what holds no values where it should raises."""
+    if isinstance(value, list):
+        return [r for v in value for r in references(v)]
+    if not isinstance(value, dict) or value.get("!") == "domain":
+        return []
+    if value.get("!") == "import":
+        return [value["value"]]
+    if value.get("!") == "estimator":
+        return [value["class"], *references([*value.get("params", {}).values()])]
+    inner = value.get("value", [])
+    return [] if isinstance(inner, str) else [r for v in inner for r in references(v)]
 
 
 def names_files(value: Any) -> bool:
     """Whether fitting what ``decode`` makes reads or writes files that its parameters name."""
-    nodes = (node.get("params") for node in _list_nodes(value) if node.get("!") == "estimator")
+    todo: list[Any] = [value]
+    for part in todo:
+        todo += part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ()
+    nodes = (part.get("params") for part in todo if isinstance(part, Mapping) and part.get("!") == "estimator")
     params = [p for p in nodes if isinstance(p, Mapping)]
     return any(p.get("memory") is not None or p.get("input", "content") != "content" for p in params)
 

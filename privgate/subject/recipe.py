@@ -225,10 +225,10 @@ class Recipe:
         whole = isinstance(spec, Mapping) and spec.get("!") == "estimator"
         if not whole or self._shadows_libraries:
             return None
+        classes = estimators.find_classes(spec, lambda ref: sources.resolve(ref, None))
+        if not all(is_number_type(r) or is_class_of(homes, thing) for r, thing in classes.items()):
+            return None
         with strict_json.reading("the recipe's estimator cannot be made", SubjectError):
-            classes = estimators.find_classes(spec, lambda ref: sources.resolve(ref, None))
-            if not all(is_number_type(r) or is_class_of(homes, thing) for r, thing in classes.items()):
-                return None
             return estimators.set_seed(estimators.decode(spec, classes.__getitem__), self.seed)
 
     @property
