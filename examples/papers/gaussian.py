@@ -12,7 +12,7 @@ from papers.pictures import Picture, Series
 from papers.table import Row, Table
 from privgate.membership.attacks.attack_base import Signals
 from privgate.membership.numbers import BY_NAME
-from privgate.membership.sensitive import Seen, invert, normal, theorem_5
+from privgate.membership.sensitive import Seen, invert, normal
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet
 
@@ -94,6 +94,15 @@ def figure_1() -> Table:
         Picture("yeom-1", "influence tau, in units of sigma_S", "advantage of Adversary 4",
                 [Series(name, tau.tolist(), y) for name, y in curves.items()]),
     )  # fmt: skip
+
+
+def theorem_5(influence: float, inside: float, outside: float) -> float:
+    """Return the advantage of Adversary 4 on a feature of two equally frequent values, for normal errors.
+
+    ``influence`` is by how much it moves the answer, ``inside`` and ``outside`` are standard errors, all in one unit.
+    """
+    inner, outer = (math.erf(influence / (2 * math.sqrt(2) * error)) for error in (inside, outside))
+    return 0.5 * (inner - outer)
 
 
 def inversion(tau: float, r: float, rng: Generator) -> tuple[Row, Row]:

@@ -10,7 +10,7 @@ from scipy.stats import binom
 from papers import datasets, rotated
 from papers.candidate_set import PARTITIONS, POOL, Bool, Float, Say, Trained, train
 from papers.datasets import Data
-from papers.table import Row, Table
+from papers.table import Row, Table, read_rates
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.statistics import roc
 from privgate.training.fleet import Fleet
@@ -56,8 +56,7 @@ def table_1(made: Trained, rng: Generator) -> Table:
         per_record[name] = accuracy
         found = rotated.correlation(average, accuracy[made.targets])
         published: tuple[float | None, ...] = TABLE_1.get(name, (None,) * 6)
-        obtained = (decisions.accuracy, decisions.precision, decisions.recall, decisions.f1, found["pearson"],
-                    found["p_value"])  # fmt: skip
+        obtained = (*read_rates(decisions), found["pearson"], found["p_value"])
         words = ("accuracy", "precision", "recall", "F1", "correlation with PDTP", "p-value")
         rows += [Row(f"{name}: {w}", p, o) for w, p, o in zip(words, published, obtained, strict=True)]
         rows.append(Row(f"{name}: AUC", None, area))
@@ -92,9 +91,8 @@ def table_2(made: Trained, rng: Generator) -> Table:
     decisions, accuracy, _ = accuracies(made, "long_distance", rng)
     average = np.nanmean(made.pdtp, axis=0)
     found = rotated.correlation(average, accuracy[made.targets])
-    obtained = (float(right[made.masks].mean()), float(right[~made.masks].mean()), decisions.accuracy,
-                decisions.precision, decisions.recall, decisions.f1, float(average.mean()), found["pearson"],
-                found["p_value"])  # fmt: skip
+    obtained = (float(right[made.masks].mean()), float(right[~made.masks].mean()), *read_rates(decisions),
+                float(average.mean()), found["pearson"], found["p_value"])  # fmt: skip
     rows = [Row(f"{made.kind}: {w}", p, o) for w, p, o in zip(COLUMNS, PUBLISHED[key], obtained, strict=True)]
     where = "Adult" if made.data.name == "Adult" else "Purchase"
     notes = (

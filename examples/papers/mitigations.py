@@ -9,7 +9,7 @@ import numpy as np
 from papers import datasets, networks
 from papers.memory import recalled
 from papers.shokri2017 import Answered, Bool, Float, Index, Say, attack, split, subsets
-from papers.table import Row, Table
+from papers.table import Row, Table, read_rates
 from privgate.run import refit
 from privgate.subject.data import TrainingData
 from privgate.subject.recipe import Recipe
@@ -121,7 +121,7 @@ def run(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
             seen = Answered(released(target, release), data.y[both], members)
             learned = Answered(released(shadow, release), data.y[rest], inside)
             decisions, _ = attack(seen, learned, rng)
-            obtained = (float(right[~members].mean()), decisions.accuracy, decisions.precision, decisions.recall)
+            obtained = (float(right[~members].mean()), *read_rates(decisions)[:3])
             rows += [Row(f"{name}: {w}", p, o) for w, p, o in zip(FIGURES, published, obtained, strict=True)]
             say(name)
     notes = (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from papers import datasets, networks
 from papers.datasets import Data
 from papers.networks import Settings
-from papers.table import Row, Table
+from papers.table import Row, Table, read_rates
 from privgate.membership.attacks import shokri
 from privgate.statistics import roc
 from privgate.statistics.roc import Decisions
@@ -94,11 +94,13 @@ def experiment(
     return (
         Row("training accuracy", None, float(right[members].mean())),
         Row("test accuracy", None, float(right[~members].mean())),
-        Row("attack precision", None, decisions.precision),
+        Row("attack precision", None, read_rates(decisions).precision),
         Row("attack recall", None, decisions.recall),
-        Row("attack accuracy", None, decisions.accuracy),
+        Row("attack accuracy", None, read_rates(decisions).accuracy),
         Row("attack AUC", None, area),
-        Row("one query with the training loss (Yeom et al., Table 1): precision", None, one_query.precision),
+        Row(
+            "one query with the training loss (Yeom et al., Table 1): precision", None, read_rates(one_query).precision
+        ),
         Row("one query with the training loss (Yeom et al., Table 1): recall", None, one_query.recall),
     )
 
@@ -219,7 +221,7 @@ def run_sources(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
         shadow = networks.train(X, y, inside, NETWORK, n_classes=k, seed=70, at_once=20, fleet=fleet)
         decisions, area = attack(Answered(target, data.y[both], members), Answered(shadow, y, inside), rng)
         rows += [
-            Row(f"{name}: precision", precision, decisions.precision),
+            Row(f"{name}: precision", precision, read_rates(decisions).precision),
             Row(f"{name}: recall", recall, decisions.recall),
             Row(f"{name}: AUC", None, area),
         ]

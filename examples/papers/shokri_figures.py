@@ -13,7 +13,7 @@ from papers.datasets import Data
 from papers.networks import Settings
 from papers.pictures import Picture, Series
 from papers.shokri2017 import Answered, Bool, Float, Say, judged, split, subsets
-from papers.table import Row, Table
+from papers.table import Row, Table, read_rates
 from privgate.statistics.roc import Decisions
 from privgate.training.fleet import Fleet
 
@@ -123,7 +123,7 @@ def figure_5(one: Attacked) -> Table:
 def figure_10(found: dict[int, Attacked]) -> Table:
     """Return Figure 10: precision against the number of classes."""
     spread = {q: [float(np.nanpercentile(a.precision, q)) for a in found.values()] for q in (25, 50, 75)}
-    rows = [Row(f"{k} classes: precision", CLASSES[k], a.decisions.precision) for k, a in found.items()]
+    rows = [Row(f"{k} classes: precision", CLASSES[k], read_rates(a.decisions).precision) for k, a in found.items()]
     rows += [Row(f"{k} classes: median precision of a class", None, m) for k, m in zip(found, spread[50], strict=True)]
     series = [Series(f"obtained, {q}th percentile", list(found), v) for q, v in spread.items()]
     series.append(Series("published, all records", list(CLASSES), list(CLASSES.values()), "dots"))

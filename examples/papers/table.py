@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from papers.pictures import Picture
+from privgate.statistics.roc import Decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,22 @@ class Table:
         """Return the table of a ``payload``."""
         picture = Picture.of(payload["picture"]) if "picture" in payload else None
         return cls(payload["title"], tuple(Row(**row) for row in payload["rows"]), tuple(payload["notes"]), picture)
+
+
+class Rates(NamedTuple):
+    """What papers print of an attack's decisions: NaN of precision where nobody is called a member."""
+
+    accuracy: float
+    precision: float
+    recall: float
+    f1: float
+
+
+def read_rates(d: Decisions) -> Rates:
+    """Return what papers print of decisions on members and others."""
+    fired = d.tp + d.fp
+    accuracy = (d.tp + d.tn) / (fired + d.fn + d.tn)
+    return Rates(accuracy, d.tp / fired if fired else float("nan"), d.recall, 2 * d.tp / (fired + d.tp + d.fn))
 
 
 def shown(value: float | None) -> str:

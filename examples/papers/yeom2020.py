@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from papers.networks import torch
-from papers.table import Row, Table
+from papers.table import Row, Table, read_rates
 from privgate.membership.attacks import BY_NAME, Signals
 from privgate.statistics import roc
 from privgate.statistics.roc import Decisions
@@ -86,7 +86,7 @@ def run_table_1(folder: Path, fleet: Fleet, say: Say) -> Iterator[Table]:
             d = Decisions.from_flags(fired, members)
             queries = "one query, no shadow model" if name == "yeom_threshold" else f"{SHADOWS} shadow models"
             rows += [
-                Row(f"{name}: precision", figure, d.precision, queries),
+                Row(f"{name}: precision", figure, read_rates(d).precision, queries),
                 Row(f"{name}: recall", None, d.recall),
                 Row(f"{name}: AUC", None, roc.auc(scores, members)),
             ]

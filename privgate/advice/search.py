@@ -273,7 +273,7 @@ def _price_floor(subject: Subject, fleet: Fleet) -> str:
 def _folds(subject: Subject) -> list[Index]:
     """Return the rows of each fold: a person's records are in one, labels spread evenly, the same for every change."""
     units, draw = subject.data.units, np.random.default_rng(0)
-    labels = subject.data.label_codes[[int(rows[0]) for rows in units]]
+    labels = subject.label_codes[[int(rows[0]) for rows in units]]
     order = np.lexsort((draw.random(len(units)), labels))
     return [np.sort(np.concatenate([units[int(u)] for u in order[f::FOLDS]])) for f in range(min(FOLDS, len(units)))]
 

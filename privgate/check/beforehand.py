@@ -128,7 +128,7 @@ def _check_candidates(
         return strangers.check_candidates(data)
     people = pool.built(data, compute)
     if wanted:
-        return strangers.check_candidates(data, people.shift, people.copies)
+        return strangers.check_candidates(data, people.shift(), people.copies)
     text = "no rule is about candidates, so that their population was not looked at"
     copies = strangers.check_candidates(data, None, people.copies)[0]
     return [copies, Precondition("same_population", "passed", text, {"auc": None})]

@@ -26,7 +26,6 @@ from privgate.evidence import Evidence, Measurement, Precondition, Remembered, R
 from privgate.evidence.verdict import Verdict
 from privgate.file import measure as file
 from privgate.influence import left_out, published
-from privgate.membership import attack_measures, distance, sensitive
 from privgate.policy import Policy, judging
 from privgate.policy.document_shape import WITHHELD
 from privgate.policy.rules import METRICS, about
@@ -133,15 +132,8 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
     for request in (r for r in requests if r not in run.attacked):
         measured[request] = questions.answer(run, request, stopped or _end_by_attacks(run, request, measured))
     measurements = {request: measured[request] for request in requests}
-    attacks = attack_measures.part(run)
     people = published.find_table(run)
     records, kept = ({}, ()) if people is None else (dict(run.compute(people.list_people)), people.list_cases(run))
-    about_influence = published.describe_influence(run)
-    about_claims = None
-    if run.subject.recipe.payload["dp"] is not None:
-        from privgate.claims import guarantee_basis
-
-        about_claims = guarantee_basis.make_claims_part(run)
     return Evidence(
         subject=described,
         preconditions=(*checked, *run.preconditions),
@@ -149,12 +141,9 @@ def collect(run: Run, policy: Policy, tell: Callable[[str], None]) -> Evidence:
         records=records,
         cases=kept,
         run=_describe_run(run, planned),
-        influence=about_influence,
-        membership=attacks,
-        claims=about_claims,
+        influence=published.describe_influence(run),
         artifact=file.look_if_needed(run),
-        attributes=sensitive.part(run),
-        robust=run.compute(distance.part),
+        **run.notes,
     )
 
 

@@ -1,6 +1,5 @@
 """What noise costs: dp-accounting recomputes ε of a mechanism; formulas add releases and convert to groups."""
 
-import logging
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -122,16 +121,7 @@ def _build_accountant(mechanism: Mechanism) -> Any:
     relation, event = relations[mechanism.adjacency], _build_event(mechanism)
     largest_width = _MIXTURE_WIDTH if mechanism.copies > 1 else _WIDTH
     width = min(largest_width, _WIDTH_SHARE * mechanism.sample_rate / mechanism.noise_multiplier)
-    logging.getLogger().addFilter(_is_no_option_advice)
-    try:
-        return pld.PLDAccountant(relation, width).compose(event)
-    finally:
-        logging.getLogger().removeFilter(_is_no_option_advice)
-
-
-def _is_no_option_advice(record: logging.LogRecord) -> bool:
-    # dp-accounting warns of an option, ``use_connect_dots``, that its own accountant sets
-    return "use_connect_dots" not in record.getMessage()
+    return pld.PLDAccountant(relation, width).compose(event)
 
 
 def recompute(mechanism: Mechanism, delta: float) -> Guarantee:

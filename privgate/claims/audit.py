@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from privgate.arrays import Float
 from privgate.claims.bounds import check_delta, check_epsilon, sigmoid
-from privgate.claims.guarantee_basis import claimed_epsilon, list_noted_bounds
+from privgate.claims.guarantee_basis import claimed_epsilon, note_claim
 from privgate.errors import MeasurementError, UsageError
 from privgate.evidence import AuditRuns, BehindClaim, ManyRuns, Measurement, OneRun, Request
 from privgate.kernel.sample import upper_limit
@@ -33,8 +33,6 @@ def choose_test(with_record: Float, without: Float) -> Callable[[Float], NDArray
 
     ``bound_many_runs`` must count others: a test chosen on its samples inflates the bound (0.72 for 0.44, simulated).
     """
-    if not (len(with_record) and len(without)):
-        raise UsageError("choosing a test needs runs of both kinds")
     values = np.unique(np.concatenate([with_record, without]))
     thresholds = np.concatenate([values[:1] - 1, (values[1:] + values[:-1]) / 2])
     advantages = np.array([(with_record > t).mean() - (without > t).mean() for t in thresholds])
@@ -52,16 +50,10 @@ def bound_many_runs(
     Where test and runs are fixed before, it exceeds the true ε with probability 1 - ``confidence`` at most.
     """
     check_delta(delta)
-    fnr = _limit_error_rate(misses, runs_with, (1 - confidence) / 2)
-    fpr = _limit_error_rate(false_alarms, runs_without, (1 - confidence) / 2)
+    errors, runs = (misses, false_alarms), (runs_with, runs_without)
+    fnr, fpr = upper_limit(errors, runs, alpha=(1 - confidence) / 2).tolist()
     # (ε, δ)-DP demands e^ε ≥ (1 - δ - fpr) / fnr, and the same with the two rates exchanged
     return max(0.0, *(math.log((1 - delta - a) / b) if 1 - delta > a else 0.0 for a, b in ((fpr, fnr), (fnr, fpr))))
-
-
-def _limit_error_rate(errors: int, runs: int, level: float) -> float:
-    if not (runs >= 1 and 0 <= errors <= runs and 0 < level < 0.5):
-        raise UsageError(f"{errors} errors in {runs} runs cannot be audited; pass 0 <= errors <= runs, runs >= 1")
-    return float(upper_limit(errors, runs, alpha=level))
 
 
 def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, delta: float) -> float:
@@ -73,8 +65,6 @@ def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, 
     """
     from scipy.stats import binom
 
-    if not 0 <= right <= guesses <= canaries or guesses < 1:
-        raise UsageError(f"{right} right of {guesses} guesses on {canaries} canaries is impossible")
     q = sigmoid(check_epsilon(epsilon))
     below = binom.cdf(np.arange(-1, right), guesses, q)  # P[Bin(r, q) < j] for j = 0 .. v
     p_value = float(binom.sf(right - 1, guesses, q))
@@ -86,8 +76,6 @@ def one_run_p_value(epsilon: float, *, canaries: int, guesses: int, right: int, 
 
 def bound_one_run(*, canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
     """Return a lower bound on ε from one training with canaries: below it the result rejects every ε; 0 if none."""
-    if not 0.5 < confidence < 1:
-        raise UsageError(f"confidence must lie strictly between 0.5 and 1, not {confidence}")
     p_value = partial(one_run_p_value, canaries=canaries, guesses=guesses, right=right, delta=delta)
 
     def rejects(epsilon: float) -> bool:
@@ -150,7 +138,7 @@ def measure_lower_bound(run: Run, request: Request) -> Measurement:
         raise MeasurementError("the recipe states no differential-privacy claim to audit")
     delta, confidence = request.option("delta"), float(request.option("confidence"))
     audit = audit_claim(run, claim, delta=float(claim.delta or 0.0 if delta is None else delta), confidence=confidence)
-    run.compute(list_noted_bounds)  # the report has a part about the claim
+    note_claim(run)  # the report has a part about the claim
     assumptions = (
         "trainings are independent of each other, and the test was fixed before those that count",
         "an audit gives a lower bound only; a small one does not show that the guarantee holds",

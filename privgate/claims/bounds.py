@@ -7,8 +7,8 @@ together or not at all need k·ε. Guarantees are add/remove; ``convert_to_inclu
 A trade-off curve is known by its hockey-stick divergence ``H(x) = sup over tests of TPR - e^x FPR`` for every real x,
 the larger of both directions, so that every bound holds for either guess.
 
-Thudi et al. (2022); Yeom et al. (2020); Erlingsson et al. (2019); Sablayrolles et al. (2019); Kairouz, Oh, Viswanath
-(2015), section II; Dong, Roth, Su (2022), Propositions 2.5, 2.12 and Corollary 2.13. Accuracies are fractions.
+Thudi et al. (2022); Kairouz, Oh, Viswanath (2015), section II; Dong, Roth, Su (2022), Propositions 2.5, 2.12 and
+Corollary 2.13. Accuracies are fractions.
 """
 
 import math
@@ -185,7 +185,7 @@ class Composed(Tradeoff):
         return delta if x >= 0 else 1 - math.exp(x) * (1 - delta)
 
 
-# Bounds that follow from ε alone, and bounds of earlier papers for comparison.
+# Bounds that follow from ε alone.
 
 
 def positive_accuracy(epsilon: float, prior: float) -> float:
@@ -194,29 +194,6 @@ def positive_accuracy(epsilon: float, prior: float) -> float:
     Attained. Of ``1 - prior`` it bounds Pr[not a member | the adversary says non-member] (Corollary 1).
     """
     return sigmoid(logit(check_prior(prior)) + check_epsilon(epsilon))
-
-
-def erlingsson_accuracy(epsilon: float, delta: float = 0.0) -> float:
-    """Return Erlingsson et al.'s bound on accuracy at p = ½, 1 - e^-ε (1-δ) / 2."""
-    return 1 - math.exp(-check_epsilon(epsilon)) * (1 - check_delta(delta)) / 2
-
-
-def sablayrolles_positive_accuracy(epsilon: float, prior: float) -> float:
-    """Return Sablayrolles et al.'s bound p + ε/4, at most 1; Theorem 1 implies it, because σ' ≤ ¼."""
-    return min(1.0, check_prior(prior) + check_epsilon(epsilon) / 4)
-
-
-def yeom_accuracy(epsilon: float) -> float:
-    """Return Yeom et al.'s bound on accuracy at p = ½: e^ε / 2, which reaches 1 at ε = ln 2."""
-    return (1 + min(1.0, math.expm1(min(check_epsilon(epsilon), 1.0)))) / 2
-
-
-def generalization_gap(epsilon: float) -> float:
-    """Return the largest |generalization gap| of an ε-DP learner with loss in [0, 1], tanh(ε/2); Thudi, Corollary 3.
-
-    Add/remove: between the pool's records in and out of training; replace-one: between those in and fresh draws.
-    """
-    return math.tanh(check_epsilon(epsilon) / 2)
 
 
 def convert_to_inclusion(epsilon: float, delta: float, *, adjacency: str, inclusion: str) -> tuple[float, float]:
@@ -297,12 +274,9 @@ def list_bounds(
             add(f"positive accuracy at FPR {f:g}{suffix}", source.positive_accuracy(prior, f), accusing, fpr=f)
             missing, bound = f"tests that miss at least {f:g} of members", source.positive_accuracy(1 - prior, f)
             add(f"negative accuracy at miss rate {f:g}{suffix}", bound, missing, fpr=f)
-    add("accuracy, Erlingsson et al. 2019", erlingsson_accuracy(epsilon, delta), "stated for prior 1/2", p=0.5)
     if not delta:
-        add("positive accuracy, Sablayrolles et al. 2019", sablayrolles_positive_accuracy(epsilon, prior))
-        add("accuracy, Yeom et al. 2020", yeom_accuracy(epsilon), "stated for prior 1/2", p=0.5)
         losses = "loss within [0, 1]; between records of the pool in and out of the training set"
-        add("generalization gap (Thudi, Corollary 3)", generalization_gap(epsilon), losses, p=None)
+        add("generalization gap (Thudi, Corollary 3)", math.tanh(epsilon / 2), losses, p=None)
     return rows
 
 

@@ -4,13 +4,14 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from privgate.claims import accounting, bounds
 from privgate.claims.accounting import NEIGHBORS, Guarantee, Mechanism
 from privgate.claims.bounds import INCLUSION, EpsilonDelta, list_bounds
 from privgate.claims.watch import ERRORS
 from privgate.errors import MeasurementError, UsageError
-from privgate.evidence import BehindClaim, ClaimsPart, GuaranteeBound, Measurement, Observation, Precondition, Request
+from privgate.evidence import BehindClaim, ClaimsPart, Measurement, Observation, Precondition, Request
 from privgate.run.run import Noted, Run
 from privgate.subject.claim import Claim
 
@@ -232,10 +233,7 @@ def find_basis(run: Run) -> GuaranteeBasis:
     """
     claim = run.subject.recipe.dp
     if claim is None:
-        raise MeasurementError(
-            "the recipe states no differential-privacy claim; train with differential privacy and pass "
-            "Recipe(..., dp=Claim(...))"
-        )
+        raise MeasurementError("the recipe states no differential-privacy claim")
     seen = run.compute(observe_rerun)
     run.compute(note_contradictions)
     if seen.problem:
@@ -257,6 +255,7 @@ def observe_rerun(run: Run) -> Observation:
 def note_contradictions(run: Run) -> Noted:
     """Return the contradictions between the claim and the observed rerun, for the verdict."""
     claim, seen = run.subject.recipe.dp, run.compute(observe_rerun)
+    note_claim(run, observation=seen)
     return Noted(tuple(list_contradictions(claim, seen, run.subject.data.n)) if claim else ())
 
 
@@ -267,17 +266,9 @@ def make_bound(
     return Measurement(request, value, value, value, unit_name, kind="bound", assumptions=tuple(words), behind=behind)
 
 
-def list_noted_bounds(_run: Run) -> list[GuaranteeBound]:
-    """Return an empty list; ``run.compute(list_noted_bounds)`` returns the bounds that a run notes for its report."""
-    return []
-
-
-def make_claims_part(run: Run) -> ClaimsPart | None:
-    """Return the report's part about the claim; None if nothing asked."""
-    if not run.has_computed(list_noted_bounds) and not run.has_computed(observe_rerun):
-        return None
-    observation = run.compute(observe_rerun) if run.has_computed(observe_rerun) else None
-    return ClaimsPart(observation=observation, bounds=tuple(run.compute(list_noted_bounds)))
+def note_claim(run: Run, **facts: Any) -> None:
+    """Note for the report what is known of the claim now; without ``facts``, that it was looked at."""
+    run.notes["claims"] = run.notes.get("claims", ClaimsPart()).model_copy(update=facts)
 
 
 # The measurements: ε at a δ, and the accuracy that no attack exceeds, with the report's table.
@@ -332,7 +323,7 @@ def _describe_basis(basis: GuaranteeBasis) -> BehindClaim:
 
 
 def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -> None:
-    noted, curve = run.compute(list_noted_bounds), guarantee.curve
+    noted, curve = run.notes["claims"].bounds, guarantee.curve
     if curve is None or any(row.prior == prior for row in noted):
         return
     own_curve = None if isinstance(curve, EpsilonDelta) else curve
@@ -340,4 +331,4 @@ def _note_bounds(run: Run, guarantee: Guarantee, adjacency: str, prior: float) -
     epsilon, delta = guarantee.epsilon, guarantee.delta
     rows = list_bounds(epsilon, delta, prior, adjacency=adjacency, inclusion=inclusion, fprs=FPRS, curve=own_curve)
     names = {row.name for row in noted}  # bounds for any prior are already there at a second prior
-    noted += [row for row in rows if row.prior is not None or row.name not in names]
+    note_claim(run, bounds=(*noted, *(row for row in rows if row.prior is not None or row.name not in names)))

@@ -1,6 +1,5 @@
 """Run a recipe in a worker under ``Watch``, and return what its library of differential privacy really does."""
 
-import inspect
 import json
 import math
 import random
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from privgate import digest
 from privgate.claims.watch import ERRORS, Watch
 from privgate.evidence import Observation
 from privgate.subject.containers import take
@@ -60,10 +58,8 @@ def is_known(subject: Subject, fleet: Fleet) -> bool:
 
 
 def _name_observation(subject: Subject, fleet: Fleet) -> str:
-    # the code that watches is part of the name, because other code may see something else
-    files = (Path(inspect.getfile(part)) for part in (watch_trainings, Watch, Observation))
-    code = digest.of_bytes(*(f.read_bytes() for f in files)).encode()
-    return ledger.name_answer(fleet.context(subject), b"observed:" + code)
+    # other code, or another library, may see something else
+    return ledger.name_answer(fleet.context(subject), b"observed:" + ledger.digest_package())
 
 
 def watch_trainings(shipped: Payload, limits: TaskLimits) -> dict[str, Any]:

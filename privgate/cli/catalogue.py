@@ -123,11 +123,10 @@ def lint(*, name: str) -> int:
 
 @policy.command("explain")
 @click.argument("name")
-@click.argument("rule", required=False)
-def explain_policy(*, name: str, rule: str | None) -> int:
-    """Say in plain words what the policy NAME, or one RULE of it, means, and which numbers it inherits."""
+def explain_policy(*, name: str) -> int:
+    """Say in plain words what the policy NAME means, rule by rule, and which numbers it inherits."""
     from privgate.policy.resolved_policy import explain as tell
 
-    for line in tell(Policy.load(name), rule):
+    for line in tell(Policy.load(name)):
         click.echo(plain(line))
     return int(ExitCode.PASSED)

@@ -162,11 +162,8 @@ def check_candidates(data: TrainingData, shift: Shift | None = None, copies: flo
     candidates are members, more than chance explains; 0 without an alarm.
     """
     if data.candidates is None or not len(data.candidates[1]):
-        details: dict[str, dict[str, Any]] = {
-            "overlap": {"count": 0, "candidates": []},
-            "same_population": {"auc": None},
-        }
-        return [Precondition(name, "passed", "there are no candidates", detail) for name, detail in details.items()]
+        empty = partial(Precondition, outcome="passed", message="there are no candidates")
+        return [empty("overlap", detail={"count": 0, "candidates": []}), empty("same_population", detail={"auc": None})]
     return [_check_copies(data, copies), _check_population(shift)]
 
 

@@ -298,15 +298,9 @@ def measure_gap(run: Run, request: Request) -> Measurement:
 RATES = (0.1, 0.01, 0.001)
 
 
-def noted(run: Run) -> MembershipPart:
-    """Return what is noted of a run's attacks, each once."""
-    del run
-    return MembershipPart()
-
-
 def note_attempts(board: Board, attempts: list[Attempt], confidence: float) -> None:
     """Note all attacks that were tried, each once, those that did not run by name."""
-    attacks = {a.name: a for a in board.run.compute(noted).attacks}
+    attacks = {a.name: a for a in board.run.notes.get("membership", MembershipPart()).attacks}
     for attempt in attempts:
         if (attack := attempt.attack).name not in attacks:
             attacks[attack.name] = evidence.AttackResult(
@@ -314,12 +308,7 @@ def note_attempts(board: Board, attempts: list[Attempt], confidence: float) -> N
                 self_test=attempt.test, problem=attempt.problem,
                 figures=None if attempt.problem else _compute_figures(board, attempt, 1 - confidence),
             )  # fmt: skip
-    board.run.keep(noted, MembershipPart(attacks=tuple(attacks.values())))
-
-
-def part(run: Run) -> MembershipPart | None:
-    """Return what the second question found out beside its numbers; None where no attack was tried."""
-    return run.compute(noted) if run.has_computed(noted) else None
+    board.run.notes["membership"] = MembershipPart(attacks=tuple(attacks.values()))
 
 
 def _compute_figures(board: Board, attempt: Attempt, alpha: float) -> evidence.AttackFigures:

@@ -309,7 +309,5 @@ def cells(board: Board, scope: str, column: str | None) -> dict[str, Bool]:
     if scope == "class":
         names, labels = board.run.subject.classes.astype(str), everybody.labels
         return {f"label {names[c]}": labels[own] == c for c in np.unique(labels[inside])}
-    if scope == "group":
-        values = pools.groups(data, column)
-        return {f"{name} = {v}": at[own] == v for name, at in values.items() for v in np.unique(at[inside])}
-    raise MeasurementError(f"unknown scope {scope!r}; known: model, class, group")
+    values = pools.groups(data, column)
+    return {f"{name} = {v}": at[own] == v for name, at in values.items() for v in np.unique(at[inside])}

@@ -177,12 +177,6 @@ class Guesses(NamedTuple):
         )  # fmt: skip
 
 
-def part(run: Run) -> RobustPart | None:
-    """Return what a run found beside the number, once it is kept; None before."""
-    del run
-    return None
-
-
 def advantage(run: Run, request: Request) -> Measurement:
     """Return the largest advantage of Adversaries 8 and 9 of Yeom et al. (2020), with limits.
 
@@ -193,7 +187,7 @@ def advantage(run: Run, request: Request) -> Measurement:
     alpha, radius = 1 - float(request.option("confidence", 0.95)), request.option("radius")
     seen = run.compute(look_near)
     guessed = guesses(seen, None if radius is None else float(radius))
-    run.keep(part, RobustPart(how=seen.how, adversaries=tuple(g.show(alpha) for g in guessed)))
+    run.notes["robust"] = RobustPart(how=seen.how, adversaries=tuple(g.show(alpha) for g in guessed))
     alphas = {"low_alpha": alpha / 2, "high_alpha": alpha}
     name, worst = find_worst({g.title: Interval(*difference(g.counts, **alphas)) for g in guessed[1:]})
     members, others = int(seen.members.sum()), int((~seen.members).sum())

@@ -4,7 +4,6 @@ The adversary knows everything else about somebody and asks the model with every
 Adversaries 4, 6 and 7; Mehnaz et al., 2022). What is guessed without the model stands beside it.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
@@ -193,18 +192,6 @@ def normal(residual: Float, deviation: float) -> Float:
     return np.asarray(-0.5 * (residual / deviation) ** 2)
 
 
-def theorem_5(influence: float, inside: float, outside: float) -> float:
-    """Return the advantage of Adversary 4 on a feature of two equally frequent values, for normal errors.
-
-    ``influence`` is by how much it moves the answer, ``inside`` and ``outside`` are standard errors, all in one unit.
-
-    >>> round(theorem_5(2.0, 1.0, 2.0), 4)
-    0.1499
-    """
-    inner, outer = (math.erf(influence / (2 * math.sqrt(2) * error)) for error in (inside, outside))
-    return 0.5 * (inner - outer)
-
-
 def guess_without_model(known: Float, codes: Index, prior: Float, learn: Bool) -> Index:
     """Return the guessed value of each person, by a forest on all else; those teach it whom ``learn`` marks."""
     from sklearn.ensemble import RandomForestClassifier
@@ -262,16 +249,10 @@ def look_at(run: Run, attribute: Attribute) -> Seen:
     )  # fmt: skip
 
 
-def noted(run: Run) -> dict[str, tuple[AttributeResult, dict[str, Counts]]]:
-    """Return where a run's features are noted, by name, with the counts of each adversary."""
+def list_inferred(run: Run) -> dict[str, tuple[AttributeResult, dict[str, Counts]]]:
+    """Return where a run keeps its features, by name, with the counts of each adversary."""
     del run
     return {}
-
-
-def part(run: Run) -> AttributesPart | None:
-    """Return what was found about sensitive features; None where no rule asked."""
-    results = tuple(result for result, _ in run.compute(noted).values())
-    return AttributesPart(attributes=results) if results else None
 
 
 def advantage(run: Run, request: Request) -> Measurement:
@@ -286,10 +267,11 @@ def advantage(run: Run, request: Request) -> Measurement:
     if not wanted:
         what = "no feature is declared sensitive" if one is None else f"{one!r} is not declared sensitive"
         raise MeasurementError(f"{what}; pass TrainingData(..., sensitive=(column, …))")
-    alpha, kept = 1 - float(request.option("confidence", 0.95)), run.compute(noted)
+    alpha, kept = 1 - float(request.option("confidence", 0.95)), run.compute(list_inferred)
     for column in wanted:
         if str(column) not in kept:
             kept[str(column)] = _infer(run, column, alpha)
+            run.notes["attributes"] = AttributesPart(attributes=tuple(result for result, _ in kept.values()))
     tries = {(str(name), who): c for name in wanted for who, c in kept[str(name)][1].items()}
     alphas, people = {"low_alpha": alpha / len(tries), "high_alpha": alpha}, _count_sides(run.compute(draw_people)[1])
     (name, who), worst = find_worst({k: Interval(*difference(c, **alphas)) for k, c in tries.items()})
@@ -342,7 +324,7 @@ def _count(right: Bool, among: Bool, members: Bool) -> Counts:
 def _show(named: dict[str, str], counts: Counts, totals: Range, alpha: float) -> AttributeGuesses:
     """Return one adversary's guesses, of which no small count follows for who knows ``totals``."""
     sides = _tell_counts(counts, totals)
-    shares = [right[0] / (n[0] or math.nan) if right[0] == right[1] and n[0] == n[1] else None for right, n in sides]
+    shares = [right[0] / (n[0] or np.nan) if right[0] == right[1] and n[0] == n[1] else None for right, n in sides]
     value = None if None in shares else difference(counts, low_alpha=alpha, high_alpha=alpha)[0]
     low, high = _tell_limits(sides, low_alpha=alpha, high_alpha=alpha)
     return AttributeGuesses(

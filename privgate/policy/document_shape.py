@@ -1,4 +1,4 @@
-"""What a policy file may say: its models, its JSON Schema, and their errors in words."""
+"""What a policy file may say: its models, and their errors in words."""
 
 import json
 import unicodedata
@@ -230,29 +230,3 @@ def _fields_beside(place: Place, tree: Tree) -> dict[str, Any]:
 
 def _inside(text: str) -> str:
     return text[:1].lower() + text[1:]
-
-
-# The JSON Schema of policy files, from which an editor completes and checks them while they are written.
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a policy file.
-
-    The loader checks more: extends may only tighten, ids, dates and names must fit together. A file that extends
-    another needs to name only what it changes, so no rule is demanded, and of a rule nothing but its metric.
-    """
-    model_schema = Document.model_json_schema(by_alias=True)
-    definitions = model_schema["$defs"]
-    for rule in rules.ALL.values():
-        definitions[rule.__name__] |= {"required": ["metric"], "description": rule.purpose()}
-    suite = definitions["Data"]["properties"]["suite"]
-    suite["anyOf"] = [{"type": "string", "minLength": 1}, {"type": "array", "items": suite.pop("items")}]
-    del suite["type"]
-    model_schema["required"].remove("rules")
-    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "urn:privgate:schema:policy-v1"}
-    return {**about, **model_schema, "title": "privgate policy"}
-
-
-def text() -> str:
-    """Return the schema as the file that is shipped."""
-    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"

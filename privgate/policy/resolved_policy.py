@@ -13,13 +13,13 @@ from privgate import digest
 from privgate.arrays import Compute, compute_here
 from privgate.controls import suites
 from privgate.controls.suites import Data
-from privgate.errors import UsageError, settled
+from privgate.errors import settled
 from privgate.evidence import Evidence, Precondition
 from privgate.evidence.verdict import Finding
 from privgate.policy import problems, read
 from privgate.policy.document_shape import Document
 from privgate.policy.judging import Judged, judge
-from privgate.policy.problems import Mark, PolicyFileError, Problem, nearest
+from privgate.policy.problems import Mark, PolicyFileError
 from privgate.policy.rules.metric import QUESTIONS
 from privgate.policy.rules.rule_base import Rule
 
@@ -42,7 +42,7 @@ class Policy(Document):
         policy = source.document
         policy._source = source  # noqa: SLF001  its own class
         if why := policy.powerless({}):
-            raise PolicyFileError(Problem(policy.mark("rules"), "rules", why, "a limit that a measurement can break"))
+            raise PolicyFileError(source.tree.problem(("rules",), why, "a limit that a measurement can break"))
         return policy
 
     @property
@@ -59,10 +59,6 @@ class Policy(Document):
     def suites(self) -> Mapping[str, str]:
         """``file@sha256:<digest> -> JSON text`` of every Great Expectations suite that the policy names."""
         return self._source.suites
-
-    def mark(self, *place: str | int) -> Mark:
-        """Return the place of a key, or of the nearest key around it."""
-        return self._source.tree.mark(place)
 
     def mark_of(self, *place: str | int) -> Mark | None:
         """Return the place that a value comes from; None where it is a default."""
@@ -124,21 +120,8 @@ class Policy(Document):
 _QUIET, _USUAL = ("metric", "id", "reason", "source"), ("mode", "bound", "required")
 
 
-def explain(policy: Policy, rule: str | None = None) -> Iterator[str]:
-    """Yield lines of text about one rule, or about all; ``UsageError``: no rule has this id."""
-    rules = {r.name: r for r in policy.rules}
-    if rule is None:
-        yield from _policy(policy)
-    elif rule not in rules:
-        near = nearest(rule, rules)
-        hint = f"; did you mean {near!r}?" if near else ""
-        raise UsageError(f"policy {policy.name!r} has no rule {rule!r}{hint}; it has {', '.join(rules)}")
-    for name in rules if rule is None else [rule]:
-        yield ""
-        yield from _rule(policy, rules[name])
-
-
-def _policy(policy: Policy) -> Iterator[str]:
+def explain(policy: Policy) -> Iterator[str]:
+    """Yield lines of text about a policy, then about each of its rules."""
     yield f"{policy.name} version {policy.version}"
     yield from (f"  {' '.join(text.split())}" for text in (policy.description, policy.approves) if text)
     yield from (f"  extends {base}" for base in policy.resolved["extends"])
@@ -156,6 +139,9 @@ def _policy(policy: Policy) -> Iterator[str]:
             f"  waiver {waiver.key}: up to {waiver.ceiling:g} until {waiver.expires}, {waiver.reason} "
             f"(asked by {waiver.requester}, approved by {waiver.approver})"
         )
+    for rule in policy.rules:
+        yield ""
+        yield from _rule(policy, rule)
 
 
 def _where(policy: Policy, *place: str | int) -> str:

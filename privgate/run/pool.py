@@ -59,14 +59,9 @@ class AttackPool:
     #: whether equal records of members were dropped, and those of candidates were not; few of them count as copies
     deduplicated: bool = False
     #: how far candidates are from members, computed where it is wanted; None where there are too few people
-    find_shift: Callable[[], Shift | None] = lambda: None
+    shift: Callable[[], Shift | None] = lambda: None
     #: how many of either side at most, and of how many members and candidates, trials were drawn; None where of none
     fit: tuple[int, int, int] | None = None
-
-    @property
-    def shift(self) -> Shift | None:
-        """How far candidates are from members; None where there are too few people."""
-        return self.find_shift()
 
     @property
     def others(self) -> Bool:
@@ -113,8 +108,8 @@ class AttackPool:
             )
         if self.copied:
             return self.copied
-        if self.shift is not None and self.shift.clear:
-            return f"candidates do not come from the same population as the training records ({self.shift.sentence})"
+        if (shift := self.shift()) is not None and shift.clear:
+            return f"candidates do not come from the same population as the training records ({shift.sentence})"
         return ""
 
 

@@ -103,6 +103,8 @@ class Run:
     at_once: bool = False
     #: whether people refuse already, so that attacks take no further look
     refused: bool = False
+    #: what the report shows of a question beside its numbers, by its field of ``Evidence``
+    notes: dict[str, Any] = field(default_factory=dict)
     _kept: dict[Callable[["Run"], Any], Any] = field(default_factory=dict, repr=False)
 
     def generator(self, purpose: str) -> np.random.Generator:

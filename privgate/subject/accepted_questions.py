@@ -60,8 +60,7 @@ class AcceptedQuestions:
                 if len(sides) != d:
                     return None
                 low, high = np.array(sides, dtype=np.float64).reshape(-1, 2).T
-                lost = np.isnan(table) & np.isin(np.arange(d), self.stated.get("missing", ()))
-                good &= (lost | ((table >= low) & (table <= high))).all(axis=1)
+                good &= ((table >= low) & (table <= high)).all(axis=1)
         if counts is not None:
             good &= (table == np.floor(table)).all(axis=1)
         for block in self.stated.get("blocks", ()):

@@ -262,11 +262,6 @@ class TrainingData:
         """The sorted distinct labels."""
         return np.unique(self.y)
 
-    @cached_property
-    def label_codes(self) -> Index:
-        """Position of each record's label in ``classes``, int64 array of shape (n,)."""
-        return np.asarray(np.searchsorted(self.classes, self.y), dtype=np.int64)
-
     def save(self, folder: Path) -> dict[str, str]:
         """Write the data below ``folder`` without pickle; return ``file name -> sha256``."""
         folder.mkdir(parents=True, exist_ok=True)

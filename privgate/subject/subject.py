@@ -45,7 +45,7 @@ class Subject:
     """
 
     #: wired by the package root: the registry is a floor above this one
-    loader: ClassVar[Callable[..., "Subject"] | None] = None
+    loader: ClassVar[Callable[..., "Subject"]]
 
     recipe: Recipe
     data: TrainingData
@@ -72,8 +72,6 @@ class Subject:
     @classmethod
     def load(cls, uri: str, *, tracking_uri: str | None = None) -> "Subject":
         """Return the subject that a registry names; nothing of it is executed here."""
-        if cls.loader is None:  # pragma: no cover  the package root always wires it
-            raise RuntimeError("import privgate, not privgate.subject alone")
         return cls.loader(uri, tracking_uri=tracking_uri)
 
     @classmethod
@@ -141,9 +139,7 @@ class Subject:
         """Return the same recipe on other data, without a stored model."""
         return replace(self, data=data, model=None, digests={"recipe": self.recipe.digest, "data": data.digest})
 
-    @property
+    @cached_property
     def label_codes(self) -> NDArray[np.int64]:
         """Position of each record's label in ``classes``, shape (n,)."""
-        if self.declared_classes is None:
-            return self.data.label_codes
         return np.asarray(np.searchsorted(self.classes, self.data.y), dtype=np.int64)

@@ -85,20 +85,9 @@ def test_guesses_are_the_most_confident_and_ties_are_drawn():
     assert 4.5 < np.mean(tied) < 5.5
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: audit.bound_many_runs(3, 2, 0, 10, delta=0, confidence=0.95),
-        lambda: audit.bound_many_runs(0, 0, 0, 0, delta=0, confidence=0.95),
-        lambda: audit.bound_one_run(canaries=5, guesses=6, right=6, delta=0, confidence=0.95),
-        lambda: audit.bound_one_run(canaries=5, guesses=5, right=5, delta=0, confidence=1.0),
-        lambda: audit.count_right_guesses(np.array([0.0, np.nan]), np.zeros(2, bool), 2, np.random.default_rng(0)),
-        lambda: audit.choose_test(np.zeros(0), np.zeros(3)),
-    ],
-)
-def test_impossible_counts_are_refused(call):
+def test_canaries_without_a_score_are_refused():
     with pytest.raises(UsageError):
-        call()
+        audit.count_right_guesses(np.array([0.0, np.nan]), np.zeros(2, bool), 2, np.random.default_rng(0))
 
 
 # -- bugs planted in a small mechanism ---------------------------------------------------------------------------------

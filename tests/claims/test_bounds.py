@@ -55,14 +55,6 @@ def test_two_records_that_come_together_or_a_known_size_need_twice_the_epsilon()
     assert both == pytest.approx(bounds.positive_accuracy(2.0, 0.5), abs=1e-12)
 
 
-@given(epsilons)
-def test_every_earlier_bound_is_weaker(epsilon):
-    ours = EpsilonDelta(epsilon).accuracy(0.5)
-    assert ours <= bounds.erlingsson_accuracy(epsilon) + 1e-12
-    assert ours <= bounds.sablayrolles_positive_accuracy(epsilon, 0.5) + 1e-12
-    assert ours <= bounds.yeom_accuracy(epsilon) + 1e-12
-
-
 # -- trade-off curves, against scans of the whole region and simulated mechanisms --------------------------------------
 
 GRID = np.linspace(0, 1, 20001)

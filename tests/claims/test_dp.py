@@ -160,12 +160,12 @@ def test_the_accuracy_bound_uses_the_exact_curve_and_fills_the_report():
     made = bench()
     found = measured(DpAttackAccuracyBound(max=0.75), made)
     assert found.value == pytest.approx(0.6378, abs=2e-3)
-    part = guarantee_basis.make_claims_part(made)
+    part = made.notes["claims"]
     assert part.bounds
     assert all(r.assumptions for r in part.bounds)
     assert ClaimsPart.model_validate(json.loads(json.dumps(part.payload(), allow_nan=False))) == part
     questions.measure(made, DpAttackAccuracyBound(max=0.99, prior=0.1).request())
-    assert {r.prior for r in guarantee_basis.make_claims_part(made).bounds} >= {0.1, 0.5}
+    assert {r.prior for r in made.notes["claims"].bounds} >= {0.1, 0.5}
 
 
 FIVE = DeletionCapacity(min=5, epsilon=4, delta=1e-5)

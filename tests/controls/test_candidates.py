@@ -112,7 +112,7 @@ def test_honest_candidates_are_left_alone(kind):
         p = pool.build_pool(honest)
 
         assert p.copies == 0
-        assert not p.shift.significant
+        assert not p.shift().significant
         assert outcomes(honest) == ("passed",) * 2
 
 
@@ -224,7 +224,7 @@ def test_ten_candidates_are_too_few_and_nothing_ends_as_a_bug():
     rng = np.random.default_rng(2)
     few = data(numbers(rng), numbers(rng, 10), rng)
 
-    assert pool.built(few).shift is None
+    assert pool.built(few).shift() is None
     assert outcomes(few) == ("passed", "warned")
     with pytest.raises(MeasurementError, match="too few"):
         pool.build_pool(few)

@@ -11,7 +11,7 @@ from sklearn.tree import DecisionTreeClassifier
 from privgate.check import questions
 from privgate.errors import MeasurementError
 from privgate.evidence import MembershipPart, Request, SelfTest
-from privgate.membership import attack_measures, attacks
+from privgate.membership import attacks
 from privgate.membership import board as boards
 from privgate.membership.attacks.yeom import LabelGap
 from privgate.run import pool as pools
@@ -53,7 +53,7 @@ def overfitted():
 
 def test_the_best_of_all_attacks_finds_an_overfitted_model_and_the_report_shows_each(overfitted):
     got = measure(overfitted, attack="any")
-    part = attack_measures.part(overfitted)
+    part = overfitted.notes["membership"]
 
     assert 0.5 < got.low <= got.value <= got.high
     assert got.kind == "confidence"
@@ -116,7 +116,6 @@ def test_an_attack_that_fails_its_self_test_leaves_no_upper_limit(monkeypatch):
     ("options", "why"),
     [
         ({"attack": "magic"}, "no attack on this kind of model is called 'magic'"),
-        ({"scope": "city"}, "unknown scope 'city'"),
         ({"scope": "group"}, "sensitive"),
         ({"metric": "attack_tpr", "at_fpr": 0.01}, "give at least 368 candidates"),
     ],
@@ -198,7 +197,7 @@ def test_a_declared_release_is_attacked_beside_exact_probabilities():
 
     assert got.behind.searched == 2 * alone.behind.searched
     assert got.high >= alone.high  # never instead: what exact probabilities tell still counts
-    figures = {a.name: a.figures for a in attack_measures.part(run).attacks}
+    figures = {a.name: a.figures for a in run.notes["membership"].attacks}
     assert set(figures) == {"lira_online", "lira_online on the release"}
     assert figures["lira_online on the release"].auc != figures["lira_online"].auc
     assert any("declared release" in a for a in got.assumptions)
@@ -233,7 +232,7 @@ def test_small_groups_count_but_are_not_named():
 
     assert got.high > 0.9  # nothing is known about four people, and that is not a pass
     assert got.behind.cells_too_small_to_show == 1
-    assert "9 = 1" not in str(attack_measures.part(run).attacks)
+    assert "9 = 1" not in str(run.notes["membership"].attacks)
 
 
 def test_the_gap_is_the_difference_of_error_rates(overfitted):

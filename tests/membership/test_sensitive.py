@@ -8,11 +8,12 @@ import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from papers.gaussian import theorem_5
 from privgate import Gaussian, Policy, Recipe, Release, Subject, TrainingData, evaluate, report
 from privgate.evidence import Count
 from privgate.kernel.sample import difference
 from privgate.membership import sensitive
-from privgate.membership.sensitive import Seen, ask_of_every_value, ask_once, invert, normal, theorem_5
+from privgate.membership.sensitive import Seen, ask_of_every_value, ask_once, invert, normal
 from privgate.training.fleet import Fleet
 
 N = 40_000

@@ -1,5 +1,6 @@
 """The policies we stand behind: each loads, gives reasons and sources, and says what it cannot conclude."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from jsonschema import Draft202012Validator
 import privgate
 from privgate import Policy, TrainingData
 from privgate.kernel.sample import plan_looks
-from privgate.policy import document_shape, problems
+from privgate.policy import problems
 
 SHIPPED = sorted(problems.shipped())
 
@@ -38,8 +39,9 @@ def test_every_shipped_policy_names_the_schema_and_is_valid_by_it(name):
     first = path.read_text(encoding="utf-8").splitlines()[0]
     reference = first.removeprefix("# yaml-language-server: $schema=")
 
-    assert (path.parent / reference).resolve() == Path(privgate.__file__).parent / "schemas" / "policy-v1.json"
-    assert list(Draft202012Validator(document_shape.schema()).iter_errors(problems.read(path).value)) == []
+    shipped = Path(privgate.__file__).parent / "schemas" / "policy-v1.json"
+    assert (path.parent / reference).resolve() == shipped
+    assert list(Draft202012Validator(json.loads(shipped.read_text())).iter_errors(problems.read(path).value)) == []
 
 
 def test_dtp_1_says_before_training_what_it_cannot_conclude_and_names_pdtp_1():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from papers import thudi2022
 from privgate.claims import bounds
 from privgate.claims.bounds import EpsilonDelta, Gaussian
 
@@ -12,8 +13,8 @@ from privgate.claims.bounds import EpsilonDelta, Gaussian
 def test_the_comparison_at_prior_one_half(epsilon, ours, erlingsson, sablayrolles):
     assert round(bounds.positive_accuracy(epsilon, 0.5), 4) == ours
     assert round(EpsilonDelta(epsilon).accuracy(0.5), 4) == ours
-    assert round(bounds.erlingsson_accuracy(epsilon), 4) == erlingsson
-    assert round(bounds.sablayrolles_positive_accuracy(epsilon, 0.5), 4) == sablayrolles
+    assert round(thudi2022.erlingsson(epsilon), 4) == erlingsson
+    assert round(thudi2022.sablayrolles(epsilon, 0.5), 4) == sablayrolles
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,8 @@ class CandidatesRule(Rule):
     lower_it: ClassVar[str] = STEPS["influence"]
     narrow_it: ClassVar[str] = "more candidates narrow the interval"
 
+    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
+
     def advice(self, measurement: Measurement, outcome: Outcome) -> str:
         return self.lacking if measurement.problem else self.lower_it if outcome is Outcome.FAILED else self.narrow_it
 
@@ -62,7 +64,6 @@ class MembershipRule(CandidatesRule):
     attack: str = Field(default="any", description="Catalogue key of the attack, or any: the best of all that apply.")
     scope: Literal["model", "class", "group"] = Field(default="model", description="Against whom.")
     group: str | None = Field(default=None, description="One sensitive column, for scope group; all of them if absent.")
-    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
     level: Annotated[float, Field(gt=0, lt=0.5)] | None = Field(
         default=None,
         description="Probability of a wrong verdict, either way, over all looks: at 4, 8, 16, 32 and 64 shadow models, "
@@ -272,7 +273,6 @@ class GeneralizationGap(CandidatesRule):
     )
     metric: Literal["generalization_gap"] = "generalization_gap"
     max: Fraction = Field(description="Largest difference of error rates allowed.")
-    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
         by = self.deciding(measurement, points)
@@ -305,7 +305,6 @@ class AttributeAdvantage(CandidatesRule):
     metric: Literal["attribute_advantage"] = "attribute_advantage"
     max: Fraction = Field(description="Largest difference of the two shares allowed; 0 is none.")
     attribute: str | None = Field(default=None, description="One sensitive column; all of them if absent.")
-    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
         what = "any sensitive feature" if self.attribute is None else f"{self.attribute!r}"
@@ -353,7 +352,6 @@ class RobustAdvantage(CandidatesRule):
     radius: PositiveFloat | None = Field(
         default=None, description="Adversary 8: change of every feature at once that answers must stand."
     )
-    confidence: Confidence = Field(default=0.95, description="Of the limits that are compared with max.")
 
     def meaning(self, measurement: Measurement) -> str:
         return (
