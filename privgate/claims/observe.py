@@ -4,7 +4,6 @@ import json
 import math
 import random
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
