@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from privgate.cli import cli
-from privgate.errors import PolicyError, UsageError
+from privgate.errors import PolicyError
 
 EXAMPLE = Path(__file__).parent / "example"
 
@@ -49,9 +49,3 @@ def test_explain_says_where_every_number_comes_from_and_what_it_means(run):
     assert "reason: Applicants are told" in out
     assert "may never be waived" in out
     assert "approved by ben@example.org" in out
-
-
-def test_explain_names_the_nearest_rule(run):
-    assert "audit's lower bound" in run("explain", "dp-trained", "dp_epsilon_lower_bound")[1]
-    with pytest.raises(UsageError, match="did you mean 'dp_epsilon'"):
-        run("explain", "dp-trained", "dp_epsilom")

@@ -16,7 +16,7 @@ from fifty.subjects import ALL
 from privgate.training.fleet import Fleet
 
 pytestmark = pytest.mark.usefixtures("own_registry")
-#: what became of each subject, the last time that somebody read all of them; tests/goldens/moved.md has what moved
+#: what became of each subject, the last time that somebody read all of them; moved.md beside it says why
 FROZEN = Path(__file__).with_name("outcomes.json")
 #: one of each kind, for `make test`
 FEW = ("checkpoint_of_two_records", "half_of_neighbours", "one_person_invisible", "contingency_table")

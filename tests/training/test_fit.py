@@ -1,7 +1,6 @@
 """Two different calls never share a name; the same call always has the same one."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,9 +25,3 @@ def made(seed, queries, by_members, who, relabel, repeat):
 @given(parts, parts)
 def test_the_encoding_tells_calls_apart_exactly_when_they_differ(one, other):
     assert (made(*one).encoding == made(*other).encoding) == (one == other)
-
-
-def test_a_call_names_either_the_rows_left_out_or_the_members():
-    for wrong in ({}, {"left_out": np.array([1]), "members": np.array([1])}):
-        with pytest.raises(ValueError, match="either"):
-            Fit(1, np.array([0]), **wrong)
