@@ -200,6 +200,10 @@ def _alias(uri: str) -> str | None:
     return uri.rpartition("@")[2] if "@" in uri else None
 
 
+def _is_evidence(parts: tuple[str, ...]) -> bool:
+    return len(parts) == 4 and (parts[1], parts[3]) == ("signed", EVIDENCE_FILE)
+
+
 def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple[bytes, Envelope]:
     """Return the stored report and evidence that a verified statement names by digest."""
     short = f"{claims.evidence[:19]}…"
@@ -210,7 +214,7 @@ def _signed_report(client: Any, claims: Claims, guard: Guard, uri: str) -> tuple
         raise StatementError(gone) from exc
     unread = strict_json.reading(f"stored {EVIDENCE_FILE} or its report cannot be read, so sign again", SubjectError)
     with stored_files(client, place) as folder, unread:
-        for path in (p for p in sorted(folder.glob(f"*/signed/*/{EVIDENCE_FILE}")) if p.is_file()):
+        for path in (p for p in digest.below(folder) if p.is_file() and _is_evidence(p.relative_to(folder).parts)):
             evidence = Envelope.parse(strict_json.content(path, LARGE).decode(errors="replace"))
             report = path.with_name("report.json")
             if statement.payload_digest(evidence.payload) == claims.evidence and report.is_file():

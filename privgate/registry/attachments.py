@@ -167,10 +167,10 @@ def attached(uri: str, *, tracking_uri: str | None = None) -> dict[str, Any]:
         if not client.list_artifacts(run_id, join_folder(model_id)):  # which sends credentials, too
             raise none
     # other tools may have written artifacts: only a signed statement is evidence
-    with stored_files(client, location) as folder:
-        for path in (p for p in sorted(folder.glob("*/report.json")) if p.is_file()):
-            what = f"{path.relative_to(folder)} attached to {uri} cannot be read, so attach the report again"
-            with strict_json.reading(what, SubjectError):
+    unread = strict_json.reading(f"a report attached to {uri} cannot be read, so attach it again", SubjectError)
+    with stored_files(client, location) as folder, unread:
+        for path in digest.below(folder):  # a folder that may not be read is no absent report
+            if path.name == "report.json" and path.parent.parent == folder and path.is_file():
                 documents.append(dict(strict_json.read(path, LARGE)))
     if not documents:
         raise none

@@ -46,6 +46,8 @@ class Column:
     @classmethod
     def from_short(cls, name: str | int, stated: Any) -> "Column":
         """Return the column that a short form describes: a tuple is a range, a list the values."""
+        if isinstance(stated, cls):
+            return stated
         if isinstance(stated, tuple) and all(isinstance(v, Real) for v in stated[:2]):
             if len(stated) == 2 or (len(stated) == 3 and stated[2] is None):
                 return cls(name, (float(stated[0]), float(stated[1])), missing=len(stated) == 3)
