@@ -58,7 +58,8 @@ def generator(digest: str, *, start: int = 0, digits: int = 16) -> "np.random.Ge
 def of_files(root: Path) -> dict[str, str]:
     """Return ``relative path -> sha256``, as other tools print it, for all files below ``root``, sorted by path.
 
-    ``DocumentError``: a link, whose target is not what is being named, a pipe, a device, or a name that is not UTF-8.
+    ``DocumentError``: a link, whose target is not what is being named, a pipe, a device, a name that is not UTF-8, or
+    what this user may not read.
     """
     named: dict[str, str] = {}
     for path in below(root):
@@ -71,8 +72,11 @@ def of_files(root: Path) -> dict[str, str]:
             raise DocumentError(f"{name!r} is no regular file; model folders must hold plain files")
         if any("\ud800" <= c <= "\udfff" for c in name):
             raise DocumentError(f"{name!r} is no UTF-8 name; model folders must hold plain files")
-        with strict_json.opened(path) as f:
-            named[name] = "sha256:" + hashlib.file_digest(f, "sha256").hexdigest()
+        try:
+            with strict_json.opened(path) as f:
+                named[name] = "sha256:" + hashlib.file_digest(f, "sha256").hexdigest()
+        except OSError as exc:
+            raise DocumentError(f"{name!r} cannot be read: {exc.strerror}") from exc
     return named
 
 

@@ -7,8 +7,10 @@ from sklearn.linear_model import LogisticRegression
 
 from privgate import Policy, Recipe, Subject, TrainingData, log_model, log_recipe, report
 from privgate.check import gate
+from privgate.errors import SubjectError
 from privgate.evidence import ArtifactPart, Evidence, Measurement
 from privgate.file import measure
+from privgate.registry.files import all_files
 from privgate.run.run import Run
 
 POLICY = "schema: privgate/policy/v1\nname: f\nversion: '1'\n%srules:\n  - {metric: file_records, max: %s}\n%s"
@@ -98,3 +100,14 @@ def test_an_input_example_holds_records(by_mlflow, people, fleet):
     found = seen(info.model_uri, fleet)
 
     assert (found.least, found.most) == (12, 12)
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    (tmp_path / "model.pkl").write_bytes(b"weights")
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("privgate.documents.strict_json.opened", refuse)
+    with pytest.raises(SubjectError, match=r"'model\.pkl' cannot be read: Permission denied"):
+        all_files(tmp_path)
