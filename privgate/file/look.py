@@ -147,7 +147,10 @@ def find_records(contents: Contents, X: Any) -> Sight:
 def _search_arrays(records: Records, contents: Contents, sight: Sight) -> None:
     """Search arrays, short ones together, and bytes without a meaning as numbers of each type."""
     searched = _join_short(contents.arrays)
-    blobs = [(w, d, _read_as_numbers(w, d)) for d, w in {d: w for w, d in reversed(contents.opaque)}.items()]
+    opaque = {d: w for w, d in reversed(contents.opaque)}
+    code = b"".join(d for d, w in opaque.items() if w == _CODE)  # of many functions, searched together
+    opaque = {d: w for d, w in opaque.items() if w != _CODE} | {code: _CODE}
+    blobs = [(w, d, _read_as_numbers(w, d)) for d, w in opaque.items()]
     arrays = [*searched, *(a for *_, views in blobs for a in views)]
     held = dict(zip(map(id, arrays), records.find_rows(arrays, _may_be_scaled), strict=True))
     for a in searched:
