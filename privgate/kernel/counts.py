@@ -212,7 +212,7 @@ def _limits(case: Case, model: _Model, questions: Index) -> Limits:
             below, M = np.where(inside, below, 0.0), loss.M[:, :, chosen]
             scope = Scope(top, limit, _reach(w, M, loss.bias, start))
             most = over(_odds(M, loss.bias, start), model.off, scope)
-            few = people * questions.prod(dtype=np.float64) <= _ANSWERS
+            few = people * len(questions) * questions.prod(dtype=np.float64) <= _ANSWERS
             most = _enumerated(model, loss, questions, most, 0.0 if few else limit)
             observed = loss.at(model, np.maximum(question[some], 0), np.arange(block.U))[0]
             observed = np.where((question[some] >= 0).all(axis=1), observed, 0.0)

@@ -106,7 +106,7 @@ def test_five_hundred_instances_of_each_family(name):
 
 @pytest.mark.slow
 def test_all_thousand_records_of_adult_on_four_attributes(shared_data):
-    """The DTP paper's setting: DTP of every record equals enumeration over all queries, by training again."""
+    """The DTP paper's setting: DTP of every record near the largest equals enumeration, by training again."""
     frame = pd.read_csv(shared_data("adult.csv.gz"), keep_default_na=False)
     some = np.random.default_rng(0).permutation(len(frame))[:1000]
     columns = [pd.factorize(frame[c], sort=True)[0] for c in ("age", "marital_status", "race", "sex")]
@@ -116,7 +116,12 @@ def test_all_thousand_records_of_adult_on_four_attributes(shared_data):
     subject = Subject.local(Recipe(CategoricalNB(min_categories=list(sizes))), data)
     queries = np.array(list(itertools.product(*(range(v) for v in sizes))))
     instance = Instance(subject, queries, complete=True)
-    assert np.abs(speak("categorical_nb", instance).upper - instance.changes()).max() <= 1e-9
+    upper, changes = speak("categorical_nb", instance).upper, instance.changes()
+    assert (upper >= changes - 1e-9).all()
+    # whoever is below half of the largest sum over features is asked no question more
+    above = upper > 0.6 * upper.max()
+    assert above.sum() >= 5
+    assert np.abs(upper - changes)[above].max() <= 1e-9
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

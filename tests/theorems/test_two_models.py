@@ -34,7 +34,8 @@ def check_seed(seed):
     for low, high, other in zip(limit.low, limit.high, others, strict=True):
         assert low <= high
         assert models.search_change(rng, subject, model, other, 200, 3) / unit <= high * (1 + 1e-12) + 1e-15
-    return limit
+    # few steps of SGD's leave scores so large that an answer is exactly 0
+    assert np.isfinite(limit.high).all() or "SGDClassifier" in repr(subject.recipe.library_estimator)
 
 
 def compare(subject, people):
@@ -53,8 +54,8 @@ def test_no_question_moves_an_answer_beyond_the_limit(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(100))
 def test_ten_thousand_pairs_stay_within_their_limits(block):
-    high = np.concatenate([check_seed(1000 + seed).high for seed in range(34 * block, 34 * (block + 1))])
-    assert np.isfinite(high).mean() > 0.9
+    for seed in range(34 * block, 34 * (block + 1)):
+        check_seed(1000 + seed)
 
 
 # Ten ways of reading a model otherwise than the library computes it: each limit was below what two models answered.
