@@ -110,8 +110,8 @@ class Earlier(_Written):
 
     def counts(self, digest: str, signed: datetime, now: datetime) -> bool:
         """Whether a statement under this policy still counts."""
-        begin = datetime.combine(self.signed_before, time.min, UTC)
-        return digest == self.policy.digest and signed < begin and now <= datetime.combine(self.until, time.max, UTC)
+        begin, end = (datetime.combine(d, t, UTC) for d, t in ((self.signed_before, time.min), (self.until, time.max)))
+        return digest == self.policy.digest and signed < begin <= now <= end
 
 
 #: what stood in files of 0.1, and what stands for it now
