@@ -192,6 +192,7 @@ def crowded(request, tmp_path, running_guarded):
         with admin.connect() as connection:
             connection.execute(sqlalchemy.text("CREATE DATABASE crowd"))
     options = ("--registry-store-uri", f"privgate:{database}", "--backend-store-uri", database, "--workers", "3")
+    options += ("--artifacts-destination", f"privgate:{tmp_path}/artifacts")
     with running_guarded(tmp_path, *options, site=site) as registry:
         registry.database, registry.backend = database, request.param
         yield registry

@@ -78,7 +78,8 @@ from privgate import Domain, Recipe, TrainingData, log_model
 rng = np.random.default_rng(3)
 X = rng.integers(0, 3, size=(40, 4))
 data = TrainingData(
-    X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4)
+    X, (X[:, 0] > 0).astype(int), candidates=(X[:10].copy(), np.ones(10, int)), domain=Domain(categories=(3,) * 4),
+    one_record_each=True,
 )
 recipe = Recipe(CategoricalNB(alpha=5.0, min_categories=3))
 log_model(recipe, data, registered_model_name=sys.argv[1], tracking_uri=sys.argv[2], store="artifacts")
