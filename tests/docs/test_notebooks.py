@@ -20,7 +20,7 @@ NAMES = sorted(p.stem for p in FOLDER.glob("*.ipynb"))
 COME_TO = {
     "data_scientist": ("report.html",),
     "mlops": ("version 1 stops", "version 2 goes on", "approved, dtp-1"),
-    "compliance": ("REFUSED", "approved | for every person", "between [1, 9]"),
+    "compliance": ("REFUSED", "approved | for every person", "quantiles of people"),
     "dp_trainer": ("refused | the recipe claims epsilon 0.5",),
     "researcher": ("178 refits; the largest difference",),
 }
