@@ -123,7 +123,8 @@ def test_every_other_page_can_be_typed_too(tmp_path):
     for page in SITE:
         for line in typed(f"docs/{page}.md"):
             words = [next((v + w.removeprefix(k) for k, v in here.items() if w.startswith(k)), w) for w in line[1:]]
-            if tuple(words) in done or words[0] == "demo":
+            # tests/training/test_clusters.py judges on a cluster
+            if tuple(words) in done or words[0] == "demo" or "HOST" in " ".join(words):
                 continue
             command = " ".join(words[:2] if words[0] in ("guard", "dp") else words[:1])
             asked(tmp_path, [INSTALLED, *words], ENDS.get(command, {0}))

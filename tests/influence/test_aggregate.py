@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privgate.evidence import Request
 from privgate.influence import aggregate
 from privgate.influence.measures import add_doubts
 
@@ -80,6 +81,23 @@ def test_doubt_about_a_unit_widens_the_share():
     found = aggregate.share_above(value, low, high, 3, threshold=1.0)
 
     assert (found.low, found.value, found.high) == (1 / 3, 1 / 3, 2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "high", "beyond"),
+    [
+        ({"aggregate": "share_above", "threshold": 0.65}, 0.5, None),
+        ({"aggregate": "share_above", "threshold": 0.05}, 1.0, None),
+        ({"aggregate": "quantile", "q": 0.5}, 0.6, None),
+        ({"aggregate": "quantile", "q": 0.8}, np.inf, None),
+        ({}, 0.9, 0.2),
+    ],
+)
+def test_two_of_ten_of_whom_a_closed_form_may_be_wrong_raise_the_upper_limit(options, high, beyond):
+    v = np.arange(10) / 10
+    found = aggregate.summarize(Request.build("pdtp", **options), v, v, v, 10, unsure=2)
+
+    assert (found.high, found.beyond, found.confidence) == (pytest.approx(high), beyond, 1 - aggregate.LEVEL)
 
 
 def test_errors_of_a_sample_and_of_seeds_add_up():

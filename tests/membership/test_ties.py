@@ -89,6 +89,12 @@ def test_ties_refuse_nobody_and_hide_no_leak(share, runs):
         assert refused >= (0.6 if share == 0.9 else 0.95) * runs
 
 
+def test_a_weak_leak_of_the_few_who_are_alone_takes_the_approval():
+    """Limits over everybody allow it in half of the runs."""
+    _, approved = count(0.9, lambda holders, inside: knows_who_is_alone(holders, inside) / 3, 20)
+    assert approved <= 2
+
+
 @pytest.mark.parametrize("runs", [100, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("share", SHARES)
 def test_copies_alarm_and_honest_pools_do_not(share, runs):

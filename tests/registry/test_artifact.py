@@ -1,5 +1,7 @@
 """The stored file: judged by a rule, said where none asks, and withheld by a policy key."""
 
+from types import SimpleNamespace
+
 import mlflow
 import numpy as np
 import pytest
@@ -35,6 +37,20 @@ def policy(folder, most=0, key=""):
 
 def rule(verdict):
     return next(f for f in verdict.findings if f.rule == "file_records")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "most"),
+    [({}, 2), ({"may_hold": ["one"]}, 10), ({"least": 11}, 10), ({"least": -1}, 10), ({"unread": 9}, 10),
+     ({"size": 8.0}, 10), ({"kept": 3}, 10)],
+)  # fmt: skip
+def test_an_answer_of_another_shape_about_the_file_limits_nothing(wrong, most):
+    answer = {"least": 0, "size": 8, "unread": 2, "may_hold": [], "unknown": [], "kept": [], "judged": "file"} | wrong
+    subject = SimpleNamespace(data=SimpleNamespace(n=10), model=None)
+    part = measure.look(SimpleNamespace(subject=subject, fleet=SimpleNamespace(examined=lambda *_: answer)))
+
+    assert (part.least, part.most) == (0, most)
+    assert (part.problem == "") == (set(wrong) <= {"may_hold"})
 
 
 def test_small_counts_are_hidden_and_their_verdict_stays(tmp_path):

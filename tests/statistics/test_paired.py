@@ -2,9 +2,16 @@
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+from scipy.stats import beta, t
 
-from privgate.statistics.leakage import SEEDS_FOR_A_LIMIT, mean_changes, noise_floor, spread_change, unseen
+from privgate.statistics.leakage import (
+    SEEDS_FOR_A_LIMIT,
+    label_changes,
+    mean_changes,
+    noise_floor,
+    spread_change,
+    unseen,
+)
 
 
 def margin(runs, level):
@@ -17,6 +24,22 @@ def test_no_effect_is_called_an_effect_at_most_as_often_as_stated():
     found = sum((mean_changes(rng.normal(0, 0.4, (8, 20, 3)), n_tests=20).low > 0).any() for _ in range(runs))
 
     assert found / runs <= 0.05 + margin(runs, 0.05)
+
+
+def test_the_lower_limit_is_students_for_every_label_of_everybody():
+    runs = np.random.default_rng(4).normal(1.0, 0.2, (6, 4, 3))
+    half = t.ppf(1 - 0.05 / (2 * 4 * 3), 5) * runs.std(axis=0, ddof=1) / np.sqrt(6)
+
+    np.testing.assert_allclose(mean_changes(runs, n_tests=4).low, (runs.mean(axis=0) - half).max(axis=1))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_missing_number_on_either_side_is_no_change(place):
+    given = np.log([[0.5, 0.5], [0.25, 0.75]])
+    given[place, 1] = np.nan
+
+    with pytest.raises(FloatingPointError, match="engine failure"):
+        label_changes(*given)
 
 
 def jumps(share, base=0.2):
