@@ -98,6 +98,7 @@ def test_two_of_ten_of_whom_a_closed_form_may_be_wrong_raise_the_upper_limit(opt
     found = aggregate.summarize(Request.build("pdtp", **options), v, v, v, 10, unsure=2)
 
     assert (found.high, found.beyond, found.confidence) == (pytest.approx(high), beyond, 1 - aggregate.LEVEL)
+    assert ("for all but" in found.claim) == (beyond is not None)
 
 
 def test_errors_of_a_sample_and_of_seeds_add_up():
