@@ -148,8 +148,8 @@ def _search_arrays(records: Records, contents: Contents, sight: Sight) -> None:
     """Search arrays, short ones together, and bytes without a meaning as numbers of each type."""
     searched = _join_short(contents.arrays)
     opaque = {d: w for w, d in reversed(contents.opaque)}
-    code = b"".join(d for d, w in opaque.items() if w == _CODE)  # of many functions, searched together
-    opaque = {d: w for d, w in opaque.items() if w != _CODE} | {code: _CODE}
+    if code := b"".join(d for d, w in opaque.items() if w == _CODE):  # of many functions, searched together
+        opaque = {d: w for d, w in opaque.items() if w != _CODE} | {code: _CODE}
     blobs = [(w, d, _read_as_numbers(w, d)) for d, w in opaque.items()]
     arrays = [*searched, *(a for *_, views in blobs for a in views)]
     held = dict(zip(map(id, arrays), records.find_rows(arrays, _may_be_scaled), strict=True))
@@ -167,7 +167,7 @@ def _search_arrays(records: Records, contents: Contents, sight: Sight) -> None:
         if mine.any():
             sight.held |= mine
             sight.kept.append(where)
-        elif where != _CODE and not name_booster(data):  # what a name says spares nobody
+        elif not (where == _CODE and views) and not name_booster(data):  # what a name says spares nobody
             sight.unread += len(data)
             sight.unknown.append(f"{len(data)} bytes that nobody here can read ({where})")
 

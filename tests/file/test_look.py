@@ -141,6 +141,16 @@ WAYS = {
     "the other byte order": pickle.dumps(KEPT.astype(">f8")),
     "in two streams of zlib": zlib.compress(b"a") + zlib.compress(pickle.dumps(KEPT)),
 }
+
+
+def keep_in_code(constant):
+    """Return a function, pickled by value, one of whose constants is given."""
+    code = (lambda: b"kept").__code__
+    constants = tuple(constant if c == b"kept" else c for c in code.co_consts)
+    return cloudpickle.dumps(types.FunctionType(code.replace(co_consts=constants), {"__name__": "__main__"}))
+
+
+WAYS["a constant of a function"] = keep_in_code(KEPT.tobytes())
 #: bytes that are no numbers
 SWAPPED = bytes(b ^ 85 for b in KEPT.tobytes())
 WHOLE = RNG.integers(0, 1 << 20, size=(200, 5))
@@ -171,6 +181,7 @@ UNKNOWN = {
         f"- a: {r[0]}\n  new: {r[0] ** 3}\n" + "".join(f"  c: {v}\n" for v in r[1:]) for r in KEPT[:150]
     ).encode(),
     "half of one column": (pickle.dumps(dict.fromkeys(EIGHTY[:150, 3].tolist(), 1)), EIGHTY),
+    "a large constant of a function": keep_in_code(KEPT.tobytes() + bytes(1 << 22)),
     "among other rows": npy(np.concatenate([KEPT, RNG.normal(size=(350, 6))])),
     "among many other rows": pickle.dumps(np.concatenate([KEPT[:20], RNG.normal(size=(9000, 6))])),
 }
