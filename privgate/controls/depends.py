@@ -113,7 +113,7 @@ def list_probes(subject: Subject) -> list[Probe]:
         rows = rng.permutation(np.setdiff1d(everybody, out))[:RELABELLED]
         if labels := relabel(subject, rows, rng, gone=out):
             fit = Fit(subject.recipe.seed, list_pool(subject), left_out=out, relabel=labels)
-            probes.append(Probe(f"relabelling {len(labels)} records{whose}", fit, unchanged))
+            probes.append(Probe(f"relabelling records{whose}", fit, unchanged))
     return probes
 
 
