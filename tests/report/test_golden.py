@@ -16,8 +16,8 @@ from privgate.report import schema
 from privgate.report.sections import CATALOGUE, sections
 
 KINDS = sorted(p.stem for p in (Path(__file__).parent / "goldens").glob("*.json"))
-#: noise of differential privacy, and other seeds of a forest, are drawn anew: figures differ, what is there does not
-NOISY = ("private", "erased", "undecided")
+#: noise of differential privacy, and other seeds of trees, are drawn anew: figures differ, what is there does not
+NOISY = ("private", "erased", "undecided", "sensitive")
 #: what names a time, a version, a place or a duration
 PASSING = re.compile(
     r"sha256:[0-9a-f]+…?|\bm-[0-9a-f]{32}\b|\d{4}-\d\d-\d\d(T[0-9:+.]+)?|\d+\.\d+\.\d+"
