@@ -51,7 +51,8 @@ def test_an_answer_of_another_shape_about_the_file_limits_nothing(said, most, wh
     part = measure.look(SimpleNamespace(subject=subject, fleet=SimpleNamespace(examined=lambda *_: answer)))
 
     assert (part.least, part.most) == (0, most)
-    assert (part.problem == "") == whole
+    assert (part.problem == "", part.judged) == ((True, "file") if whole else (False, "model"))
+    assert not whole or part.read == part.size - said.get("unread", 2)
 
 
 def test_small_counts_are_hidden_and_their_verdict_stays(tmp_path):
