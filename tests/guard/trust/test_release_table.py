@@ -145,15 +145,18 @@ def test_configuration_as_kubernetes_mounts_it_counts_at_once(world, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "until", "counts"), [(1, 0, True), (0, 0, False), (1, -1, False), (None, 0, False)], ids=str
+    ("before", "until", "counts"),
+    [(0, 0, True), (-1, 0, False), (0, -1, False), (1, 0, False), (None, 0, False)],
+    ids=str,
 )
 def test_an_earlier_policy_counts_for_what_was_signed_then_until_its_last_day(world, before, until, counts):
     old = NamedPolicy("old", "sha256:" + "c" * 64)
-    first, last = (world.now.date() + timedelta(days=days or 0) for days in (before, until))
+    tomorrow = world.now + timedelta(days=1)
+    first, last = (tomorrow.date() + timedelta(days=days or 0) for days in (before, until))
     earlier = Earlier.model_construct(models=["*"], policy=old, signed_before=first, until=last)
     terms = replace(world.terms, earlier=() if before is None else (earlier,))
     with contextlib.nullcontext() if counts else pytest.raises(StatementError, match="in force is"):
-        world.check(world.envelope(policy_digest=old.digest).text(), terms=terms)
+        world.check(world.envelope(policy_digest=old.digest).text(), terms=terms, now=tomorrow)
 
 
 def test_what_still_counts_counts_for_the_models_that_it_names(load, world):
